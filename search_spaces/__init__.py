@@ -1,0 +1,1 @@
+"""Typed search spaces and presets. Standard library only."""

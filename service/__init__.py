@@ -1,0 +1,1 @@
+"""The tuning service: HTTP API, SQL store, scheduler, dashboard and command line."""

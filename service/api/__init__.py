@@ -1,0 +1,1 @@
+"""The HTTP interface: routers, schemas and error responses. Loads neither torch nor ray."""

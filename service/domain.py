@@ -1,0 +1,80 @@
+"""The words of the domain: states, reasons, phases, and which transition is legal."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+class TrialState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (TrialState.QUEUED, TrialState.RUNNING)
+
+
+class FailureReason(StrEnum):
+    """Why a trial failed."""
+
+    DIVERGED = "diverged"
+    OUT_OF_MEMORY = "out_of_memory"
+    INFEASIBLE = "infeasible"
+    ERROR = "error"
+    LOST = "lost"
+
+
+class Phase(StrEnum):
+    """The part of a job that a trial belongs to."""
+
+    SEARCH = "search"
+    BASELINE = "baseline"
+
+
+class Direction(StrEnum):
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+    def is_better(self, value: float, than: float) -> bool:
+        return value < than if self is Direction.MINIMIZE else value > than
+
+
+# A running job goes back to the queue when its worker stops or loses it; a running trial likewise.
+JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.PAUSED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.RUNNING: frozenset(
+        {JobState.QUEUED, JobState.PAUSED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
+    ),
+    JobState.PAUSED: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    JobState.SUCCEEDED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELLED: frozenset(),
+}
+
+TRIAL_TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
+    TrialState.QUEUED: frozenset({TrialState.RUNNING, TrialState.FAILED, TrialState.CANCELLED}),
+    TrialState.RUNNING: frozenset(
+        {TrialState.QUEUED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED}
+    ),
+    TrialState.COMPLETED: frozenset(),
+    TrialState.PRUNED: frozenset(),
+    TrialState.FAILED: frozenset(),
+    TrialState.CANCELLED: frozenset(),
+}

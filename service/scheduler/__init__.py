@@ -1,0 +1,1 @@
+"""Claims jobs and runs them as Ray Tune experiments."""

@@ -1,0 +1,36 @@
+"""Settings of a process: read once from the environment at start, frozen, passed down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Each field is read from `SHAMPOO_TUNER_<FIELD>`, e.g. `SHAMPOO_TUNER_DATABASE_URL`."""
+
+    model_config = SettingsConfigDict(env_prefix="SHAMPOO_TUNER_", frozen=True, extra="forbid")
+
+    data_dir: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("shampoo-tuner")))
+    """Holds the embedded database, checkpoints and logs. Shared between workers in production."""
+    database_url: str | None = None
+    """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8730, ge=0, le=65535)
+    """0: any free port."""
+    ray_address: str | None = None
+    """A running Ray cluster; None: each job starts a local one. `RAY_ADDRESS` is honoured too."""
+    lease_seconds: float = Field(default=30.0, gt=0)
+    """A worker that has not renewed a job's lease for this long has lost the job."""
+    poll_seconds: float = Field(default=0.5, gt=0)
+    """How often a worker looks for jobs, and a job for its cancellation."""
+    max_request_bytes: int = Field(default=1_000_000, gt=0)
+    """A larger request body is refused with 413."""
+
+    @property
+    def resolved_database_url(self) -> str:
+        """`database_url`, or the embedded SQLite file."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"

@@ -1,0 +1,1 @@
+"""SQL: models, sessions and every statement the service runs."""

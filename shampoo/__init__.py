@@ -1,0 +1,1 @@
+"""The Shampoo family of optimizers."""

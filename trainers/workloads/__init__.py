@@ -1,0 +1,1 @@
+"""The workloads that ship with shampoo-tuner, one module per family."""
