@@ -1,0 +1,155 @@
+"""Use cases of those who submit and watch jobs. With `leases` and `runs` the only code that changes state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import Direction, JobState, Phase, TrialState
+from service.errors import IdempotencyKeyReused, JobAlreadyFinished
+from service.specification import JobSpecification, plan_job
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.transitions import cancel_unfinished_trials, move_job, record_job_event
+
+
+@dataclass(frozen=True, slots=True)
+class BestTrial:
+    """The completed trial of a phase with the best final value."""
+
+    number: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job is."""
+
+    trials: dict[TrialState, int]
+    num_trials: int
+    best: BestTrial | None
+    baseline_best: BestTrial | None
+    seconds_elapsed: float | None
+    """Since the job started; None before."""
+    seconds_left: float | None
+    """Estimate from the trials finished so far; None without any, and after the end."""
+
+    @property
+    def num_finished(self) -> int:
+        return sum(count for state, count in self.trials.items() if state.is_final)
+
+
+def create_job(
+    session: Session,
+    specification: JobSpecification,
+    *,
+    name: str | None,
+    tags: dict[str, str],
+    idempotency_key: str | None,
+    now: datetime,
+) -> tuple[Job, bool]:
+    """Queues a job; (job, whether it is new). A repeated `idempotency_key` gives back the job it made before.
+
+    Raises:
+        InvalidInput: the specification is impossible; names the field.
+        IdempotencyKeyReused: the key made a job from another request.
+    """
+    plan = plan_job(specification)
+    stored = specification.model_dump(mode="json")
+    digest = hashlib.sha256(json.dumps([stored, name, tags], sort_keys=True).encode()).hexdigest()
+    jobs = JobRepository(session)
+    if idempotency_key is not None:
+        earlier = jobs.find_by_idempotency_key(idempotency_key)
+        if earlier is not None:
+            if earlier.request_digest != digest:
+                raise IdempotencyKeyReused(idempotency_key)
+            return earlier, False
+    job = Job(
+        id=f"job_{ULID()}",
+        name=name or plan.workload.name,
+        tags=dict(tags),
+        state=JobState.QUEUED,
+        specification=stored,
+        model=plan.workload.name,
+        metric=plan.metric,
+        direction=plan.direction,
+        num_trials=specification.budget.num_trials,
+        num_steps=plan.num_steps,
+        idempotency_key=idempotency_key,
+        request_digest=digest,
+        created_at=now,
+    )
+    jobs.add(job)
+    record_job_event(session, job, now=now)
+    return job, True
+
+
+def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    move_job(session, job, JobState.CANCELLED, now=now)
+    return job
+
+
+def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
+    """The progress of each job by id, with a fixed number of statements."""
+    ids = [job.id for job in jobs]
+    repository = TrialRepository(session)
+    counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
+    for summary in repository.summaries(ids):
+        counts[summary.job_id][summary.state] += summary.count
+    completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
+    for trial in repository.completed(ids):
+        completed[trial.job_id].append(trial)
+    return {job.id: _progress(job, counts[job.id], completed[job.id], now=now) for job in jobs}
+
+
+def _progress(job: Job, counts: Counter[TrialState], completed: Sequence[Trial], *, now: datetime) -> JobProgress:
+    finished = sum(count for state, count in counts.items() if state.is_final)
+    elapsed = None
+    if job.started_at is not None:
+        elapsed = ((job.finished_at or now) - job.started_at).total_seconds()
+    left = None
+    if elapsed is not None and finished and not job.state.is_final:
+        left = elapsed / finished * (job.num_trials - finished)
+    return JobProgress(
+        trials={state: counts[state] for state in TrialState},
+        num_trials=job.num_trials,
+        best=best_trial(completed, Phase.SEARCH, job.direction),
+        baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
+        seconds_elapsed=elapsed,
+        seconds_left=left,
+    )
+
+
+def best_trial(trials: Sequence[Trial], phase: Phase, direction: Direction) -> BestTrial | None:
+    """The best of the completed trials of `phase`; the earliest of equals."""
+    best: BestTrial | None = None
+    for trial in trials:
+        if trial.phase is not phase or trial.state is not TrialState.COMPLETED or trial.value is None:
+            continue
+        if best is None or direction.is_better(trial.value, best.value):
+            best = BestTrial(trial.number, trial.value)
+    return best
+
+
+def specification_of(job: Job) -> JobSpecification:
+    """The specification a job was created with."""
+    content: dict[str, Any] = job.specification
+    return JobSpecification.model_validate(content)

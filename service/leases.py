@@ -1,0 +1,106 @@
+"""Use cases of workers: who may run which job.
+
+A worker claims a job by lease and renews it while its run lives. Each claim counts `Job.attempt` up; that number fences
+the run's writes, so a run whose lease went to another worker can change nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import JobState, TrialState
+from service.errors import LeaseLost
+from service.store.models import Job, Worker
+from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.transitions import cancel_unfinished_trials, move_job, move_trial
+
+MAX_CRASHES = 3
+"""Runs in a row that may die without getting any further before the job fails."""
+CRASH_BACKOFF_SECONDS = 2.0
+"""Wait after the first crash; doubles with each further one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run a job: one claim by one worker."""
+
+    job_id: str
+    worker_id: str
+    attempt: int
+
+
+def register_worker(session: Session, *, host: str, pid: int, now: datetime) -> str:
+    """Adds a worker; its id."""
+    worker = Worker(id=f"worker_{ULID()}", host=host, pid=pid, started_at=now, heartbeat_at=now)
+    WorkerRepository(session).add(worker)
+    return worker.id
+
+
+def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> None:
+    """Tells that a worker lives, and renews every lease it holds."""
+    WorkerRepository(session).beat(worker_id, now)
+    JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
+
+
+def claim_job(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none."""
+    job = JobRepository(session).next_claimable_locked(now)
+    if job is None:
+        return None
+    if job.state is JobState.RUNNING:
+        # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
+        _put_back(session, job, now=now, crash="its worker was lost")
+        if job.state.is_final:
+            return None
+    move_job(session, job, JobState.RUNNING, now=now)
+    job.not_before = None
+    job.attempt += 1
+    job.lease_worker_id = worker_id
+    job.lease_expires_at = now + timedelta(seconds=lease_seconds)
+    session.flush()
+    return Lease(job.id, worker_id, job.attempt)
+
+
+def lock_leased_job(session: Session, lease: Lease) -> Job:
+    """The leased job, locked for this transaction.
+
+    Raises:
+        LeaseLost: the job was cancelled, finished, or claimed by another worker.
+    """
+    job = JobRepository(session).get_locked(lease.job_id)
+    held = (job.state, job.lease_worker_id, job.attempt) == (JobState.RUNNING, lease.worker_id, lease.attempt)
+    if not held:
+        raise LeaseLost(lease.job_id)
+    return job
+
+
+def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | None) -> JobState:
+    """Gives a job back whose run has ended without finishing it; the state the job is in now.
+
+    Args:
+        crash: what killed the run, for a person; None: the worker itself stops and the run was told to.
+    """
+    try:
+        job = lock_leased_job(session, lease)
+    except LeaseLost:
+        return JobRepository(session).get(lease.job_id).state
+    _put_back(session, job, now=now, crash=crash)
+    return job.state
+
+
+def _put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> None:
+    if crash is not None:
+        job.crashes += 1
+        if job.crashes >= MAX_CRASHES:
+            cancel_unfinished_trials(session, job, now=now, detail="the job failed")
+            failure = f"its run died {job.crashes} times in a row without getting any further; last: {crash}"
+            move_job(session, job, JobState.FAILED, now=now, failure=failure)
+            return
+        job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 1))
+    for trial in TrialRepository(session).page(job.id, states=(TrialState.RUNNING,)):
+        move_trial(session, trial, TrialState.QUEUED, now=now, detail="interrupted; goes on from its last checkpoint")
+    move_job(session, job, JobState.QUEUED, now=now)

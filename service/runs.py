@@ -1,0 +1,181 @@
+"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import FailureReason, JobState, Phase, TrialState
+from service.leases import Lease, lock_leased_job
+from service.recommendations import FinishedTrial, recommend
+from service.store.models import Job, Measurement, Recommendation, Trial
+from service.store.repositories import (
+    EventRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+from service.transitions import cancel_unfinished_trials, move_job, move_trial, record_trial_event
+from trainers.config import Measurement as Reported
+from trainers.config import TrialConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMeasurements:
+    """What one trial reported since the last write, in order of steps."""
+
+    number: int
+    reported: Sequence[Reported]
+
+
+def add_trial(
+    session: Session,
+    lease: Lease,
+    *,
+    number: int,
+    phase: Phase,
+    parameters: Mapping[str, Any],
+    config: TrialConfig,
+    now: datetime,
+) -> None:
+    """Adds a queued trial.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+    """
+    lock_leased_job(session, lease)
+    trial = Trial(
+        id=f"trial_{ULID()}",
+        job_id=lease.job_id,
+        number=number,
+        phase=phase,
+        state=TrialState.QUEUED,
+        parameters=dict(parameters),
+        config=config.to_json(),
+        metrics={},
+        created_at=now,
+    )
+    TrialRepository(session).add(trial)
+    record_trial_event(session, trial, now=now)
+
+
+def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
+    """Moves a queued trial to running. Raises: LeaseLost, NotFound."""
+    lock_leased_job(session, lease)
+    move_trial(session, TrialRepository(session).get(lease.job_id, number), TrialState.RUNNING, now=now)
+
+
+def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMeasurements], *, now: datetime) -> None:
+    """Writes what trials reported; a step measured again after a resume replaces the earlier row.
+
+    Non-finite metrics are stored as null: JSON has no NaN.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+        NotFound: no such trial.
+    """
+    job = lock_leased_job(session, lease)
+    trials, measurements, events = TrialRepository(session), MeasurementRepository(session), EventRepository(session)
+    for entry in batch:
+        trial = trials.get(lease.job_id, entry.number)
+        for reported in entry.reported:
+            metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
+            measurements.put(
+                Measurement(
+                    trial_id=trial.id,
+                    step=reported.step,
+                    epoch=reported.epoch,
+                    seconds=reported.seconds,
+                    metrics=metrics,
+                    recorded_at=now,
+                )
+            )
+            if reported.step > trial.step:
+                job.crashes = 0
+            trial.step = reported.step
+            trial.seconds = reported.seconds
+            trial.metrics = metrics
+            trial.value = metrics.get(job.metric)
+            data = {"number": trial.number, "step": trial.step, "value": trial.value}
+            events.add(job.id, "trial.measured", data, now)
+
+
+def finish_trial(
+    session: Session,
+    lease: Lease,
+    number: int,
+    state: TrialState,
+    *,
+    reason: FailureReason | None = None,
+    detail: str | None = None,
+    now: datetime,
+) -> None:
+    """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
+    lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+
+
+def requeue_trial(session: Session, lease: Lease, number: int, *, detail: str, now: datetime) -> None:
+    """Puts a running trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound."""
+    lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+
+
+def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
+    """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
+
+    A job without failure succeeds if at least one search trial completed.
+
+    Args:
+        failure: what ended the run early, for a person.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+    """
+    job = lock_leased_job(session, lease)
+    cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
+    trials = TrialRepository(session).with_measurements(job.id)
+    recommendation = recommend([_finished(trial) for trial in trials], metric=job.metric, direction=job.direction)
+    if recommendation is not None:
+        RecommendationRepository(session).replace(
+            Recommendation(
+                id=f"rec_{ULID()}",
+                job_id=job.id,
+                model=job.model,
+                optimizer=recommendation.optimizer,
+                content=recommendation.to_json(),
+                created_at=now,
+            )
+        )
+        EventRepository(session).add(job.id, "job.recommendation", {}, now)
+    elif failure is None:
+        failure = _no_recommendation(job, trials)
+    move_job(session, job, JobState.FAILED if failure else JobState.SUCCEEDED, now=now, failure=failure)
+    return job.state
+
+
+def _finished(trial: Trial) -> FinishedTrial:
+    return FinishedTrial(
+        number=trial.number,
+        phase=trial.phase,
+        state=trial.state,
+        reason=trial.reason,
+        config=trial.config,
+        value=trial.value,
+        curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
+    )
+
+
+def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:
+    search = [trial for trial in trials if trial.phase is Phase.SEARCH]
+    ended = ", ".join(f"trial {t.number} {t.state}{f' ({t.reason})' if t.reason else ''}" for t in search[:5])
+    more = f" and {len(search) - 5} more" if len(search) > 5 else ""
+    return f"no search trial completed, so {job.model!r} gets no recommendation: {ended or 'none was started'}{more}"

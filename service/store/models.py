@@ -1,0 +1,199 @@
+"""The tables. Times are aware UTC; ids are opaque, sortable and prefixed; JSON columns hold plain values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    DateTime,
+    Dialect,
+    Enum,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from service.domain import Direction, FailureReason, JobState, Phase, TrialState
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime, stored in UTC; SQLite keeps no zone, so it is put back on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a naive datetime cannot be stored: {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _values(enum: type[Any]) -> list[str]:
+    return [member.value for member in enum]
+
+
+def _enum(enum: type[Any], name: str) -> Enum:
+    """A string column; a new member needs no migration, because the domain checks values, not the database."""
+    return Enum(enum, name=name, native_enum=False, create_constraint=False, values_callable=_values, length=20)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_N_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads this class attribute
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON().with_variant(JSONB(), "postgresql"),
+        JobState: _enum(JobState, "job_state"),
+        TrialState: _enum(TrialState, "trial_state"),
+        FailureReason: _enum(FailureReason, "failure_reason"),
+        Phase: _enum(Phase, "phase"),
+        Direction: _enum(Direction, "direction"),
+    }
+
+
+class Job(Base):
+    """What a user submitted, and how far it is."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (Index("ix_jobs_state_created_at", "state", "created_at"),)
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    tags: Mapped[dict[str, Any]]
+    state: Mapped[JobState]
+    failure: Mapped[str | None]
+    """Why the job failed, for a person."""
+    specification: Mapped[dict[str, Any]]
+    model: Mapped[str] = mapped_column(String(200), index=True)
+    """What recommendations are asked by: the workload's name."""
+    metric: Mapped[str] = mapped_column(String(200))
+    direction: Mapped[Direction]
+    num_trials: Mapped[int]
+    num_steps: Mapped[int]
+    idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+    request_digest: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
+    lease_expires_at: Mapped[datetime | None]
+    attempt: Mapped[int] = mapped_column(default=0)
+    """Claims so far; fences the writes of an earlier claim."""
+    crashes: Mapped[int] = mapped_column(default=0)
+    """Runs in a row that died without getting any further."""
+    not_before: Mapped[datetime | None]
+    """A crashed job is not claimed again earlier."""
+
+    trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
+
+
+class Trial(Base):
+    """One config trained once."""
+
+    __tablename__ = "trials"
+    __table_args__ = (UniqueConstraint("job_id", "number"),)
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    number: Mapped[int]
+    phase: Mapped[Phase]
+    state: Mapped[TrialState]
+    reason: Mapped[FailureReason | None]
+    detail: Mapped[str | None]
+    """What happened, for a person."""
+    parameters: Mapped[dict[str, Any]]
+    """{parameter name: sampled value}"""
+    config: Mapped[dict[str, Any]]
+    """A `TrialConfig` as JSON."""
+    runs: Mapped[int] = mapped_column(default=0)
+    """Times it was started: more than 1 after a loss."""
+    step: Mapped[int] = mapped_column(default=0)
+    seconds: Mapped[float] = mapped_column(default=0.0)
+    """Training time up to `step`."""
+    value: Mapped[float | None]
+    """The objective's metric at `step`."""
+    metrics: Mapped[dict[str, Any]]
+    """Every metric at `step`."""
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    job: Mapped[Job] = relationship(back_populates="trials", lazy="raise")
+    measurements: Mapped[list[Measurement]] = relationship(
+        back_populates="trial", lazy="raise", passive_deletes=True, order_by="Measurement.step"
+    )
+
+
+class Measurement(Base):
+    """What a trial reported at one step."""
+
+    __tablename__ = "measurements"
+
+    trial_id: Mapped[str] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    epoch: Mapped[float]
+    seconds: Mapped[float]
+    metrics: Mapped[dict[str, Any]]
+    recorded_at: Mapped[datetime]
+
+    trial: Mapped[Trial] = relationship(back_populates="measurements", lazy="raise")
+
+
+class Event(Base):
+    """Something that happened, in commit order; append-only, feeds the live streams."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_job_id_id", "job_id", "id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(40))
+    data: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class Recommendation(Base):
+    """The config a job recommends, with its evidence."""
+
+    __tablename__ = "recommendations"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), unique=True)
+    model: Mapped[str] = mapped_column(String(200), index=True)
+    optimizer: Mapped[str] = mapped_column(String(40))
+    content: Mapped[dict[str, Any]]
+    """A `service.recommendations.Recommendation` as JSON."""
+    created_at: Mapped[datetime]
+
+
+class Worker(Base):
+    """A process that runs jobs; its jobs are its own only while it renews their leases."""
+
+    __tablename__ = "workers"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    started_at: Mapped[datetime]
+    heartbeat_at: Mapped[datetime]

@@ -1,0 +1,241 @@
+"""Every SQL statement the service runs, one repository per table. They never commit and never decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, delete, func, or_, select, text, update
+from sqlalchemy.orm import Session, selectinload
+
+from service.domain import JobState, Phase, TrialState
+from service.errors import NotFound
+from service.store.models import Event, Job, Measurement, Recommendation, Trial, Worker
+
+# Any constant: the key of the lock under which PostgreSQL writes events.
+_EVENT_ORDER_LOCK = 7_305_112
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSummary:
+    """How many trials of one job and phase are in one state."""
+
+    job_id: str
+    phase: Phase
+    state: TrialState
+    count: int
+
+
+class JobRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, job: Job) -> None:
+        self._session.add(job)
+        self._session.flush()
+
+    def get(self, job_id: str) -> Job:
+        """Raises: NotFound."""
+        job = self._session.get(Job, job_id)
+        if job is None:
+            raise NotFound("job", job_id)
+        return job
+
+    def get_locked(self, job_id: str) -> Job:
+        """The job, locked against other writers until the transaction ends, with its newest values.
+
+        Raises:
+            NotFound: no such job.
+        """
+        statement = select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
+        job = self._session.scalars(statement).one_or_none()
+        if job is None:
+            raise NotFound("job", job_id)
+        return job
+
+    def find_by_idempotency_key(self, key: str) -> Job | None:
+        return self._session.scalars(select(Job).where(Job.idempotency_key == key)).one_or_none()
+
+    def page(
+        self, *, states: Sequence[JobState] = (), model: str | None = None, before_id: str | None = None, limit: int
+    ) -> list[Job]:
+        """Up to `limit` jobs, newest first, beginning after the job `before_id`."""
+        statement = select(Job).order_by(Job.id.desc()).limit(limit)
+        if states:
+            statement = statement.where(Job.state.in_(states))
+        if model is not None:
+            statement = statement.where(Job.model == model)
+        if before_id is not None:
+            statement = statement.where(Job.id < before_id)
+        return list(self._session.scalars(statement))
+
+    def next_claimable_locked(self, now: datetime) -> Job | None:
+        """The oldest job that waits for a worker or whose worker let its lease expire, locked; None: there is none."""
+        statement = (
+            select(Job)
+            .where(
+                or_(Job.not_before.is_(None), Job.not_before <= now),
+                or_(
+                    Job.state == JobState.QUEUED,
+                    and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now),
+                ),
+            )
+            .order_by(Job.created_at, Job.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        return self._session.scalars(statement).one_or_none()
+
+    def renew_leases(self, worker_id: str, expires_at: datetime) -> None:
+        """Moves the expiry of every lease that `worker_id` holds on a running job."""
+        self._session.execute(
+            update(Job)
+            .where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
+            .values(lease_expires_at=expires_at)
+        )
+
+    def held_by(self, worker_id: str) -> list[Job]:
+        """Jobs whose lease `worker_id` holds."""
+        return list(self._session.scalars(select(Job).where(Job.lease_worker_id == worker_id).order_by(Job.id)))
+
+
+class TrialRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, trial: Trial) -> None:
+        self._session.add(trial)
+        self._session.flush()
+
+    def get(self, job_id: str, number: int) -> Trial:
+        """Raises: NotFound."""
+        statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
+        trial = self._session.scalars(statement).one_or_none()
+        if trial is None:
+            raise NotFound("trial", f"{job_id}/{number}")
+        return trial
+
+    def page(
+        self,
+        job_id: str,
+        *,
+        states: Sequence[TrialState] = (),
+        phase: Phase | None = None,
+        after_number: int | None = None,
+        limit: int | None = None,
+    ) -> list[Trial]:
+        """Up to `limit` trials of a job by number, beginning after `after_number`; None: all."""
+        statement = select(Trial).where(Trial.job_id == job_id).order_by(Trial.number).limit(limit)
+        if states:
+            statement = statement.where(Trial.state.in_(states))
+        if phase is not None:
+            statement = statement.where(Trial.phase == phase)
+        if after_number is not None:
+            statement = statement.where(Trial.number > after_number)
+        return list(self._session.scalars(statement))
+
+    def with_measurements(self, job_id: str) -> list[Trial]:
+        """Every trial of a job by number, with its measurements loaded."""
+        statement = (
+            select(Trial)
+            .where(Trial.job_id == job_id)
+            .order_by(Trial.number)
+            .options(selectinload(Trial.measurements))
+            .execution_options(populate_existing=True)
+        )
+        return list(self._session.scalars(statement))
+
+    def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
+        """Trial counts of these jobs by phase and state."""
+        statement = (
+            select(Trial.job_id, Trial.phase, Trial.state, func.count())
+            .where(Trial.job_id.in_(list(job_ids)))
+            .group_by(Trial.job_id, Trial.phase, Trial.state)
+        )
+        return [TrialSummary(*row) for row in self._session.execute(statement)]
+
+    def completed(self, job_ids: Iterable[str]) -> list[Trial]:
+        """Completed trials with a value, of these jobs."""
+        statement = select(Trial).where(
+            Trial.job_id.in_(list(job_ids)), Trial.state == TrialState.COMPLETED, Trial.value.is_not(None)
+        )
+        return list(self._session.scalars(statement.order_by(Trial.job_id, Trial.number)))
+
+
+class MeasurementRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, measurement: Measurement) -> None:
+        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again)."""
+        self._session.merge(measurement)
+
+    def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
+        statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)
+        if after_step is not None:
+            statement = statement.where(Measurement.step > after_step)
+        return list(self._session.scalars(statement.order_by(Measurement.step).limit(limit)))
+
+
+class EventRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, job_id: str, kind: str, data: dict[str, Any], now: datetime) -> None:
+        """Appends an event. Ids grow in commit order, so that a reader who saw id n has seen all before it.
+
+        PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
+        commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
+        """
+        if self._session.get_bind().dialect.name == "postgresql":
+            self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _EVENT_ORDER_LOCK})
+        self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
+        self._session.flush()
+
+    def after(self, last_id: int, *, job_id: str | None = None, limit: int) -> list[Event]:
+        """Up to `limit` events with an id above `last_id`, oldest first."""
+        statement = select(Event).where(Event.id > last_id).order_by(Event.id).limit(limit)
+        if job_id is not None:
+            statement = statement.where(Event.job_id == job_id)
+        return list(self._session.scalars(statement))
+
+    def last_id(self) -> int:
+        """The newest event's id; 0: there is none."""
+        return self._session.scalar(select(func.coalesce(func.max(Event.id), 0))) or 0
+
+
+class RecommendationRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def replace(self, recommendation: Recommendation) -> None:
+        """Stores the recommendation of a job in place of an earlier one."""
+        self._session.execute(delete(Recommendation).where(Recommendation.job_id == recommendation.job_id))
+        self._session.add(recommendation)
+        self._session.flush()
+
+    def of_job(self, job_id: str) -> Recommendation | None:
+        return self._session.scalars(select(Recommendation).where(Recommendation.job_id == job_id)).one_or_none()
+
+    def of_model(self, model: str, *, limit: int) -> list[Recommendation]:
+        """Recommendations for a model, newest first."""
+        statement = select(Recommendation).where(Recommendation.model == model)
+        return list(self._session.scalars(statement.order_by(Recommendation.id.desc()).limit(limit)))
+
+
+class WorkerRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, worker: Worker) -> None:
+        self._session.add(worker)
+        self._session.flush()
+
+    def beat(self, worker_id: str, now: datetime) -> None:
+        self._session.execute(update(Worker).where(Worker.id == worker_id).values(heartbeat_at=now))
+
+    def alive_since(self, moment: datetime) -> int:
+        """Workers heard of since `moment`."""
+        return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= moment)) or 0

@@ -1,0 +1,74 @@
+"""Engines and sessions for SQLite and PostgreSQL.
+
+SQLite runs with WAL, foreign keys and a busy timeout. A writing session takes SQLite's write lock at its start
+(`BEGIN IMMEDIATE`): a transaction that reads first and writes later could otherwise fail at once with "database is
+locked", whatever the timeout.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.orm import Session, sessionmaker
+
+BUSY_TIMEOUT_SECONDS = 60.0
+
+
+class Database:
+    """Sessions on one database. One per process; close it at the end."""
+
+    def __init__(self, url: str) -> None:
+        """Prepares connections to `url`; the parent directory of a SQLite file is created."""
+        self.url = url
+        self._engine = _create_engine(url)
+        self._read = sessionmaker(self._engine, expire_on_commit=False)
+        self._write = sessionmaker(self._engine.execution_options(sqlite_begin="IMMEDIATE"), expire_on_commit=False)
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one state of the database and commits nothing."""
+        with self._read() as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session whose changes are committed at the end of the block, or rolled back if it raises."""
+        with self._write.begin() as session:
+            yield session
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _create_engine(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed, pool_pre_ping=True)
+    if parsed.database and parsed.database != ":memory:":
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin in _begin_sqlite, not where the driver thinks best
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    mode = connection.get_execution_options().get("sqlite_begin", "DEFERRED")
+    connection.exec_driver_sql(f"BEGIN {mode}")
