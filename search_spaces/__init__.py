@@ -1,1 +1,40 @@
 """Typed search spaces and presets. Standard library only."""
+
+from __future__ import annotations
+
+from search_spaces.adamw import ADAMW
+from search_spaces.errors import SpaceError
+from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
+from search_spaces.sgd import SGD
+from search_spaces.shampoo import SHAMPOO
+from search_spaces.space import Assignment, SearchSpace
+
+__all__ = [
+    "Assignment",
+    "Categorical",
+    "Float",
+    "Integer",
+    "Parameter",
+    "Scalar",
+    "SearchSpace",
+    "SpaceError",
+    "preset",
+    "presets",
+]
+
+
+def presets() -> dict[str, SearchSpace]:
+    """The search spaces that come with the package, by name."""
+    return {"shampoo": SHAMPOO, "adamw": ADAMW, "sgd": SGD}
+
+
+def preset(name: str) -> SearchSpace:
+    """The preset `name`.
+
+    Raises:
+        SpaceError: there is none; the message lists those there are.
+    """
+    found = presets()
+    if name not in found:
+        raise SpaceError("preset", f"unknown preset {name!r} (known: {', '.join(found)})")
+    return found[name]

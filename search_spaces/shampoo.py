@@ -1,0 +1,130 @@
+"""The preset for Shampoo: what moves the loss is searched, what moves mostly the cost is kept narrow.
+
+By judgement of the sources, importance falls in the order lr, weight decay and beta1, warm-up, beta2, epsilon,
+refresh period, block size.
+"""
+
+from __future__ import annotations
+
+from search_spaces.parameters import Categorical, Float, Integer
+from search_spaces.space import SearchSpace
+
+_ADAPTIVE = {"grafting": ("adam",)}
+_SGD = {"grafting": ("sgd",)}
+
+ALGOPERF = "AlgoPerf, Shampoo search space and the five points of the winning submission"
+DISTRIBUTED_SHAMPOO = "Distributed Shampoo (arXiv:2309.06497) and its public code"
+
+SHAMPOO = SearchSpace(
+    optimizer="shampoo",
+    parameters=(
+        Categorical(
+            "grafting",
+            ("adam", "sgd"),
+            default="adam",
+            reason="whose step length the search direction takes: Adam's suits most models, SGD's convolutions with BN",
+            source=ALGOPERF,
+        ),
+        Float(
+            "lr",
+            1e-4,
+            3e-2,
+            scale="log",
+            default=1.5e-3,
+            when=_ADAPTIVE,
+            reason="an Adam step length, so centred on Adam's learning rate",
+            source=ALGOPERF,
+        ),
+        Float(
+            "lr",
+            1e-2,
+            3.0,
+            scale="log",
+            default=0.1,
+            when=_SGD,
+            reason="an SGD step length; the submission's 4.2 with damped momentum is 0.13 in the classic form",
+            source=ALGOPERF,
+        ),
+        Float(
+            "betas[0]",
+            0.85,
+            0.99,
+            scale="reverse_log",
+            default=0.95,
+            when=_ADAPTIVE,
+            reason="averages the gradient: 1 - beta1 in [0.01, 0.15]",
+            source=ALGOPERF,
+        ),
+        Categorical(
+            "betas[0]", (0.0,), when=_SGD, reason="with SGD grafting, momentum averages instead", source=ALGOPERF
+        ),
+        Float(
+            "momentum",
+            0.8,
+            0.99,
+            scale="reverse_log",
+            default=0.9,
+            when=_SGD,
+            reason="classic undamped momentum: 1 - momentum in [0.01, 0.2]",
+            source=ALGOPERF,
+        ),
+        Categorical("nesterov", (True,), when=_SGD, reason="on wherever momentum is", source=ALGOPERF),
+        Float(
+            "weight_decay",
+            5e-5,
+            1.0,
+            scale="log",
+            default=1e-2,
+            when=_ADAPTIVE,
+            reason="decoupled: each step shrinks weights by lr * weight_decay",
+            source=ALGOPERF,
+        ),
+        Float(
+            "weight_decay",
+            1e-6,
+            1e-3,
+            scale="log",
+            default=1e-5,
+            when=_SGD,
+            reason="smaller than with Adam grafting, as the learning rate that multiplies it is larger",
+            source=DISTRIBUTED_SHAMPOO,
+        ),
+        Float(
+            "schedule.warmup_fraction",
+            0.005,
+            0.1,
+            scale="log",
+            default=0.05,
+            reason="share of the steps in which the learning rate rises",
+            source=ALGOPERF,
+        ),
+        Float(
+            "betas[1]",
+            0.95,
+            0.999,
+            scale="reverse_log",
+            default=0.995,
+            reason="averages the Kronecker factors: 1 - beta2 in [0.001, 0.05], larger with the batch",
+            source=ALGOPERF,
+        ),
+        Float(
+            "epsilon",
+            1e-12,
+            1e-6,
+            scale="log",
+            default=1e-10,
+            reason="regularises the roots; values above 1e-6 help only unusual models",
+            source=DISTRIBUTED_SHAMPOO,
+        ),
+        Integer(
+            "precondition_frequency",
+            5,
+            50,
+            scale="log",
+            default=10,
+            reason="steps between refreshes of the roots: changes the cost more than the loss",
+            source=DISTRIBUTED_SHAMPOO,
+        ),
+    ),
+    fixed={"weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
+)

@@ -1,0 +1,172 @@
+"""`SearchSpace`: the parameters of one optimizer that a phase of a job searches; validation, JSON, sampling.
+
+A parameter's name is a path into the trial config: undotted names are arguments of the optimizer's constructor, with
+`betas[0]` an element of a list argument; `schedule.`, `workload.` and `training.` name the other sections.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from search_spaces import decoding, validation
+from search_spaces.errors import SpaceError, require, show
+from search_spaces.optimizers import ARGUMENTS, OptimizerName
+from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same
+
+FixedValue: TypeAlias = Scalar | Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Values sorted into the sections of a trial config."""
+
+    optimizer: OptimizerName
+    optimizer_arguments: dict[str, Any]
+    """Keyword arguments of the constructor; `betas` is a list of two."""
+    schedule: dict[str, Any]
+    """Fields of the schedule."""
+    workload_options: dict[str, Any]
+    training: dict[str, Any]
+    """Fields of the trial config itself, e.g. `gradient_clip_norm`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """What is searched for one optimizer, and what is held fixed.
+
+    A name may appear several times under conditions that exclude each other: at most one of them is ever active. The
+    constructor validates everything and fills in the parameters' missing defaults.
+
+    Raises:
+        SpaceError: `field` is the path of what is wrong, and the message prints the values.
+    """
+
+    optimizer: OptimizerName
+    parameters: tuple[Parameter, ...] = ()
+    """In the order of decisions: a condition names only parameters above it."""
+    fixed: Mapping[str, FixedValue] = field(default_factory=dict)
+    """Values of names that are not searched."""
+
+    def __post_init__(self) -> None:
+        parameters, fixed = validation.validated(self.optimizer, self.parameters, self.fixed)
+        object.__setattr__(self, "parameters", parameters)
+        object.__setattr__(self, "fixed", fixed)
+
+    @classmethod
+    def from_json(cls, data: object) -> SearchSpace:
+        """Builds a space from decoded JSON of any origin.
+
+        Raises:
+            SpaceError: always and only this, whatever the JSON.
+        """
+        return cls(**decoding.fields_of_space(data))
+
+    def to_json(self) -> dict[str, Any]:
+        """The space as JSON-able values; `from_json` gives back an equal space."""
+        return {
+            "optimizer": self.optimizer,
+            "parameters": [decoding.parameter_to_json(parameter) for parameter in self.parameters],
+            "fixed": {name: list(v) if isinstance(v, list | tuple) else v for name, v in self.fixed.items()},
+        }
+
+    def active(self, values: Mapping[str, Any]) -> tuple[Parameter, ...]:
+        """The parameters whose conditions `values` meet, in order; values of inactive names do not count."""
+        found: list[Parameter] = []
+        decided: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if is_active(parameter, decided):
+                found.append(parameter)
+                if parameter.name in values:
+                    decided[parameter.name] = values[parameter.name]
+        return tuple(found)
+
+    def defaults(self) -> dict[str, Scalar]:
+        """The value of each active parameter when every parameter takes its default."""
+        values: dict[str, Scalar] = {}
+        for parameter in self.parameters:
+            if is_active(parameter, values):
+                values[parameter.name] = parameter.default
+        return values
+
+    def sample(self, rng: random.Random) -> dict[str, Scalar]:
+        """A random value for each active parameter, uniform on its scale."""
+        values: dict[str, Scalar] = {}
+        for parameter in self.parameters:
+            if is_active(parameter, values):
+                values[parameter.name] = parameter.from_unit(rng.random())
+        return values
+
+    def check(self, values: object) -> dict[str, Scalar]:
+        """Checks that `values` give every active parameter, and nothing else, a value it can take.
+
+        Returns:
+            The values in the order of the parameters, numbers converted to the parameter's type.
+
+        Raises:
+            SpaceError: `field` is the parameter's name.
+        """
+        if not isinstance(values, Mapping):
+            raise SpaceError("values", f"must be an object, got {show(values)}")
+        checked: dict[str, Scalar] = {}
+        for parameter in self.parameters:
+            if is_active(parameter, checked):
+                require(parameter.name in values, parameter.name, "needs a value", None)
+                checked[parameter.name] = _checked_value(parameter, values[parameter.name])
+        for name, value in values.items():
+            if name not in checked:
+                known = any(parameter.name == name for parameter in self.parameters)
+                problem = "is not active with these values" if known else "is not a parameter of this space"
+                raise SpaceError(name if known else "values", f"{show(name)} = {show(value)} {problem}")
+        return checked
+
+    def assign(self, values: Mapping[str, Scalar]) -> Assignment:
+        """Sorts checked values, and the fixed ones, into the sections of a trial config.
+
+        Raises:
+            SpaceError: as for `check`.
+        """
+        merged: dict[str, Any] = {**self.fixed, **self.check(values)}
+        sections: dict[str, dict[str, Any]] = {"": {}, "schedule": {}, "workload": {}, "training": {}}
+        for name, value in merged.items():
+            section, _, field_name = name.rpartition(".")
+            sections[section][field_name] = list(value) if isinstance(value, list | tuple) else value
+        return Assignment(
+            optimizer=self.optimizer,
+            optimizer_arguments=_fold_pairs(self.optimizer, sections[""]),
+            schedule=sections["schedule"],
+            workload_options=sections["workload"],
+            training=sections["training"],
+        )
+
+
+def _checked_value(parameter: Parameter, value: object) -> Scalar:
+    if isinstance(parameter, Categorical):
+        for choice in parameter.choices:
+            if is_same(choice, value):
+                return choice
+        raise SpaceError(parameter.name, f"must be one of {show(list(parameter.choices))}, got {show(value)}")
+    number: float | int
+    if isinstance(parameter, Float):
+        number = validation.finite(value, parameter.name)
+    else:
+        number = validation.integer(value, parameter.name)
+    inside = parameter.low <= number <= parameter.high
+    require(inside, parameter.name, f"must be in [{parameter.low!r}, {parameter.high!r}]", value)
+    return number
+
+
+def _fold_pairs(optimizer: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Replaces `betas[0]` and `betas[1]` by the list `betas`; a missing element is the constructor's default."""
+    folded: dict[str, Any] = {}
+    for name, value in arguments.items():
+        argument, bracket, index = name.partition("[")
+        if not bracket:
+            folded[name] = value
+            continue
+        default = ARGUMENTS[optimizer][argument].default
+        assert isinstance(default, tuple)
+        folded.setdefault(argument, list(default))[int(index[0])] = value
+    return folded

@@ -1,0 +1,93 @@
+"""The seam between what a job tries next and what runs it: value types and the `Policy` protocol.
+
+A policy is pure: no Ray, no SQL, no clock. Whatever runs trials asks it for work, reports measurements to it and tells
+it how trials ended; the very same policy can be simulated on stored learning curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from search_spaces import Scalar
+from service.domain import FailureReason, Phase, TrialState
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a new trial."""
+
+    number: int
+    phase: Phase
+    parameters: Mapping[str, Scalar]
+    """Value of each active parameter of the phase's search space, by path name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with an unfinished trial, from its latest checkpoint or, without one, from its beginning."""
+
+    number: int
+    phase: Phase
+    parameters: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until a running trial ends or is requeued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Every trial of the job has ended."""
+
+
+Ask: TypeAlias = Start | Resume | Wait | Done
+
+
+class Decision(StrEnum):
+    """What becomes of a trial after a measurement."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume`."""
+    STOP = "stop"
+    """End it; the caller then tells it as `pruned`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialHistory:
+    """What is stored of one trial: all that a policy needs to go on after an interruption."""
+
+    number: int
+    phase: Phase
+    parameters: Mapping[str, Scalar]
+    state: TrialState
+    reason: FailureReason | None = None
+    value: float | None = None
+    """Objective at the end; None unless completed."""
+    curve: Sequence[tuple[int, float]] = field(default=())
+    """The objective at each measured step, in the order of steps."""
+
+
+class Policy(Protocol):
+    """Decides what a job tries, and which trials are worth going on with."""
+
+    def ask(self) -> Ask:
+        """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        """Takes in the objective of a running trial at one step; not finite is allowed.
+
+        Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
+        """
+
+    def tell(
+        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
+    ) -> None:
+        """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed."""
+
+    def restore(self, history: Sequence[TrialHistory]) -> None:
+        """Takes in everything stored of a job; once, before anything is asked."""
