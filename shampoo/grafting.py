@@ -1,0 +1,48 @@
+"""Grafting: the step of a diagonal method, whose length per block the preconditioned step takes.
+
+With F the (averaged) gradient, G the gradient, V the squared gradients, εg `grafting_epsilon`:
+
+    sgd      N = F
+    adagrad  V ← V + G⊙G                   N = F / (√V + εg)
+    rmsprop  V ← β V + (1 − β) G⊙G         N = F / (√V + εg)
+    adam     V ← β V + (1 − β) G⊙G         N = F / (√(V/(1 − βᵗ)) + εg)
+
+Before preconditioning starts, and for vectors always, N is the direction itself. Grafting: Agarwal et al.,
+"Disentangling Adaptive Gradient Methods from Learning Rates", arXiv 2002.11803; in Shampoo: arXiv 2309.06497.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from shampoo.hyperparameters import Grafting
+
+
+def has_second_moment(method: Grafting) -> bool:
+    """Whether the method keeps V."""
+    return method in ("adagrad", "rmsprop", "adam")
+
+
+def accumulate(V: Tensor, G: Tensor, *, method: Grafting, beta: float) -> None:
+    """Updates V in place with the gradient G of the same shape."""
+    if method == "adagrad":
+        V.addcmul_(G, G)
+    else:
+        V.mul_(beta).addcmul_(G, G, value=1 - beta)
+
+
+def direction(
+    F: Tensor, V: Tensor | None, *, method: Grafting, epsilon: float, correction: float, out: Tensor
+) -> tuple[Tensor, float]:
+    """N as (tensor, scalar), to be multiplied; the tensor is F itself for sgd and none, else `out`.
+
+    F/(√(V/c) + ε) = F/(√V + ε√c) · √c: the bias correction c costs no pass over the elements.
+    """
+    if V is None or not has_second_moment(method):
+        return F, 1.0
+    root = math.sqrt(correction)
+    torch.sqrt(V, out=out).add_(epsilon * root)
+    return torch.div(F, out, out=out), root
