@@ -23,6 +23,8 @@ class Argument:
 
     kind: Literal["float", "integer", "boolean", "choice", "pair"]
     """`pair`: two floats, reached as `name[0]` and `name[1]`, or fixed whole as a list."""
+    elements: tuple[Argument, ...] = ()
+    """What the elements of a pair accept."""
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
@@ -34,12 +36,21 @@ class Argument:
     default: Scalar | tuple[float, float] = None
 
 
-def _positive(default: float | None = None, *, high: float = math.inf, optional: bool = False) -> Argument:
-    return Argument("float", 0.0, high, open_low=True, optional=optional, default=default)
+def _positive(default: float | None = None, *, optional: bool = False) -> Argument:
+    return Argument("float", low=0.0, open_low=True, optional=optional, default=default)
 
 
 def _non_negative(default: float) -> Argument:
-    return Argument("float", 0.0, default=default)
+    return Argument("float", low=0.0, default=default)
+
+
+def _average(default: float | None = None, *, up_to_1: bool = False, optional: bool = False) -> Argument:
+    """The weight of the past in a moving average, in [0, 1), or [0, 1] where 1 means a sum."""
+    return Argument("float", low=0.0, high=1.0, open_high=not up_to_1, optional=optional, default=default)
+
+
+def _integer(low: int, default: int | None) -> Argument:
+    return Argument("integer", low=low, high=1_000_000, optional=default is None, default=default)
 
 
 def _flag(default: bool) -> Argument:
@@ -47,20 +58,20 @@ def _flag(default: bool) -> Argument:
 
 
 SHAMPOO: Mapping[str, Argument] = {
-    "lr": _non_negative(1e-3),
-    "betas": Argument("pair", 0.0, 1.0, default=(0.9, 0.999)),
-    "beta3": Argument("float", 0.0, 1.0, open_high=True, optional=True),
-    "epsilon": _positive(1e-10),
+    "lr": _non_negative(1.5e-3),
+    "betas": Argument("pair", (_average(), _average(up_to_1=True)), default=(0.9, 0.999)),
+    "beta3": _average(optional=True),
+    "epsilon": _positive(1e-6),
     "weight_decay": _non_negative(0.0),
-    "weight_decay_type": Argument("choice", choices=("decoupled", "l2"), default="decoupled"),
-    "momentum": Argument("float", 0.0, 1.0, open_high=True, default=0.0),
+    "weight_decay_type": Argument("choice", choices=("decoupled", "l2", "independent"), default="decoupled"),
+    "momentum": _average(0.0),
     "nesterov": _flag(False),
-    "max_preconditioner_dim": Argument("integer", 1, 65536, default=1024),
-    "precondition_frequency": Argument("integer", 1, 1_000_000, default=10),
-    "start_preconditioning_step": Argument("integer", 1, 1_000_000, optional=True),
-    "statistics_frequency": Argument("integer", 1, 1_000_000, default=1),
+    "max_preconditioner_dim": _integer(2, 1024),
+    "precondition_frequency": _integer(1, 50),
+    "start_preconditioning_step": _integer(1, None),
+    "statistics_frequency": _integer(1, 1),
     "grafting": Argument("choice", choices=("none", "sgd", "adagrad", "rmsprop", "adam"), default="adam"),
-    "grafting_beta2": Argument("float", 0.0, 1.0, optional=True),
+    "grafting_beta2": _average(optional=True),
     "grafting_epsilon": _positive(1e-8),
     "exponent_override": _positive(optional=True),
     "use_bias_correction": _flag(True),
@@ -69,7 +80,7 @@ SHAMPOO: Mapping[str, Argument] = {
 
 ADAMW: Mapping[str, Argument] = {
     "lr": _non_negative(1e-3),
-    "betas": Argument("pair", 0.0, 1.0, open_high=True, default=(0.9, 0.999)),
+    "betas": Argument("pair", (_average(), _average()), default=(0.9, 0.999)),
     "eps": _non_negative(1e-8),
     "weight_decay": _non_negative(1e-2),
     "amsgrad": _flag(False),
@@ -79,7 +90,7 @@ ADAMW: Mapping[str, Argument] = {
 SGD: Mapping[str, Argument] = {
     "lr": _non_negative(1e-3),
     "momentum": _non_negative(0.0),
-    "dampening": Argument("float", 0.0, 1.0, default=0.0),
+    "dampening": _average(0.0, up_to_1=True),
     "weight_decay": _non_negative(0.0),
     "nesterov": _flag(False),
 }
@@ -88,13 +99,12 @@ SGD: Mapping[str, Argument] = {
 ARGUMENTS: Mapping[str, Mapping[str, Argument]] = {"shampoo": SHAMPOO, "adamw": ADAMW, "sgd": SGD}
 
 SCHEDULE: Mapping[str, Argument] = {
-    "warmup_fraction": Argument("float", 0.0, 1.0, open_high=True),
+    "warmup_fraction": Argument("float", low=0.0, high=1.0, open_high=True),
     "decay": Argument("choice", choices=("cosine", "linear", "constant")),
 }
 """Fields of a trial's schedule, named `schedule.<field>`."""
 
 TRAINING: Mapping[str, Argument] = {
     "gradient_clip_norm": _positive(optional=True),
-    "batch_size": Argument("integer", 1, 10_000_000),
 }
-"""Fields of the trial config itself, named `training.<field>`. Steps and seed are the job's, not the search's."""
+"""Fields of the trial config itself, named `training.<field>`. Steps, batch size and seed belong to the job."""

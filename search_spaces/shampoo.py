@@ -109,12 +109,12 @@ SHAMPOO = SearchSpace(
         ),
         Float(
             "epsilon",
-            1e-12,
-            1e-6,
+            1e-10,
+            1e-4,
             scale="log",
-            default=1e-10,
-            reason="regularises the roots; values above 1e-6 help only unusual models",
-            source=DISTRIBUTED_SHAMPOO,
+            default=1e-6,
+            reason="a share of the largest eigenvalue; below 1e-10 it vanishes beside the rounding of the factors",
+            source="scalable_shampoo, which is relative as well: 1e-6; " + DISTRIBUTED_SHAMPOO,
         ),
         Integer(
             "precondition_frequency",

@@ -96,7 +96,7 @@ def _argument(optimizer: str, name: object, path: str) -> Argument | None:
         if element := _ELEMENT.fullmatch(name):
             argument = ARGUMENTS[optimizer].get(element[1])
             if argument is not None and argument.kind == "pair":
-                return dataclasses.replace(argument, kind="float", default=None)
+                return argument.elements[int(element[2])]
         known = {**ARGUMENTS[optimizer], **_prefixed("schedule", SCHEDULE), **_prefixed("training", TRAINING)}
         if name in known:
             return known[name]
@@ -272,8 +272,7 @@ def _fixed(optimizer: str, fixed: object, parameters: Sequence[Parameter]) -> di
 def _pair(argument: Argument, value: object, path: str) -> tuple[float, ...]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise SpaceError(path, f"must be a list of two numbers, got {show(value)}")
-    element = dataclasses.replace(argument, kind="float")
-    numbers = [finite(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    for index, number in enumerate(numbers):
+    numbers = tuple(finite(item, f"{path}[{index}]") for index, item in enumerate(value))
+    for index, (element, number) in enumerate(zip(argument.elements, numbers, strict=True)):
         _bounds(element, number, f"{path}[{index}]")
-    return tuple(numbers)
+    return numbers

@@ -27,24 +27,6 @@ class PhasePlan:
     """Assignments tried first, after the space's defaults."""
 
 
-def allot(num_trials: int, *, baseline_share: float) -> tuple[int, int]:
-    """Splits a budget of trials into those of the search and those of the baseline.
-
-    The baseline gets its share rounded to the nearest trial; a share above zero gives it at least one, and the search
-    always keeps at least one.
-
-    Raises:
-        ValueError: the budget is below 1 or the share outside [0, 1).
-    """
-    if num_trials < 1:
-        raise ValueError(f"num_trials must be >= 1, got {num_trials}")
-    if not 0 <= baseline_share < 1:
-        raise ValueError(f"baseline_share must be in [0, 1), got {baseline_share}")
-    baseline = max(round(num_trials * baseline_share), 1 if baseline_share > 0 else 0)
-    baseline = min(baseline, num_trials - 1)
-    return num_trials - baseline, baseline
-
-
 class _Status(Enum):
     WAITING = auto()
     """Interrupted; comes out of `ask` before anything new."""

@@ -67,7 +67,7 @@ class TrialHistory:
     state: TrialState
     reason: FailureReason | None = None
     value: float | None = None
-    """Objective at the end; None unless completed."""
+    """Objective at the last measurement; counts only if the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """The objective at each measured step, in the order of steps."""
 

@@ -1,0 +1,72 @@
+"""The tables of optimizer arguments and the presets, held against the real constructors and the trial config."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from search_spaces import SearchSpace, presets
+from search_spaces.optimizers import ADAMW, ARGUMENTS, OPTIMIZER_NAMES, SCHEDULE, SGD, SHAMPOO, TRAINING
+from shampoo import Shampoo
+from trainers.config import OptimizerName, ScheduleConfig, TrialConfig
+
+CONSTRUCTORS: dict[str, Any] = {"shampoo": Shampoo, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+
+
+def test_every_argument_of_shampoo_is_in_the_table_and_nothing_else() -> None:
+    assert list(inspect.signature(Shampoo).parameters)[1:] == list(SHAMPOO)
+
+
+@pytest.mark.parametrize("name", OPTIMIZER_NAMES)
+def test_defaults_in_the_table_are_the_constructors(name: str) -> None:
+    signature = inspect.signature(CONSTRUCTORS[name])
+    for argument, known in ARGUMENTS[name].items():
+        assert signature.parameters[argument].default == known.default, argument
+
+
+def test_the_tables_name_the_same_optimizers_and_fields_as_a_trial_config() -> None:
+    assert set(OPTIMIZER_NAMES) == set(OptimizerName.__args__)
+    assert set(SCHEDULE) == {field.name for field in ScheduleConfig.__dataclass_fields__.values()}
+    assert set(TRAINING) <= set(TrialConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("table", [ADAMW, SGD, SHAMPOO])
+def test_pairs_have_two_elements(table: dict[str, Any]) -> None:
+    assert all(len(argument.elements) == (2 if argument.kind == "pair" else 0) for argument in table.values())
+
+
+@pytest.mark.parametrize(("name", "space"), presets().items())
+def test_every_sample_of_a_preset_is_a_config_that_its_optimizer_accepts(name: str, space: SearchSpace) -> None:
+    model = nn.Linear(3, 2)
+    rng = random.Random(0)
+    for values in [space.defaults(), *(space.sample(rng) for _ in range(30))]:
+        assignment = space.assign(values)
+        CONSTRUCTORS[name](model.parameters(), **assignment.optimizer_arguments)
+        ScheduleConfig(**assignment.schedule)
+
+
+def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
+    for space in presets().values():
+        for parameter in space.parameters:
+            assert parameter.reason, parameter
+            assert parameter.source, parameter
+
+
+@pytest.mark.parametrize("bound", ["low", "high"])
+@pytest.mark.parametrize("name", sorted(SHAMPOO))
+def test_shampoo_accepts_every_closed_bound_of_the_table(name: str, bound: str) -> None:
+    argument = SHAMPOO[name]
+    value = getattr(argument, bound)
+    if argument.kind not in ("float", "integer") or getattr(argument, f"open_{bound}") or abs(value) == float("inf"):
+        value = argument.default
+    # What else the argument needs to have an effect.
+    needed: dict[str, dict[str, Any]] = {
+        "momentum": {},
+        "statistics_frequency": {"precondition_frequency": 10**6, "start_preconditioning_step": 10**6},
+    }
+    Shampoo(nn.Linear(3, 2).parameters(), **{name: value}, **needed.get(name, {}))
