@@ -7,11 +7,13 @@ from typing import Any
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     DateTime,
     Dialect,
     Enum,
     ForeignKey,
     Index,
+    Integer,
     MetaData,
     String,
     TypeDecorator,
@@ -166,7 +168,13 @@ class Event(Base):
     __tablename__ = "events"
     __table_args__ = (Index("ix_events_job_id_id", "job_id", "id"), {"sqlite_autoincrement": True})
 
-    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    id: Mapped[int] = mapped_column(
+        BigInteger().with_variant(
+            Integer(), "sqlite"
+        ),  # SQLite counts up by itself only for INTEGER, which has 64 bits
+        primary_key=True,
+        autoincrement=True,
+    )
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     kind: Mapped[str] = mapped_column(String(40))
     data: Mapped[dict[str, Any]]

