@@ -12,15 +12,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-Json: TypeAlias = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
 
 OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd"]
 Decay: TypeAlias = Literal["cosine", "linear", "constant"]
 
 
+class InvalidConfig(ValueError):
+    """A field of a trial's config is impossible; `field` is its path, e.g. `schedule.warmup_fraction`."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+    def __reduce__(self) -> tuple[type[InvalidConfig], tuple[str, str]]:
+        return type(self), (self.field, self.message)
+
+
 def _require(condition: bool, field_name: str, value: object, rule: str) -> None:
     if not condition:
-        raise ValueError(f"{field_name}: {rule}, got {value!r}")
+        raise InvalidConfig(field_name, f"{rule}, got {value!r}")
 
 
 def _is_int(value: object) -> bool:
@@ -120,7 +132,9 @@ class TrialConfig:
         clip = self.gradient_clip_norm
         _require(clip is None or (_is_finite(clip) and clip > 0), "gradient_clip_norm", clip, "must be > 0 or null")
         _require(_is_finite(self.max_loss) and self.max_loss > 0, "max_loss", self.max_loss, "must be > 0")
-        _require(isinstance(self.workload_options, Mapping), "workload_options", self.workload_options, "must be an object")
+        _require(
+            isinstance(self.workload_options, Mapping), "workload_options", self.workload_options, "must be an object"
+        )
         every = self.checkpoint_every
         _require(
             every is None or (_is_int(every) and every >= 1 and every % self.evaluate_every == 0),
@@ -134,7 +148,7 @@ class TrialConfig:
         """Builds a config from decoded JSON.
 
         Raises:
-            ValueError: a field is unknown, missing or out of range; the message names it and its value.
+            InvalidConfig: a field is unknown, missing or out of range; the message names it and its value.
         """
         fields = _from_json(cls, data, "")
         fields["optimizer"] = OptimizerConfig.from_json(fields["optimizer"])

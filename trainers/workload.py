@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
+from trainers.config import InvalidConfig, Json
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from trainers.config import Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
 
@@ -57,18 +57,27 @@ class Workload(Protocol):
     def num_train_examples(self) -> int:
         """Size of the training set, over all ranks."""
 
-    def train_batches(self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int) -> Iterator[object]:
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[object]:
         """Endless batches of this rank: its share of each global batch, beginning with the batch of step `start_step`.
 
-        The global batch of a step depends only on `batch_size`, `seed` and the step, never on the ranks, so resume and
-        another world size see the same data.
+        The global batch of a step (the first is 0) depends only on `batch_size`, `seed` and the step, never on the
+        ranks, so resume and another world size see the same data; `trainers.data_order` does this. All ranks' shares
+        are equally large. A batch is made of CPU tensors, or tuples, lists and dicts of them; the loop moves it to the
+        rank's device.
         """
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Mean training loss of one batch: a scalar with gradient."""
 
-    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Mapping[str, tuple[float, float]]:
-        """This rank's share of the validation metrics as {name: (weighted sum, weight)}; the loop reduces over ranks."""
+    def evaluate(
+        self, model: nn.Module, *, rank: int, world_size: int, device: str
+    ) -> Mapping[str, tuple[float, float]]:
+        """This rank's share of the validation metrics as {name: (weighted sum, weight)}; the loop reduces over ranks.
+
+        Called without gradients and with the model in evaluation mode; the same names on every rank.
+        """
 
 
 _BUILT_IN: dict[str, WorkloadDescription] = {
@@ -92,8 +101,16 @@ _BUILT_IN: dict[str, WorkloadDescription] = {
 }
 
 
-class UnknownWorkload(ValueError):
+class UnknownWorkload(InvalidConfig):
     """No workload of that name is registered."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__("workload", f"unknown workload {name!r} (known: {', '.join(known)})")
+        self.name = name
+        self.known = tuple(known)
+
+    def __reduce__(self) -> tuple[type[UnknownWorkload], tuple[str, tuple[str, ...]]]:  # type: ignore[override]
+        return type(self), (self.name, self.known)
 
 
 def descriptions() -> dict[str, WorkloadDescription]:
@@ -119,7 +136,7 @@ def describe(name: str) -> WorkloadDescription:
     """
     found = descriptions()
     if name not in found:
-        raise UnknownWorkload(f"unknown workload {name!r} (known: {', '.join(sorted(found))})")
+        raise UnknownWorkload(name, sorted(found))
     return found[name]
 
 
@@ -127,12 +144,14 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
     """Checks the names of workload options.
 
     Raises:
-        ValueError: an option the workload does not have; the message names it.
+        InvalidConfig: an option the workload does not have; the message names it.
     """
     for name, value in options.items():
         if name not in description.options:
             known = ", ".join(sorted(description.options)) or "none"
-            raise ValueError(f"unknown option {name!r} = {value!r} of workload {description.name!r} (known: {known})")
+            raise InvalidConfig(
+                f"workload_options.{name}", f"unknown option of {description.name} (known: {known}), got {value!r}"
+            )
 
 
 def load(name: str, options: Mapping[str, Json]) -> Workload:
@@ -140,11 +159,14 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
 
     Raises:
         UnknownWorkload: no such workload.
-        ValueError: an option is unknown or has a value the workload refuses.
+        InvalidConfig: an option is unknown or has a value the workload refuses.
     """
     description = describe(name)
     check_options(description, options)
     module_name, _, class_name = description.implementation.partition(":")
     implementation = getattr(importlib.import_module(module_name), class_name)
     defaults = {option: spec.default for option, spec in description.options.items()}
-    return cast("Workload", implementation(**{**defaults, **options}))
+    try:
+        return cast("Workload", implementation(**{**defaults, **options}))
+    except ValueError as error:
+        raise InvalidConfig("workload_options", f"refused by {name}: {error}") from error

@@ -1,1 +1,1 @@
-"""The workloads that ship with shampoo-tuner, one module per family."""
+"""The built-in workloads, one file per family. Described in `trainers.workload`; imported only where they train."""

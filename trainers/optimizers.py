@@ -1,0 +1,54 @@
+"""From an `OptimizerConfig` to an optimizer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
+
+
+def optimizer_class(name: OptimizerName) -> type[Optimizer]:
+    """The class that an optimizer's name stands for."""
+    match name:
+        case "shampoo":
+            from shampoo import Shampoo
+
+            return Shampoo
+        case "adamw":
+            return torch.optim.AdamW
+        case "sgd":
+            return torch.optim.SGD
+
+
+def known_arguments(name: OptimizerName) -> tuple[str, ...]:
+    """The keyword arguments that the optimizer's constructor takes, beside the parameters."""
+    return tuple(inspect.signature(optimizer_class(name)).parameters)[1:]
+
+
+def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Every parameter that is trained, once each: shared ones are not repeated, frozen ones left out."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
+    """The optimizer of `parameters`, with exactly the arguments of the config.
+
+    Raises:
+        InvalidConfig: an argument is unknown (the message lists the known ones), or its value is refused.
+    """
+    known = known_arguments(config.name)
+    for argument, value in config.arguments.items():
+        if argument not in known:
+            field = f"optimizer.arguments.{argument}"
+            raise InvalidConfig(field, f"unknown argument of {config.name} (known: {', '.join(known)}), got {value!r}")
+    # JSON has no tuples, and the constructors document pairs such as `betas` as tuples.
+    arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in config.arguments.items()}
+    try:
+        return optimizer_class(config.name)(parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
+    except (TypeError, ValueError) as error:
+        raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error

@@ -1,0 +1,109 @@
+"""Trains one config from the command line, alone or under torchrun.
+
+    python -m trainers.run config.json
+    torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
+
+Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
+(the message names the field), 3 diverged, 1 anything else, with a traceback. Under torchrun these are the ranks' own
+statuses, which it reports; torchrun itself then ends with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from trainers.checkpoint import CheckpointMismatch
+from trainers.config import Diverged, InvalidConfig, TrialConfig
+from trainers.distributed import (
+    RankContext,
+    is_torchrun,
+    join_torchrun_group,
+    leave_process_group,
+    process_group_context,
+    single_process_context,
+)
+from trainers.loop import train
+
+DONE = 0
+REFUSED = 2
+DIVERGED = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    torch.set_num_threads(options.threads)
+    try:
+        config = _read_config(options.config)
+    except (InvalidConfig, OSError) as error:
+        return _refuse(error)
+    context = _join(options)
+    status = _train(config, context)
+    # Not in a `finally`: a rank that fails in its own way must not wait for the others.
+    leave_process_group()
+    return status
+
+
+def _train(config: TrialConfig, context: RankContext) -> int:
+    try:
+        for measurement in train(config, context):
+            if context.rank == 0:
+                sys.stdout.write(json.dumps(asdict(measurement)) + "\n")
+                sys.stdout.flush()
+    except Diverged as diverged:
+        if context.rank == 0:
+            sys.stderr.write(f"{diverged}\n")
+        return DIVERGED
+    except (InvalidConfig, CheckpointMismatch) as error:
+        return _refuse(error)
+    return DONE
+
+
+def _join(options: argparse.Namespace) -> RankContext:
+    if is_torchrun():
+        device = join_torchrun_group(device_type=options.device, timeout_seconds=options.timeout)
+        return process_group_context(device=device, checkpoint_directory=options.checkpoint_directory)
+    return single_process_context(
+        device="cuda:0" if options.device == "cuda" else options.device,
+        checkpoint_directory=options.checkpoint_directory,
+    )
+
+
+def _read_config(path: Path) -> TrialConfig:
+    try:
+        data = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InvalidConfig(str(path), f"is not JSON: {error}") from error
+    return TrialConfig.from_json(data)
+
+
+def _refuse(error: Exception) -> int:
+    sys.stderr.write(f"refused: {error}\n")
+    return REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.run",
+        description="Trains one config and prints one JSON object per measurement.",
+        epilog="Exit status: 0 done, 2 config refused, 3 diverged, 1 any other failure.",
+    )
+    parser.add_argument("config", type=Path, help="JSON file with a trial config")
+    parser.add_argument("--checkpoint-directory", type=Path, help="write checkpoints here, and resume from them")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for another rank (default: 300)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The learning-rate schedule: a pure function of the step, and the PyTorch scheduler that applies it."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from trainers.config import ScheduleConfig
+
+
+def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
+    """What the base learning rate is multiplied with in step `step` (the first is 0).
+
+    The warm-up is the line from 0 just before the first step to 1 at the first step after it; `cosine` and `linear`
+    then fall to 0 just after the last step. So no step is spent at a learning rate of 0. At least one step is left
+    to the decay.
+    """
+    num_warmup_steps = min(round(config.warmup_fraction * num_steps), num_steps - 1)
+    if step < num_warmup_steps:
+        return (step + 1) / (num_warmup_steps + 1)
+    progress = min((step - num_warmup_steps) / (num_steps - num_warmup_steps), 1.0)
+    match config.decay:
+        case "cosine":
+            return 0.5 * (1 + math.cos(math.pi * progress))
+        case "linear":
+            return 1 - progress
+        case "constant":
+            return 1.0
+
+
+def build_schedule(optimizer: Optimizer, config: ScheduleConfig, *, num_steps: int) -> LambdaLR:
+    """A scheduler to step after each optimizer step; it sets the learning rate of the first step at once."""
+    return LambdaLR(optimizer, partial(factor, config=config, num_steps=num_steps))

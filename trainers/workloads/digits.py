@@ -1,0 +1,126 @@
+"""Handwritten digits: the 1,797 grey 8x8 images that ship inside scikit-learn. Real data, no download."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainers.data_order import rank_batches
+
+NUM_PIXELS = 64
+NUM_CLASSES = 10
+
+SPLIT_SEED = 0
+"""Fixed, and not the trial's seed: all trials are compared on the same validation images."""
+VALIDATION_FRACTION = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """The images, cut in two; pixels standardised with mean and deviation of the training images."""
+
+    train_images: Tensor
+    """(1437, 64) float32."""
+    train_labels: Tensor
+    """(1437,) int64."""
+    validation_images: Tensor
+    """(360, 64) float32."""
+    validation_labels: Tensor
+    """(360,) int64."""
+
+
+@cache
+def digits() -> Digits:
+    """The data set, loaded once per process; the split is stratified by digit."""
+    images, labels = load_digits(return_X_y=True)
+    train_images, validation_images, train_labels, validation_labels = train_test_split(
+        images, labels, test_size=VALIDATION_FRACTION, random_state=SPLIT_SEED, stratify=labels
+    )
+    mean = train_images.mean(axis=0)
+    deviation = train_images.std(axis=0)
+    deviation[deviation == 0] = 1.0  # the corners of the images are always empty
+
+    def pixels(array: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Tensor:
+        return torch.from_numpy(((array - mean) / deviation).astype(np.float32))
+
+    return Digits(
+        train_images=pixels(train_images),
+        train_labels=torch.from_numpy(train_labels.astype(np.int64)),
+        validation_images=pixels(validation_images),
+        validation_labels=torch.from_numpy(validation_labels.astype(np.int64)),
+    )
+
+
+class DigitsMLP:
+    """A multi-layer perceptron (ReLU) that classifies the digits; cross-entropy loss."""
+
+    def __init__(self, *, hidden_sizes: Sequence[int], label_smoothing: float) -> None:
+        sizes_are_valid = isinstance(hidden_sizes, list | tuple) and all(
+            isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in hidden_sizes
+        )
+        if not sizes_are_valid:
+            raise ValueError(f"hidden_sizes must be a list of integers >= 1, got {hidden_sizes!r}")
+        if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, int | float):
+            raise ValueError(f"label_smoothing must be a number, got {label_smoothing!r}")
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
+        self.hidden_sizes = tuple(hidden_sizes)
+        self.label_smoothing = float(label_smoothing)
+        self._digits = digits()
+
+    def build_model(self) -> nn.Module:
+        """Linear layers of the given sizes; names `hidden0`, ..., `output`."""
+        sizes = (NUM_PIXELS, *self.hidden_sizes)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+            layers[f"hidden{index}"] = nn.Linear(inputs, outputs)
+            layers[f"relu{index}"] = nn.ReLU()
+        layers["output"] = nn.Linear(sizes[-1], NUM_CLASSES)
+        return nn.Sequential(layers)
+
+    @property
+    def num_train_examples(self) -> int:
+        return len(self._digits.train_labels)
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of (images (b, 64) float32, labels (b,) int64), b = batch_size / world_size."""
+        for indices in rank_batches(
+            self.num_train_examples,
+            batch_size=batch_size,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            start_step=start_step,
+        ):
+            yield self._digits.train_images[indices], self._digits.train_labels[indices]
+
+    def loss(self, model: nn.Module, batch: object) -> Tensor:
+        images, labels = cast("tuple[Tensor, Tensor]", batch)
+        return functional.cross_entropy(model(images), labels, label_smoothing=self.label_smoothing)
+
+    def evaluate(
+        self, model: nn.Module, *, rank: int, world_size: int, device: str
+    ) -> Mapping[str, tuple[float, float]]:
+        """`validation_loss` (without label smoothing) and `validation_accuracy` on every `world_size`-th image."""
+        images = self._digits.validation_images[rank::world_size].to(device)
+        labels = self._digits.validation_labels[rank::world_size].to(device)
+        logits = model(images)
+        loss_sum = functional.cross_entropy(logits, labels, reduction="sum").item()
+        num_correct = int((logits.argmax(dim=1) == labels).sum())
+        return {
+            "validation_loss": (loss_sum, float(len(labels))),
+            "validation_accuracy": (float(num_correct), float(len(labels))),
+        }
