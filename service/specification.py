@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from search_spaces import SearchSpace, SpaceError, preset, presets
 from service.domain import Direction, Phase
 from service.errors import InvalidInput
-from trainers.config import OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.config import InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload import UnknownWorkload, WorkloadDescription, check_options, describe
 
 MAX_TRIALS = 10_000
@@ -196,11 +196,11 @@ def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
         workload = describe(choice.name)
     except UnknownWorkload as error:
-        raise InvalidInput("workload.name", str(error)) from error
+        raise InvalidInput("workload.name", error.message) from error
     try:
         check_options(workload, choice.options)
-    except ValueError as error:
-        raise InvalidInput("workload.options", str(error)) from error
+    except InvalidConfig as error:
+        raise InvalidInput(error.field.replace("workload_options", "workload.options"), error.message) from error
     return workload
 
 

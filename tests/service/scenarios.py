@@ -1,0 +1,113 @@
+"""Steps that tests of the service share: a submitted job, a worker's lease, a trial that ran."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from service.domain import FailureReason, Phase, TrialState
+from service.jobs import create_job, specification_of
+from service.leases import Lease, claim_job, register_worker
+from service.runs import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
+from service.specification import JobSpecification, plan_job
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from trainers.config import Measurement
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> datetime:
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+
+def specification(**fields: Any) -> JobSpecification:
+    """A small digits-mlp job: 4 trials of 40 steps, measured every 10, one of them the baseline's."""
+    content: dict[str, Any] = {
+        "workload": {"name": "digits-mlp"},
+        "budget": {"num_trials": 4},
+        "training": {"num_steps": 40, "evaluate_every": 10},
+        **fields,
+    }
+    return JobSpecification.model_validate(content)
+
+
+def submit(database: Database, *, now: datetime = NOW, **fields: Any) -> str:
+    """The id of a new job."""
+    with database.writing() as session:
+        job, _ = create_job(session, specification(**fields), name=None, tags={}, idempotency_key=None, now=now)
+        return job.id
+
+
+def add_worker(database: Database, *, now: datetime = NOW) -> str:
+    """The id of a new worker."""
+    with database.writing() as session:
+        return register_worker(session, host="here", pid=1, now=now)
+
+
+def claim(database: Database, worker_id: str, *, now: datetime = NOW, lease_seconds: float = 30.0) -> Lease | None:
+    """The lease of the next job, if there is one."""
+    with database.writing() as session:
+        return claim_job(session, worker_id, lease_seconds=lease_seconds, now=now)
+
+
+def claimed_job(database: Database, **fields: Any) -> Lease:
+    """The lease of a job that was just submitted, held by a worker that just registered."""
+    submit(database, **fields)
+    lease = claim(database, add_worker(database))
+    assert lease is not None
+    return lease
+
+
+def begin_trial(
+    database: Database, lease: Lease, number: int, phase: Phase = Phase.SEARCH, *, now: datetime = NOW
+) -> None:
+    """A running trial with the default parameters of its phase."""
+    with database.writing() as session:
+        plan = plan_job(specification_of(JobRepository(session).get(lease.job_id)))
+        parameters = plan.spaces[phase].defaults()
+        config = plan.trial_config(phase, parameters)
+        add_trial(session, lease, number=number, phase=phase, parameters=parameters, config=config, now=now)
+        start_trial(session, lease, number, now=now)
+
+
+def measure(database: Database, lease: Lease, number: int, step: int, loss: float, *, now: datetime = NOW) -> None:
+    """One measurement of a running trial."""
+    metrics = {"train_loss": loss, "validation_loss": loss, "validation_accuracy": 1 / (1 + loss)}
+    reported = Measurement(step=step, epoch=step / 10, seconds=step / 100, metrics=metrics)
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=now)
+
+
+def end_trial(
+    database: Database,
+    lease: Lease,
+    number: int,
+    state: TrialState = TrialState.COMPLETED,
+    *,
+    reason: FailureReason | None = None,
+    now: datetime = NOW,
+) -> None:
+    """Ends a running trial."""
+    with database.writing() as session:
+        finish_trial(session, lease, number, state, reason=reason, now=now)
+
+
+def run_trial(
+    database: Database, lease: Lease, number: int, loss: float, phase: Phase = Phase.SEARCH, *, now: datetime = NOW
+) -> None:
+    """A completed trial whose loss falls to `loss` over 40 steps."""
+    begin_trial(database, lease, number, phase, now=now)
+    for step in (10, 20, 30, 40):
+        measure(database, lease, number, step, loss * 40 / step, now=now)
+    end_trial(database, lease, number, now=now)

@@ -1,0 +1,143 @@
+"""Submitting, cancelling and following jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.domain import JobState, Phase, TrialState
+from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
+from service.jobs import cancel_job, create_job, progress_of
+from service.specification import JobSpecification, plan_job
+from service.store.models import Job
+from service.store.repositories import EventRepository, JobRepository, TrialRepository
+from service.store.session import Database
+from tests.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
+
+
+def _create(database: Database, spec: JobSpecification, *, key: str | None = None) -> tuple[Job, bool]:
+    with database.writing() as session:
+        return create_job(session, spec, name=None, tags={}, idempotency_key=key, now=NOW)
+
+
+def test_a_new_job_is_queued_with_the_workloads_defaults_and_an_event(database: Database) -> None:
+    job, created = _create(database, JobSpecification.model_validate({"workload": {"name": "digits-mlp"}}))
+    assert created
+    assert (job.state, job.metric, job.direction) == (JobState.QUEUED, "validation_loss", "minimize")
+    with database.reading() as session:
+        assert JobRepository(session).get(job.id).created_at == NOW
+        (event,) = EventRepository(session).after(0, limit=10)
+    assert (event.kind, event.data["state"]) == ("job.state", "queued")
+
+
+def test_an_idempotency_key_makes_one_job(database: Database) -> None:
+    first, created = _create(database, specification(), key="k")
+    again, created_again = _create(database, specification(), key="k")
+    assert (created, created_again) == (True, False)
+    assert first.id == again.id
+    with pytest.raises(IdempotencyKeyReused):
+        _create(database, specification(budget={"num_trials": 9}), key="k")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({"workload": {"name": "nope"}}, "workload.name", "'nope'"),
+        ({"workload": {"name": "digits-mlp", "options": {"depth": 3}}}, "workload.options.depth", "3"),
+        ({"objective": {"metric": "bleu"}}, "objective.metric", "'bleu'"),
+        ({"search_space": "adam"}, "search_space", "'adam'"),
+        ({"baseline": {"search_space": "adam"}}, "baseline.search_space", "'adam'"),
+        ({"training": {"num_steps": 10, "evaluate_every": 20}}, "training.evaluate_every", "20"),
+        ({"training": {"batch_size": 7}, "resources": {"workers_per_trial": 2}}, "training.batch_size", "7"),
+        ({"pruner": {"min_steps": 1000}}, "pruner.min_steps", "1000"),
+        ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
+        (
+            {
+                "search_space": {
+                    "optimizer": "shampoo",
+                    "parameters": [
+                        {"type": "float", "name": "workload.depth", "low": 0.0, "high": 1.0, "default": 0.5}
+                    ],
+                }
+            },
+            "search_space.parameters[0].name",
+            "'depth'",
+        ),
+    ],
+)
+def test_an_impossible_job_is_refused_naming_field_and_value(
+    database: Database, fields: dict[str, Any], field: str, said: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        _create(database, specification(**fields))
+    assert refused.value.field == field
+    assert said in refused.value.message
+    with database.reading() as session:
+        assert JobRepository(session).page(limit=1) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"budget": {"num_trials": -1}},
+        {"budget": {"num_trials": 10_001}},
+        {"budget": {"wall_clock_seconds": 0}},
+        {"budget": {"wall_clock_seconds": float("nan")}},
+        {"baseline": {"budget_share": 1.0}},
+        {"sampler": {"name": "magic"}},
+        {"colour": "red"},
+    ],
+)
+def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        specification(**fields)
+
+
+@pytest.mark.parametrize(
+    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.9, 2), (100, 0.001, 1)]
+)
+def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
+    plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
+    assert plan.allotments == {Phase.SEARCH: num_trials - baseline, Phase.BASELINE: baseline}
+
+
+def test_cancelling_ends_the_job_and_its_unfinished_trials(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        job = cancel_job(session, lease.job_id, now=NOW)
+    assert (job.state, job.finished_at, job.lease_worker_id) == (JobState.CANCELLED, NOW, None)
+    with database.reading() as session:
+        states = [trial.state for trial in TrialRepository(session).page(lease.job_id)]
+    assert states == [TrialState.COMPLETED, TrialState.CANCELLED]
+    with database.writing() as session, pytest.raises(JobAlreadyFinished):
+        cancel_job(session, lease.job_id, now=NOW)
+
+
+def test_cancelling_an_unknown_job_is_not_found(database: Database) -> None:
+    with database.writing() as session, pytest.raises(NotFound):
+        cancel_job(session, "job_nope", now=NOW)
+
+
+def test_progress_counts_trials_and_estimates_the_time_left(database: Database) -> None:
+    waiting = submit(database, now=NOW + timedelta(hours=1))
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.7, Phase.BASELINE)
+    begin_trial(database, lease, 2)
+    with database.reading() as session:
+        jobs = JobRepository(session)
+        progress = progress_of(session, [jobs.get(lease.job_id), jobs.get(waiting)], now=NOW + timedelta(seconds=10))
+    ours = progress[lease.job_id]
+    assert ours.trials[TrialState.COMPLETED] == 2
+    assert ours.trials[TrialState.RUNNING] == 1
+    assert ours.best is not None
+    assert ours.baseline_best is not None
+    assert (ours.best.number, ours.best.value, ours.baseline_best.value) == (0, 0.5, 0.7)
+    assert (ours.seconds_elapsed, ours.seconds_left) == (10.0, 10.0)
+    assert progress[waiting].seconds_elapsed is None
+    assert progress[waiting].num_finished == 0

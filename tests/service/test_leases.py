@@ -1,0 +1,151 @@
+"""Who may run which job: claims, renewals, losses and the fence against runs that lost their lease."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from service.domain import JobState, TrialState
+from service.errors import LeaseLost
+from service.jobs import cancel_job
+from service.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, run_trial, submit
+
+
+def _job(database: Database, job_id: str) -> Job:
+    with database.reading() as session:
+        return JobRepository(session).get(job_id)
+
+
+def _trials(database: Database, job_id: str) -> list[Trial]:
+    with database.reading() as session:
+        return TrialRepository(session).page(job_id)
+
+
+def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState:
+    with database.writing() as session:
+        return release_job(session, lease, now=NOW + timedelta(seconds=after_seconds), crash=crash)
+
+
+def test_the_oldest_queued_job_is_claimed_first(database: Database) -> None:
+    first = submit(database, now=NOW)
+    second = submit(database, now=NOW + timedelta(seconds=1))
+    worker = add_worker(database)
+    claims = [claim(database, worker) for _ in range(3)]
+    assert [lease.job_id if lease else None for lease in claims] == [first, second, None]
+    assert _job(database, first).state is JobState.RUNNING
+    assert _job(database, first).started_at == NOW
+
+
+def test_workers_that_claim_at_the_same_time_get_different_jobs(database: Database) -> None:
+    jobs = {submit(database) for _ in range(6)}
+    workers = [add_worker(database) for _ in range(6)]
+    leases: list[Lease | None] = []
+    barrier = threading.Barrier(len(workers))
+
+    def work(worker: str) -> None:
+        barrier.wait()
+        leases.append(claim(database, worker))
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    claimed = [lease.job_id for lease in leases if lease is not None]
+    assert len(claimed) == len(set(claimed))
+    # A worker may come away empty-handed while another has the job it saw locked; it gets one on asking again.
+    while (lease := claim(database, workers[0])) is not None:
+        claimed.append(lease.job_id)
+    assert sorted(claimed) == sorted(jobs)
+
+
+def test_a_lease_is_kept_while_its_worker_beats_and_lost_after(database: Database) -> None:
+    lease = claimed_job(database)
+    rival = add_worker(database)
+    with database.writing() as session:
+        beat(session, lease.worker_id, lease_seconds=30, now=NOW + timedelta(seconds=25))
+    assert claim(database, rival, now=NOW + timedelta(seconds=50)) is None
+    taken = claim(database, rival, now=NOW + timedelta(seconds=56))
+    assert taken is not None
+    assert (taken.job_id, taken.worker_id, taken.attempt) == (lease.job_id, rival, 2)
+
+
+def test_a_run_whose_job_was_taken_over_can_write_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    assert claim(database, add_worker(database), now=NOW + timedelta(seconds=31)) is not None
+    for write in (
+        lambda: measure(database, lease, 0, 10, 1.0),
+        lambda: begin_trial(database, lease, 1),
+    ):
+        with pytest.raises(LeaseLost):
+            write()
+    (trial,) = _trials(database, lease.job_id)
+    assert (trial.state, trial.step) == (TrialState.QUEUED, 0)
+
+
+def test_a_run_whose_job_was_cancelled_can_write_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        cancel_job(session, lease.job_id, now=NOW)
+    with pytest.raises(LeaseLost):
+        measure(database, lease, 0, 10, 1.0)
+    assert _release(database, lease, crash="killed") is JobState.CANCELLED
+
+
+def test_a_stopped_worker_gives_its_job_back_at_once_and_uncounted(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    assert _release(database, lease, crash=None) is JobState.QUEUED
+    job = _job(database, lease.job_id)
+    assert (job.crashes, job.lease_worker_id, job.not_before) == (0, None, None)
+    assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.QUEUED]
+    assert claim(database, add_worker(database)) is not None
+
+
+def test_a_crashed_run_waits_before_it_is_claimed_again(database: Database) -> None:
+    lease = claimed_job(database)
+    assert _release(database, lease, crash="signal 9") is JobState.QUEUED
+    worker = add_worker(database)
+    assert claim(database, worker, now=NOW + timedelta(seconds=1)) is None
+    assert claim(database, worker, now=NOW + timedelta(seconds=3)) is not None
+
+
+def test_a_job_whose_runs_keep_dying_without_getting_further_fails_and_says_why(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(MAX_CRASHES):
+        assert lease is not None
+        if crash == 0:
+            begin_trial(database, lease, 0)
+        state = _release(database, lease, crash="signal 11", after_seconds=100 * crash)
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+    assert state is JobState.FAILED
+    assert lease is None
+    with database.reading() as session:
+        (job,) = JobRepository(session).page(limit=1)
+    assert job.failure is not None
+    assert "3 times in a row" in job.failure
+    assert "signal 11" in job.failure
+    assert [trial.state for trial in _trials(database, job.id)] == [TrialState.CANCELLED]
+
+
+def test_progress_between_crashes_keeps_a_job_alive(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(2 * MAX_CRASHES):
+        assert lease is not None
+        run_trial(database, lease, crash, 1.0)
+        assert _release(database, lease, crash="signal 9", after_seconds=100 * crash) is JobState.QUEUED
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+
+
+def test_a_lease_locks_its_job(database: Database) -> None:
+    lease = claimed_job(database)
+    with database.writing() as session:
+        assert lock_leased_job(session, lease).id == lease.job_id

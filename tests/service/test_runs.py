@@ -1,0 +1,125 @@
+"""A run's trials, measurements and end."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from service.domain import FailureReason, JobState, Phase, TrialState
+from service.leases import Lease
+from service.runs import finish_job, requeue_trial, start_trial
+from service.store.models import Job
+from service.store.repositories import (
+    EventRepository,
+    JobRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+from service.store.session import Database
+from service.transitions import IllegalTransition
+from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, run_trial
+
+
+def _finish(database: Database, lease: Lease, failure: str | None = None) -> Job:
+    with database.writing() as session:
+        finish_job(session, lease, failure=failure, now=NOW)
+    with database.reading() as session:
+        return JobRepository(session).get(lease.job_id)
+
+
+def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for step, loss in ((10, 0.9), (20, 0.4)):
+        measure(database, lease, 0, step, loss)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+        measurements = MeasurementRepository(session).of_trial(trial.id)
+        events = [event for event in EventRepository(session).after(0, limit=99) if event.kind == "trial.measured"]
+    assert (trial.step, trial.value, trial.seconds) == (20, 0.4, 0.2)
+    assert [(m.step, m.metrics["validation_loss"]) for m in measurements] == [(10, 0.9), (20, 0.4)]
+    assert [event.data for event in events] == [
+        {"number": 0, "step": 10, "value": 0.9},
+        {"number": 0, "step": 20, "value": 0.4},
+    ]
+
+
+def test_a_step_measured_again_replaces_the_earlier_row(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for loss in (0.9, 0.8):
+        measure(database, lease, 0, 10, loss)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+        (measurement,) = MeasurementRepository(session).of_trial(trial.id)
+    assert measurement.metrics["validation_loss"] == 0.8
+
+
+def test_a_metric_that_is_not_finite_is_stored_as_null(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, math.nan)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+    assert trial.value is None
+    assert trial.metrics["validation_loss"] is None
+
+
+def test_an_interrupted_trial_goes_on_and_counts_its_runs(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        requeue_trial(session, lease, 0, detail="its rank died", now=NOW)
+        start_trial(session, lease, 0, now=NOW)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+    assert (trial.state, trial.runs) == (TrialState.RUNNING, 2)
+
+
+def test_a_finished_trial_does_not_finish_twice(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    with pytest.raises(IllegalTransition):
+        end_trial(database, lease, 0, TrialState.PRUNED)
+
+
+def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.3)
+    run_trial(database, lease, 2, 0.6, Phase.BASELINE)
+    begin_trial(database, lease, 3)
+    job = _finish(database, lease)
+    assert (job.state, job.failure, job.finished_at) == (JobState.SUCCEEDED, None, NOW)
+    with database.reading() as session:
+        recommendation = RecommendationRepository(session).of_job(job.id)
+        of_model = RecommendationRepository(session).of_model("digits-mlp", limit=5)
+        last = TrialRepository(session).get(job.id, 3)
+    assert recommendation is not None
+    assert [r.id for r in of_model] == [recommendation.id]
+    assert recommendation.optimizer == "shampoo"
+    assert recommendation.content["evidence"]["best"]["number"] == 1
+    assert recommendation.content["evidence"]["verdict"] == "better"
+    assert last.state is TrialState.CANCELLED
+
+
+def test_a_job_without_a_completed_search_trial_fails_and_says_what_became_of_them(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5, Phase.BASELINE)
+    begin_trial(database, lease, 1)
+    end_trial(database, lease, 1, TrialState.FAILED, reason=FailureReason.DIVERGED)
+    job = _finish(database, lease)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None
+    assert "trial 1 failed (diverged)" in job.failure
+
+
+def test_a_run_that_ends_with_a_failure_keeps_what_it_found(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    job = _finish(database, lease, failure="the same error three times")
+    assert (job.state, job.failure) == (JobState.FAILED, "the same error three times")
+    with database.reading() as session:
+        assert RecommendationRepository(session).of_job(job.id) is not None
