@@ -15,6 +15,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented, but the stubs do not export it
 
 
 class RootSolver(Protocol):
@@ -26,18 +27,18 @@ class RootSolver(Protocol):
 
 def inverse_root_of_eigenvalues(values: Tensor, *, correction: float, exponent: float, epsilon: float) -> Tensor:
     """The same root for eigenvalues alone, (..., n) over the last dimension; also that of a diagonal factor."""
-    values = values.clamp(min=0) / correction
+    values = values.clamp(min=0)
     largest = values.amax(dim=-1, keepdim=True)
-    # 1 stands in for λmax = 0, whose root would be infinite; the result is then the identity.
-    damped = torch.where(largest > 0, values + epsilon * largest, torch.ones_like(values))
-    return damped.pow_(-exponent)
+    # In units of λmax, so that neither ε·λmax underflows nor λmax/c overflows where the root itself is ordinary.
+    roots = (values / largest + epsilon).pow_(-exponent).mul_(largest.pow(-exponent) * correction**exponent)
+    return torch.where(largest > 0, roots, torch.ones_like(roots))
 
 
 def eigh_inverse_root(A: Tensor, *, correction: float, exponent: float, epsilon: float) -> Tensor:
     """`RootSolver` by eigendecomposition in A's precision; reads the lower triangle only.
 
     Raises:
-        torch.linalg.LinAlgError: LAPACK did not converge, in float64 either.
+        torch.linalg.LinAlgError: the decomposition failed or is not finite, in float64 either.
     """
     values, Q = _eigh(A)
     roots = inverse_root_of_eigenvalues(values, correction=correction, exponent=exponent, epsilon=epsilon)
@@ -46,10 +47,21 @@ def eigh_inverse_root(A: Tensor, *, correction: float, exponent: float, epsilon:
 
 def _eigh(A: Tensor) -> tuple[Tensor, Tensor]:
     try:
-        return _eigh_by_rows(A)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # documented, but the stubs do not export it
-        values, Q = _eigh_by_rows(A.double())
+        return _finite_eigh(A)
+    except LinAlgError:
+        values, Q = _finite_eigh(A.double())
         return values.to(A.dtype), Q.to(A.dtype)
+
+
+def _finite_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
+    values, Q = _eigh_by_rows(A)
+    # LAPACK gives NaN for NaN without an error.
+    finite = values.isfinite().all(dim=-1)
+    if not finite.all():
+        raise LinAlgError(
+            f"{int((~finite).sum())} of {len(A)} matrices {tuple(A.shape[1:])} have no finite eigenvalues"
+        )
+    return values, Q
 
 
 def _eigh_by_rows(A: Tensor) -> tuple[Tensor, Tensor]:
