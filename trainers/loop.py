@@ -210,8 +210,8 @@ def _to_device(batch: object, device: str) -> object:
     match batch:
         case Tensor():
             return batch.to(device, non_blocking=True)
-        case tuple() if hasattr(batch, "_fields"):
-            return type(batch)(*(_to_device(part, device) for part in batch))
+        case tuple() if hasattr(batch, "_make"):  # a named tuple
+            return batch._make(_to_device(part, device) for part in batch)
         case tuple():
             return tuple(_to_device(part, device) for part in batch)
         case list():

@@ -9,25 +9,19 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from shampoo import Shampoo
 from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
 
-
-def optimizer_class(name: OptimizerName) -> type[Optimizer]:
-    """The class that an optimizer's name stands for."""
-    match name:
-        case "shampoo":
-            from shampoo import Shampoo
-
-            return Shampoo
-        case "adamw":
-            return torch.optim.AdamW
-        case "sgd":
-            return torch.optim.SGD
+_CLASSES: dict[OptimizerName, type[Optimizer]] = {
+    "shampoo": Shampoo,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
 
 
 def known_arguments(name: OptimizerName) -> tuple[str, ...]:
     """The keyword arguments that the optimizer's constructor takes, beside the parameters."""
-    return tuple(inspect.signature(optimizer_class(name)).parameters)[1:]
+    return tuple(inspect.signature(_CLASSES[name]).parameters)[1:]
 
 
 def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -49,6 +43,6 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter])
     # JSON has no tuples, and the constructors document pairs such as `betas` as tuples.
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in config.arguments.items()}
     try:
-        return optimizer_class(config.name)(parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
+        return _CLASSES[config.name](parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
     except (TypeError, ValueError) as error:
         raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error
