@@ -83,13 +83,18 @@ class SearchSpace:
                     decided[parameter.name] = values[parameter.name]
         return tuple(found)
 
-    def defaults(self) -> dict[str, Scalar]:
-        """The value of each active parameter when every parameter takes its default."""
-        values: dict[str, Scalar] = {}
+    def defaults(self, given: Mapping[str, Scalar] | None = None) -> dict[str, Scalar]:
+        """The value of each active parameter when every parameter takes its default, or its `given` value.
+
+        Raises:
+            SpaceError: a given value is impossible, or its parameter is not active.
+        """
+        values: dict[str, Scalar] = dict(given or {})
+        decided: dict[str, Scalar] = {}
         for parameter in self.parameters:
-            if is_active(parameter, values):
-                values[parameter.name] = parameter.default
-        return values
+            if is_active(parameter, decided):
+                decided[parameter.name] = values.setdefault(parameter.name, parameter.default)
+        return self.check(values)
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
         """A random value for each active parameter, uniform on its scale."""

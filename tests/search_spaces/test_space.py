@@ -195,6 +195,13 @@ def test_missing_defaults_are_the_middle_of_the_range_or_the_first_choice() -> N
     }
 
 
+def test_defaults_of_another_branch_follow_a_given_value() -> None:
+    values = BRANCHED.defaults({"grafting": "sgd"})
+    assert (values["grafting"], values["lr"], values["betas[0]"]) == ("sgd", 0.1, 0.0)
+    with pytest.raises(SpaceError, match="not active"):
+        BRANCHED.defaults({"grafting": "none", "betas[0]": 0.9})
+
+
 def test_only_the_branch_whose_condition_holds_is_active() -> None:
     assert [p.name for p in BRANCHED.active({"grafting": "sgd"})].count("lr") == 1
     for seed in range(50):

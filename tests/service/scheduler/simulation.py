@@ -1,0 +1,121 @@
+"""A simulated job: a policy driven over learning curves in a virtual clock, with workers, crashes and restarts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.scheduler.phases import JobPolicy, PhasePlan
+from service.scheduler.policy import Decision, Resume, Start, TrialHistory
+from service.scheduler.pruner import Asha, NoPruner, Pruner
+from service.scheduler.study import SamplerName
+
+MAX_STEPS = 27
+
+SEARCH_SPACE = SearchSpace(
+    "shampoo",
+    (
+        Categorical("grafting", ("adam", "sgd")),
+        Float("lr", 1e-4, 1.0, scale="log", default=3e-4, when={"grafting": ("adam",)}),
+        Float("lr", 1e-2, 10.0, scale="log", default=0.5, when={"grafting": ("sgd",)}),
+        Float("betas[0]", 0.5, 0.999, scale="reverse_log", default=0.9),
+        Integer("precondition_frequency", 1, 100, scale="log"),
+    ),
+)
+BASELINE_SPACE = SearchSpace("adamw", (Float("lr", 1e-4, 1.0, scale="log"),))
+
+Curve = Callable[[Mapping[str, Scalar], int], float]
+
+
+def loss(parameters: Mapping[str, Scalar], step: int) -> float:
+    """A toy loss: a valley in log lr and log (1 - beta1), shallower with SGD grafting; NaN where lr is too large."""
+    lr, beta = float(parameters["lr"] or 0), float(parameters.get("betas[0]", 0.9) or 0)
+    sgd = parameters.get("grafting") == "sgd"
+    if lr > (5.0 if sgd else 0.2):
+        return math.nan
+    distance = (math.log10(lr / (0.3 if sgd else 0.01))) ** 2 + (math.log10((1 - beta) / 0.02)) ** 2
+    return distance + (0.5 if sgd else 0.0) + 3.0 / (1 + step)
+
+
+@dataclass
+class Job:
+    """What SQL would hold, and the policy in front of it."""
+
+    num_search: int = 20
+    num_baseline: int = 5
+    sampler: SamplerName = "tpe"
+    prunes: bool = True
+    seed: int = 0
+    direction: Direction = Direction.MINIMIZE
+    curve: Curve = loss
+    rows: dict[int, TrialHistory] = field(default_factory=dict)
+    decisions: dict[tuple[int, int], Decision] = field(default_factory=dict)
+    num_steps_trained: int = 0
+
+    def policy(self) -> JobPolicy:
+        """A policy as a new process would make it."""
+        plans = [
+            PhasePlan(Phase.SEARCH, SEARCH_SPACE, self.num_search, self.sampler),
+            PhasePlan(Phase.BASELINE, BASELINE_SPACE, self.num_baseline, self.sampler),
+        ]
+        policy = JobPolicy(plans, direction=self.direction, seed=self.seed, pruner=self._pruner)
+        policy.restore(list(self.rows.values()))
+        return policy
+
+    def _pruner(self) -> Pruner:
+        return Asha(min_steps=3, max_steps=MAX_STEPS, direction=self.direction) if self.prunes else NoPruner()
+
+    def run(self, *, num_workers: int = 1, crash_every: int | None = None, rng: random.Random | None = None) -> None:
+        """Runs to the end. Workers train one step each in turn, or at random with `rng`.
+
+        Args:
+            crash_every: the process dies after this many steps of training, and a new one takes over.
+        """
+        policy, running = self.policy(), dict[int, int]()
+        while True:
+            while len(running) < num_workers:
+                work = policy.ask()
+                if not isinstance(work, Start | Resume):
+                    break
+                if isinstance(work, Start):
+                    assert work.number not in self.rows
+                    self.rows[work.number] = TrialHistory(work.number, work.phase, work.parameters, TrialState.QUEUED)
+                self._change(work.number, state=TrialState.RUNNING)
+                curve = self.rows[work.number].curve
+                running[work.number] = curve[-1][0] if curve else 0
+            if not running:
+                break
+            for number in [rng.choice(list(running))] if rng else list(running):
+                running[number] += 1
+                self.num_steps_trained += 1
+                if self._advance(policy, number, running[number]):
+                    del running[number]
+                if crash_every and self.num_steps_trained % crash_every == 0:
+                    policy, running = self.policy(), {}
+                    break
+
+    def _advance(self, policy: JobPolicy, number: int, step: int) -> bool:
+        """Trains one step; whether the trial ended."""
+        row = self.rows[number]
+        value = self.curve(row.parameters, step) * (1 if self.direction is Direction.MINIMIZE else -1)
+        if math.isnan(value):
+            self._change(number, state=TrialState.FAILED, reason=FailureReason.DIVERGED)
+            policy.tell(number, TrialState.FAILED, None, FailureReason.DIVERGED)
+            return True
+        self._change(number, curve=(*row.curve, (step, value)), value=value)
+        decision = self.decisions[number, step] = policy.report(number, step, value)
+        if step == MAX_STEPS or decision is Decision.STOP:
+            state = TrialState.COMPLETED if step == MAX_STEPS else TrialState.PRUNED
+            self._change(number, state=state)
+            policy.tell(number, state, value)
+            return True
+        return False
+
+    def _change(self, number: int, **changes: object) -> None:
+        row = self.rows[number]
+        fields = {name: getattr(row, name) for name in TrialHistory.__slots__}
+        self.rows[number] = TrialHistory(**{**fields, **changes})

@@ -1,0 +1,271 @@
+"""The job's policy: allotments, interleaving, interruption and restoring, and what its sampler learns."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces import SpaceError
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.scheduler.phases import JobPolicy, PhasePlan
+from service.scheduler.policy import Ask, Decision, Done, Policy, Resume, Start, TrialHistory, Wait
+from tests.service.scheduler.simulation import BASELINE_SPACE, SEARCH_SPACE, Job
+
+SEARCH, BASELINE = Phase.SEARCH, Phase.BASELINE
+
+
+def _policy(num_search: int = 4, num_baseline: int = 2, *, sampler: str = "random") -> JobPolicy:
+    plans = [
+        PhasePlan(SEARCH, SEARCH_SPACE, num_search, sampler),  # type: ignore[arg-type]
+        PhasePlan(BASELINE, BASELINE_SPACE, num_baseline, sampler),  # type: ignore[arg-type]
+    ]
+    return JobPolicy(plans, direction=Direction.MINIMIZE, seed=0)
+
+
+def _started(ask: Ask) -> Start:
+    assert isinstance(ask, Start)
+    return ask
+
+
+def test_it_is_a_policy() -> None:
+    policy: Policy = _policy()
+    assert isinstance(policy.ask(), Start)
+
+
+def test_phases_are_interleaved_by_share_and_ties_go_to_the_search() -> None:
+    policy = _policy(6, 3)
+    phases = [_started(policy.ask()).phase for _ in range(9)]
+    assert phases == [SEARCH, BASELINE, SEARCH, SEARCH, BASELINE, SEARCH, SEARCH, BASELINE, SEARCH]
+
+
+def test_defaults_come_first_then_pinned_assignments() -> None:
+    pinned = {**SEARCH_SPACE.defaults(), "lr": 0.02}
+    policy = JobPolicy(
+        [PhasePlan(SEARCH, SEARCH_SPACE, 3, "tpe", pinned=(pinned,))], direction=Direction.MINIMIZE, seed=0
+    )
+    tried = [dict(_started(policy.ask()).parameters) for _ in range(3)]
+    assert tried[:2] == [SEARCH_SPACE.defaults(), pinned]
+    assert tried[2] not in tried[:2]
+
+
+def test_a_pinned_assignment_outside_the_space_is_refused() -> None:
+    plan = PhasePlan(BASELINE, BASELINE_SPACE, 3, pinned=({"lr": 5.0},))
+    with pytest.raises(SpaceError, match=r"lr.*5\.0"):
+        JobPolicy([plan], direction=Direction.MINIMIZE, seed=0)
+
+
+def test_it_waits_for_running_trials_and_is_done_when_all_have_ended() -> None:
+    policy = _policy(1, 1)
+    assert policy.num_unfinished == 2
+    numbers = [_started(policy.ask()).number, _started(policy.ask()).number]
+    assert policy.ask() == Wait()
+    policy.tell(numbers[0], TrialState.COMPLETED, 1.0)
+    assert policy.ask() == Wait()
+    policy.tell(numbers[1], TrialState.FAILED, None, FailureReason.ERROR)
+    assert policy.ask() == Done()
+    assert policy.num_unfinished == 0
+
+
+def test_a_requeued_trial_comes_back_before_anything_new() -> None:
+    policy = _policy()
+    first = _started(policy.ask())
+    policy.report(first.number, 1, 2.0)
+    policy.tell(first.number, TrialState.QUEUED)
+    with pytest.raises(ValueError, match="waiting"):
+        policy.report(first.number, 2, 2.0)
+    assert policy.ask() == Resume(first.number, first.phase, first.parameters)
+    assert isinstance(policy.ask(), Start)
+
+
+def test_a_trial_that_the_pruner_pauses_comes_back_when_nothing_new_is_left() -> None:
+    class PauseAtStepTwo:
+        def report(self, number: int, step: int, value: float) -> Decision:
+            return Decision.PAUSE if step == 2 else Decision.CONTINUE
+
+    policy = JobPolicy(
+        [PhasePlan(SEARCH, SEARCH_SPACE, 2, "tpe")], direction=Direction.MINIMIZE, seed=0, pruner=PauseAtStepTwo
+    )
+    first = _started(policy.ask())
+    assert policy.report(first.number, 2, 1.0) is Decision.PAUSE
+    second = _started(policy.ask())
+    assert policy.ask() == Resume(first.number, first.phase, first.parameters)
+    assert policy.report(first.number, 3, 1.0) is Decision.CONTINUE
+    assert policy.report(second.number, 2, 1.0) is Decision.PAUSE
+    policy.tell(second.number, TrialState.CANCELLED)
+    assert policy.ask() == Wait()
+
+
+def test_repeated_steps_of_a_resumed_trial_change_nothing() -> None:
+    policy = _policy()
+    first = _started(policy.ask())
+    for step in (1, 2, 3):
+        policy.report(first.number, step, 1.0)
+    assert policy.report(first.number, 2, 1e9) is Decision.CONTINUE
+
+
+def test_calls_about_unknown_and_ended_trials_are_refused() -> None:
+    policy = _policy()
+    with pytest.raises(ValueError, match="unknown trial 7"):
+        policy.report(7, 1, 1.0)
+    number = _started(policy.ask()).number
+    with pytest.raises(ValueError, match="running"):
+        policy.tell(number, TrialState.RUNNING)
+    policy.tell(number, TrialState.CANCELLED)
+    with pytest.raises(ValueError, match="already ended"):
+        policy.tell(number, TrialState.CANCELLED)
+
+
+def test_an_impossible_history_is_refused() -> None:
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    with pytest.raises(ValueError, match="trial 0 appears twice"):
+        _policy().restore([row, row])
+    with pytest.raises(SpaceError, match="lr"):
+        _policy().restore([replace(row, parameters={"grafting": "adam"})])
+    policy = _policy()
+    policy.ask()
+    with pytest.raises(ValueError, match="1 trials are known"):
+        policy.restore([row])
+    only_search = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1)], direction=Direction.MINIMIZE, seed=0)
+    with pytest.raises(ValueError, match="baseline"):
+        only_search.restore([TrialHistory(0, BASELINE, {"lr": 0.1}, TrialState.QUEUED)])
+
+
+def test_impossible_plans_are_refused() -> None:
+    plan = PhasePlan(SEARCH, SEARCH_SPACE, 1)
+    with pytest.raises(ValueError, match="twice"):
+        JobPolicy([plan, plan], direction=Direction.MINIMIZE, seed=0)
+    with pytest.raises(ValueError, match="-1"):
+        JobPolicy([replace(plan, num_trials=-1)], direction=Direction.MINIMIZE, seed=0)
+    with pytest.raises(ValueError, match="grid"):
+        JobPolicy([replace(plan, sampler="grid")], direction=Direction.MINIMIZE, seed=0)  # type: ignore[arg-type]
+
+
+def _counts(job: Job) -> Counter[Phase]:
+    return Counter(row.phase for row in job.rows.values())
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+@pytest.mark.parametrize("crash_every", [1, 7, 50])
+def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
+    quiet, crashing = (Job(num_search=14, num_baseline=4, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
+    quiet.run()
+    crashing.run(crash_every=crash_every)
+    assert crashing.rows == quiet.rows
+    assert crashing.decisions == quiet.decisions
+    assert _counts(quiet) == {SEARCH: 14, BASELINE: 4}
+    assert sorted(quiet.rows) == list(range(18))
+    assert {row.state for row in quiet.rows.values()} >= {TrialState.COMPLETED, TrialState.PRUNED}
+
+
+def test_several_workers_interrupted_end_with_the_same_budget() -> None:
+    job = Job()
+    job.run(num_workers=4, crash_every=11)
+    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
+    assert all(row.state.is_final for row in job.rows.values())
+
+
+def test_unfinished_trials_are_resumed_first_in_the_order_of_their_numbers() -> None:
+    defaults = SEARCH_SPACE.defaults()
+    policy = _policy(sampler="tpe")
+    policy.restore(
+        [
+            TrialHistory(5, SEARCH, defaults, TrialState.QUEUED),
+            TrialHistory(1, BASELINE, {"lr": 0.1}, TrialState.RUNNING, curve=((1, math.nan), (2, math.inf))),
+            TrialHistory(3, SEARCH, defaults, TrialState.FAILED, FailureReason.DIVERGED),
+        ]
+    )
+    assert [policy.ask(), policy.ask()] == [Resume(1, BASELINE, {"lr": 0.1}), Resume(5, SEARCH, defaults)]
+    assert [_started(policy.ask()).number for _ in range(3)] == [6, 7, 8]
+    assert policy.ask() == Wait()
+
+
+_ENDINGS = st.sampled_from(
+    [
+        (TrialState.COMPLETED, None),
+        (TrialState.PRUNED, None),
+        (TrialState.CANCELLED, None),
+        (TrialState.QUEUED, None),
+        *((TrialState.FAILED, reason) for reason in FailureReason),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_running(data: st.DataObject) -> None:
+    allotted = {SEARCH: data.draw(st.integers(0, 7)), BASELINE: data.draw(st.integers(0, 4))}
+    policy = _policy(allotted[SEARCH], allotted[BASELINE], sampler="tpe")
+    started: dict[int, Phase] = {}
+    running: list[int] = []
+    for _ in range(200):
+        work = policy.ask() if data.draw(st.booleans()) or not running else Wait()
+        if isinstance(work, Start):
+            assert work.number not in started
+            started[work.number] = work.phase
+        if isinstance(work, Start | Resume):
+            running.append(work.number)
+        elif isinstance(work, Done):
+            break
+        elif running:
+            number = data.draw(st.sampled_from(running))
+            for step in range(data.draw(st.integers(0, 2))):
+                policy.report(number, step, data.draw(st.floats()))
+            running.remove(number)
+            state, reason = data.draw(_ENDINGS)
+            policy.tell(number, state, data.draw(st.none() | st.floats()), reason)
+    else:
+        return  # requeued again and again
+    assert not running
+    assert policy.num_unfinished == 0
+    assert Counter(started.values()) == +Counter(allotted)
+    assert sorted(started) == list(range(sum(allotted.values())))
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> None:
+    def median_best(sampler: str) -> float:
+        sign = 1 if direction is Direction.MINIMIZE else -1
+        found = []
+        for seed in range(8):
+            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed, direction=direction)  # type: ignore[arg-type]
+            job.run(num_workers=2)
+            rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED and row.value is not None]
+            found.append(min(sign * row.value for row in rows if row.value is not None))
+        return statistics.median(found)
+
+    floor = 3.0 / 28
+    assert median_best("tpe") - floor < 0.7 * (median_best("random") - floor)
+
+
+def test_a_region_that_diverges_is_sampled_less() -> None:
+    def num_diverged(sampler: str) -> int:
+        total = 0
+        for seed in range(6):
+            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed)  # type: ignore[arg-type]
+            job.run()
+            later = [row for row in job.rows.values() if row.number >= 10]
+            total += sum(row.reason is FailureReason.DIVERGED for row in later)
+        return total
+
+    assert num_diverged("tpe") < 0.5 * num_diverged("random")
+
+
+def test_a_space_in_which_everything_diverges_ends_all_the_same() -> None:
+    job = Job(curve=lambda _parameters, _step: math.nan)
+    job.run(num_workers=3)
+    assert {row.reason for row in job.rows.values()} == {FailureReason.DIVERGED}
+    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
+
+
+def test_workers_that_finish_in_any_order_keep_the_allotments() -> None:
+    for seed in range(5):
+        job = Job(num_search=9, num_baseline=3, seed=seed)
+        job.run(num_workers=3, rng=random.Random(seed), crash_every=13)
+        assert _counts(job) == {SEARCH: 9, BASELINE: 3}

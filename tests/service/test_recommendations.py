@@ -1,0 +1,234 @@
+"""Recommendations: which trial wins, what the evidence says, and that the snippet really runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from search_spaces import preset
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.recommendations import (
+    FinishedTrial,
+    Recommendation,
+    Verdict,
+    python_snippet,
+    recommend,
+    snippet_from_json,
+)
+from trainers.config import OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
+from trainers.schedule import factor
+
+COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
+METRIC = "validation_loss"
+
+SHAMPOO = {
+    "lr": 0.0017490000000000001,
+    "betas": [0.9327, 0.99552],
+    "epsilon": 1e-06,
+    "grafting": "adam",
+    "precondition_frequency": 7,
+}
+
+
+def _config(
+    optimizer: OptimizerName = "shampoo", arguments: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    if arguments is None:
+        arguments = SHAMPOO if optimizer == "shampoo" else {"lr": 0.001}
+    return TrialConfig(
+        **{
+            "workload": "digits-mlp",
+            "optimizer": OptimizerConfig(optimizer, arguments),
+            "num_steps": 40,
+            "evaluate_every": 10,
+            "batch_size": 128,
+            "seed": 3,
+            **fields,
+        }
+    ).to_json()
+
+
+def _trial(
+    number: int,
+    phase: Phase,
+    values: Sequence[float | None],
+    state: TrialState = COMPLETED,
+    *,
+    reason: FailureReason | None = None,
+    seconds: float = 1.0,
+    config: dict[str, Any] | None = None,
+) -> FinishedTrial:
+    curve = [(10 * i, seconds * i, {METRIC: value, "train_loss": 0.5}) for i, value in enumerate(values, start=1)]
+    config = config or _config("shampoo" if phase is Phase.SEARCH else "adamw")
+    return FinishedTrial(number, phase, state, reason, config, values[-1] if values else None, curve)
+
+
+def _recommend(*trials: FinishedTrial, direction: Direction = Direction.MINIMIZE) -> Recommendation:
+    recommendation = recommend(trials, metric=METRIC, direction=direction)
+    assert recommendation is not None
+    return recommendation
+
+
+def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> None:
+    recommendation = _recommend(
+        _trial(0, Phase.SEARCH, [0.9, 0.5, 0.4, 0.3], seconds=2.0),
+        _trial(1, Phase.BASELINE, [0.9, 0.7, 0.6, 0.4]),
+        _trial(2, Phase.SEARCH, [0.1], PRUNED),
+        _trial(3, Phase.SEARCH, [0.8, 0.7, 0.6, 0.5]),
+        _trial(4, Phase.SEARCH, [None], FAILED, reason=FailureReason.DIVERGED),
+        _trial(5, Phase.BASELINE, [0.9, 0.8, 0.7, 0.6]),
+    )
+    assert recommendation.optimizer == "shampoo"
+    assert recommendation.config == SHAMPOO
+    assert recommendation.training == {"num_steps": 40, "batch_size": 128, "gradient_clip_norm": None}
+    assert recommendation.schedule == {"warmup_fraction": 0.05, "decay": "cosine"}
+    evidence = recommendation.evidence
+    assert (evidence.best.number, evidence.best.value, evidence.best.seconds) == (0, 0.3, 8.0)
+    assert evidence.best.metrics == {METRIC: 0.3, "train_loss": 0.5}
+    assert evidence.baseline is not None
+    assert (evidence.baseline.number, evidence.baseline.config["optimizer"]["name"]) == (1, "adamw")
+    assert evidence.verdict is Verdict.BETTER
+    assert evidence.improvement == pytest.approx(0.25)
+    reached = evidence.reached_baseline
+    assert reached is not None
+    assert (reached.step, reached.baseline_step, reached.step_ratio) == (30, 40, pytest.approx(4 / 3))
+    assert (reached.seconds, reached.baseline_seconds, reached.seconds_ratio) == (6.0, 4.0, pytest.approx(2 / 3))
+    assert evidence.num_trials == {
+        "search": {"completed": 2, "failed (diverged)": 1, "pruned": 1},
+        "baseline": {"completed": 2},
+    }
+    assert evidence.seeds == [3]
+    assert "one seed" in evidence.caveats[0]
+    assert "favours the search" in evidence.caveats[1]
+
+
+def test_a_metric_that_is_maximised_prefers_the_larger_value() -> None:
+    recommendation = _recommend(
+        _trial(0, Phase.SEARCH, [0.7, 0.9]),
+        _trial(1, Phase.SEARCH, [0.7, 0.95]),
+        _trial(2, Phase.BASELINE, [0.6, 0.8]),
+        direction=Direction.MAXIMIZE,
+    )
+    assert recommendation.evidence.best.number == 1
+    assert recommendation.evidence.verdict is Verdict.BETTER
+    assert recommendation.evidence.improvement == pytest.approx(0.1875)
+
+
+@pytest.mark.parametrize(
+    ("best", "baseline", "verdict", "improvement"),
+    [
+        (1.0, 1.0, Verdict.EQUAL, 0.0),
+        (0.996, 1.0, Verdict.EQUAL, 0.004),
+        (1.004, 1.0, Verdict.EQUAL, -0.004),
+        (0.98, 1.0, Verdict.BETTER, 0.02),
+        (1.02, 1.0, Verdict.WORSE, -0.02),
+        (-2.0, -1.0, Verdict.BETTER, 1.0),
+        (0.0, 0.0, Verdict.EQUAL, None),
+        (0.1, 0.0, Verdict.WORSE, None),
+    ],
+)
+def test_the_verdict_is_honest_and_signed(
+    best: float, baseline: float, verdict: Verdict, improvement: float | None
+) -> None:
+    evidence = _recommend(_trial(0, Phase.SEARCH, [best]), _trial(1, Phase.BASELINE, [baseline])).evidence
+    assert evidence.verdict is verdict
+    assert evidence.improvement == (None if improvement is None else pytest.approx(improvement))
+
+
+def test_a_search_that_lost_says_so_in_the_verdict_and_the_snippet() -> None:
+    recommendation = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), _trial(1, Phase.BASELINE, [0.9, 0.4]))
+    assert recommendation.optimizer == "shampoo"
+    assert recommendation.evidence.verdict is Verdict.WORSE
+    assert recommendation.evidence.reached_baseline is None
+    assert "NOT RECOMMENDED over adamw" in python_snippet(recommendation)
+
+
+@pytest.mark.parametrize("with_pruned_one", [True, False])
+def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bool) -> None:
+    others = [_trial(1, Phase.BASELINE, [0.4], PRUNED)] if with_pruned_one else []
+    evidence = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), *others).evidence
+    assert evidence.verdict is Verdict.NO_BASELINE
+    assert evidence.baseline is evidence.improvement is evidence.reached_baseline is None
+    assert any("no baseline" in caveat for caveat in evidence.caveats)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_without_a_completed_search_trial_nothing_is_recommended(value: float | None) -> None:
+    trials = [
+        _trial(0, Phase.SEARCH, [0.4], PRUNED),
+        _trial(1, Phase.SEARCH, [value]),
+        _trial(2, Phase.BASELINE, [0.4]),
+    ]
+    assert recommend(trials, metric=METRIC, direction=Direction.MINIMIZE) is None
+    assert recommend([], metric=METRIC, direction=Direction.MINIMIZE) is None
+
+
+def test_the_first_of_equal_trials_wins() -> None:
+    recommendation = _recommend(_trial(7, Phase.SEARCH, [0.5]), _trial(2, Phase.SEARCH, [0.5]))
+    assert recommendation.evidence.best.number == 2
+
+
+def test_it_is_json_and_the_stored_form_gives_the_same_snippet() -> None:
+    recommendation = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), _trial(1, Phase.BASELINE, [0.9, None, 0.6]))
+    stored = json.loads(json.dumps(recommendation.to_json(), allow_nan=False))
+    assert stored["evidence"]["verdict"] == "better"
+    assert snippet_from_json(stored) == python_snippet(recommendation)
+
+
+def _shampoo_arguments(which: str) -> dict[str, Any]:
+    space = preset("shampoo")
+    return space.assign(space.defaults({"grafting": which})).optimizer_arguments
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "arguments"),
+    [
+        ("shampoo", SHAMPOO),
+        ("shampoo", _shampoo_arguments("adam")),
+        ("shampoo", _shampoo_arguments("sgd")),
+        ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
+        ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    ],
+)
+@pytest.mark.parametrize("decay", ["cosine", "linear", "constant"])
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_the_snippet_runs_with_exactly_the_recommended_arguments(
+    optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None
+) -> None:
+    schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay)
+    config = _config(optimizer, arguments, schedule=schedule, gradient_clip_norm=clip)
+    snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.9, 0.5], config=config)))
+    assert max(len(line) for line in snippet.splitlines()) <= 120
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+    namespace: dict[str, Any] = {"model": model}
+    exec(compile(snippet, "snippet", "exec"), namespace)
+
+    group = namespace["optimizer"].param_groups[0]
+    for name, value in arguments.items():
+        wanted = tuple(value) if isinstance(value, list) else value
+        assert (group["initial_lr"] if name == "lr" else group[name]) == wanted, name
+    x, y = torch.randn(16, 5), torch.randint(3, (16,))
+    losses = []
+    for step in range(40):
+        assert group["lr"] == pytest.approx(arguments["lr"] * factor(step, config=schedule, num_steps=40), rel=1e-12)
+        loss = nn.functional.cross_entropy(model(x), y)
+        losses.append(loss.item())
+        namespace["training_step"](loss)
+    assert losses[-1] < losses[0]
+    if clip is not None:
+        norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+        assert norm <= clip * (1 + 1e-5)
+
+
+def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
+    config = _config(workload='evil"\nraise SystemExit\r\x0b\u2028#')
+    snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
+    exec(compile(snippet, "snippet", "exec"), {"model": nn.Linear(2, 2)})
+    assert "\nraise" not in snippet
