@@ -178,6 +178,11 @@ class MeasurementRepository:
             statement = statement.where(Measurement.step > after_step)
         return list(self._session.scalars(statement.order_by(Measurement.step).limit(limit)))
 
+    def of_trials(self, trial_ids: Sequence[str]) -> list[Measurement]:
+        """The measurements of these trials, each trial's in order of steps."""
+        statement = select(Measurement).where(Measurement.trial_id.in_(trial_ids))
+        return list(self._session.scalars(statement.order_by(Measurement.trial_id, Measurement.step)))
+
 
 class EventRepository:
     def __init__(self, session: Session) -> None:

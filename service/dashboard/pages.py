@@ -1,0 +1,183 @@
+"""The pages of the dashboard and the data of its charts. Everything here reads; the pages' buttons call the API."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import jinja2
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from starlette.templating import Jinja2Templates
+
+from service.api.dependencies import ReadSession
+from service.dashboard import view
+from service.dashboard.assets import PLOTLY_PATH, static_mounts
+from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves
+from service.domain import JobState
+from service.errors import NotFound
+from service.jobs import progress_of
+from service.recommendations import snippet_from_json
+from service.store.models import Job
+from service.store.repositories import (
+    JobRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+
+__all__ = ["router", "static_mounts"]
+
+JOBS_PER_PAGE = 25
+TRIALS_SHOWN = 500
+"""Rows in a job page's table; the API gives the others."""
+
+# Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=view.number,
+        parameter=view.parameter,
+        duration=view.duration,
+        ago=view.ago,
+        iso=view.iso,
+        absolute=view.absolute,
+    )
+    environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
+    return environment
+
+
+router = APIRouter()
+_templates = Jinja2Templates(env=_environment())
+
+
+@router.get("/", include_in_schema=False)
+def jobs_page(
+    request: Request,
+    session: ReadSession,
+    state: Annotated[JobState | None, Query()] = None,
+    before: Annotated[str | None, Query(max_length=40)] = None,
+) -> HTMLResponse:
+    """The jobs, newest first; `before` is the id of the last job of the page before."""
+    states = [state] if state else []
+    found = JobRepository(session).page(states=states, before_id=before, limit=JOBS_PER_PAGE + 1)
+    jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
+    now = datetime.now(UTC)
+    progress = progress_of(session, jobs, now=now)
+    rows = [{"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id])} for job in jobs]
+    context = {
+        "rows": rows,
+        "now": now,
+        "states": list(JobState),
+        "state": state,
+        "before": before,
+        "next_before": jobs[-1].id if more else None,
+        "service_url": str(request.base_url).rstrip("/"),
+    }
+    return _templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
+
+
+@router.get("/jobs/{job_id}", include_in_schema=False)
+def job_page(request: Request, session: ReadSession, job_id: str) -> HTMLResponse:
+    """One job: what it found, its charts, its trials."""
+    try:
+        job = JobRepository(session).get(job_id)
+    except NotFound:
+        return _templates.TemplateResponse(
+            request, "not_found.html", {"job_id": job_id}, status_code=404, headers=HEADERS
+        )
+    now = datetime.now(UTC)
+    progress = progress_of(session, [job], now=now)[job.id]
+    trials = TrialRepository(session).page(job.id)
+    shown = trials[-TRIALS_SHOWN:]
+    labels = view.phase_labels(job.specification, trials)
+    recommendation = RecommendationRepository(session).of_job(job.id)
+    context = {
+        "job": job,
+        "now": now,
+        "progress": progress,
+        "bar": view.bar(progress),
+        "labels": labels,
+        "has_baseline": bool(job.specification.get("baseline")),
+        "verdict": view.verdict(job, progress, labels, has_baseline=bool(job.specification.get("baseline"))),
+        "trials": shown,
+        "num_hidden": len(trials) - len(shown),
+        "parameter_names": view.parameter_names(shown),
+        "best_numbers": {best.number for best in (progress.best, progress.baseline_best) if best},
+        "recommendation": recommendation.content if recommendation else None,
+        "snippet": snippet_from_json(recommendation.content) if recommendation else None,
+        "specification": json.dumps(job.specification, indent=2, ensure_ascii=False),
+    }
+    return _templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
+
+
+@router.get("/v1/jobs/{job_id}/plots/{kind}", tags=["jobs"], summary="A chart of a job as a Plotly figure")
+def read_plot(
+    session: ReadSession,
+    job_id: str,
+    kind: str,
+    x: Annotated[Axis, Query(description="What `best-so-far` is drawn over.")] = "trials",
+) -> dict[str, Any]:
+    """`{"data": [...], "layout": {...}}` for Plotly; `kind` is `best-so-far` or `learning-curves`."""
+    job = JobRepository(session).get(job_id)
+    if kind == "best-so-far":
+        return _best_so_far(session, job, x)
+    if kind == "learning-curves":
+        return _learning_curves(session, job)
+    raise NotFound("plot", kind)
+
+
+def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
+    trials = TrialRepository(session).page(job.id)
+    return best_so_far(
+        [view.plot_trial(trial, started_at=job.started_at) for trial in trials],
+        metric=job.metric,
+        direction=job.direction,
+        labels=view.phase_labels(job.specification, trials),
+        axis=axis,
+    )
+
+
+def _learning_curves(session: ReadSession, job: Job) -> Figure:
+    """Chooses the trials to draw first, so that a job of thousands loads the measurements of a hundred."""
+    trials = TrialRepository(session).page(job.id)
+    ids = {trial.number: trial.id for trial in trials}
+    rows = [view.plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
+    chosen = choose_curves(rows, direction=job.direction)
+    curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
+    return learning_curves(
+        [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
+        metric=job.metric,
+        direction=job.direction,
+        labels=view.phase_labels(job.specification, trials),
+    )
+
+
+def _curves(session: ReadSession, trial_ids: Sequence[str], metric: str) -> dict[str, list[Point]]:
+    """(step, objective) of each trial's measurements, by the trial's id."""
+    curves: dict[str, list[Point]] = {}
+    for measurement in MeasurementRepository(session).of_trials(trial_ids):
+        curves.setdefault(measurement.trial_id, []).append((measurement.step, measurement.metrics.get(metric)))
+    return curves

@@ -1,0 +1,274 @@
+"""Figures of a job as Plotly JSON: pure functions of plain rows.
+
+Colours hold on light and dark grounds; background, font and grid are left to whoever draws.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from service.domain import Direction, FailureReason, Phase, TrialState
+
+Axis = Literal["trials", "seconds"]
+Figure = dict[str, Any]
+
+MAX_POINTS = 300
+"""Points drawn of one curve; more cannot be told apart on a screen."""
+MAX_CURVES = 100
+"""Curves drawn in one chart: beyond, the best half and an even choice of the rest."""
+LOG_SPAN = 10.0
+"""Positive values that are further apart than this factor are drawn on a logarithmic axis."""
+
+PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f"}
+PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot"}
+PRUNED_COLOUR = "#8b949e"
+DIVERGED_COLOUR = "#dc4a41"
+
+Point = tuple[float, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlotTrial:
+    """What the charts need of a trial."""
+
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None = None
+    value: float | None = None
+    finished_after: float | None = None
+    """Seconds from the job's start to the trial's end; None while unfinished."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    points: Sequence[Point] = ()
+    """(step, objective) in order of steps; None where it was not finite."""
+
+
+def best_so_far(
+    trials: Sequence[PlotTrial],
+    *,
+    metric: str,
+    direction: Direction,
+    labels: Mapping[Phase, str],
+    axis: Axis = "trials",
+) -> Figure:
+    """The best value reached by each phase, over its finished trials or over the job's time.
+
+    Over trials, each phase is counted by itself: the two lines compare equal numbers of trials.
+
+    Args:
+        labels: name of each phase in the legend.
+    """
+    finished = [trial for trial in trials if trial.state.is_final and trial.finished_after is not None]
+    finished.sort(key=lambda trial: (trial.finished_after or 0.0, trial.number))
+    end = max((trial.finished_after or 0.0 for trial in finished), default=0.0)
+    data: list[Figure] = []
+    values: list[float] = []
+    for phase in Phase:
+        own = [trial for trial in finished if trial.phase is phase]
+        placed = [
+            (float(position) if axis == "trials" else trial.finished_after or 0.0, trial)
+            for position, trial in enumerate(own, start=1)
+        ]
+        completed = [
+            (x, trial, trial.value)
+            for x, trial in placed
+            if trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
+        ]
+        if not completed:
+            continue
+        values += [value for _, _, value in completed]
+        label = _text(labels.get(phase, phase.value))
+        line = _best_line([(x, value) for x, _, value in completed], direction)
+        line.append((float(len(own)) if axis == "trials" else end, line[-1][1]))
+        dots = thin([(x, value) for x, _, value in completed])
+        numbers = {(x, value): trial.number for x, trial, value in completed}
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": label,
+                "legendgroup": phase.value,
+                "meta": {"role": phase.value},
+                "x": [x for x, _ in line],
+                "y": [y for _, y in line],
+                "line": {"shape": "hv", "width": 2.5, "color": PHASE_COLOURS[phase], "dash": PHASE_DASHES[phase]},
+                "hovertemplate": f"{label}<br>best %{{y:.4g}}<extra></extra>",
+            }
+        )
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": f"{label} trials",
+                "legendgroup": phase.value,
+                "showlegend": False,
+                "meta": {"role": phase.value},
+                "x": [x for x, _ in dots],
+                "y": [y for _, y in dots],
+                "customdata": [numbers[x, y] for x, y in dots if y is not None],
+                "marker": {"size": 6, "color": PHASE_COLOURS[phase], "opacity": 0.55},
+                "hovertemplate": f"<b>#%{{customdata}}</b> {label}<br>%{{y:.4g}}<extra></extra>",
+            }
+        )
+    title = "finished trials of each phase" if axis == "trials" else "seconds since the job started"
+    layout = _layout(x_title=title, metric=metric, values=values, direction=direction)
+    layout["xaxis"]["rangemode"] = "tozero"
+    return {"data": data, "layout": layout}
+
+
+def learning_curves(
+    trials: Sequence[PlotTrial], *, metric: str, direction: Direction, labels: Mapping[Phase, str]
+) -> Figure:
+    """The objective of every trial over its steps; a cross ends the curve of a trial that diverged."""
+    chosen = choose_curves(trials, direction=direction)
+    data: list[Figure] = []
+    shown: set[str] = set()
+    values: list[float] = []
+    for trial in chosen:
+        points = thin(trial.points)
+        values += [y for _, y in points if y is not None and math.isfinite(y)]
+        role, label, colour = _role(trial, labels)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers" if sum(y is not None for _, y in points) == 1 else "lines",
+                "name": label,
+                "legendgroup": role,
+                "showlegend": role not in shown,
+                "meta": {"role": role, "number": trial.number},
+                "x": [x for x, _ in points],
+                "y": [_finite(y) for _, y in points],
+                "line": {"width": 1.5, "color": colour, "dash": PHASE_DASHES[trial.phase]},
+                "marker": {"size": 5, "color": colour},
+                "opacity": 0.6 if role == "pruned" else 0.9,
+                "text": _hover_text(trial, labels),
+                "hovertemplate": "%{text}<br>step %{x}: %{y:.4g}<extra></extra>",
+            }
+        )
+        shown.add(role)
+        last = next(((x, y) for x, y in reversed(points) if _finite(y) is not None), None)
+        if trial.reason is FailureReason.DIVERGED and last is not None:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": "diverged",
+                    "legendgroup": role,
+                    "showlegend": False,
+                    "meta": {"role": role, "number": trial.number},
+                    "x": [last[0]],
+                    "y": [last[1]],
+                    "marker": {"symbol": "x", "size": 9, "color": DIVERGED_COLOUR},
+                    "text": _hover_text(trial, labels),
+                    "hovertemplate": "%{text}<br>diverged after step %{x}<extra></extra>",
+                }
+            )
+    layout = _layout(x_title="step", metric=metric, values=values, direction=direction)
+    layout["xaxis"]["rangemode"] = "tozero"
+    layout["legend"]["groupclick"] = "togglegroup"
+    return {"data": data, "layout": layout}
+
+
+def choose_curves(trials: Sequence[PlotTrial], *, direction: Direction, limit: int = MAX_CURVES) -> list[PlotTrial]:
+    """At most `limit` of the trials, by number: the best half of that many, and an even choice of the others."""
+    if len(trials) <= limit:
+        return sorted(trials, key=lambda trial: trial.number)
+    ranked = sorted(trials, key=_rank(direction))
+    num_best = limit // 2
+    rest = sorted(ranked[num_best:], key=lambda trial: trial.number)
+    num_rest = limit - num_best
+    even = [rest[index * len(rest) // num_rest] for index in range(num_rest)]
+    return sorted([*ranked[:num_best], *even], key=lambda trial: trial.number)
+
+
+def thin(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
+    """At most `limit` of the points (`limit` >= 4): the ends, and the lowest and highest of equal stretches between.
+
+    Keeping the extremes rather than every n-th point keeps spikes; a stretch without a finite value keeps a gap.
+    """
+    if len(points) <= limit:
+        return list(points)
+    inner, num_stretches = points[1:-1], (limit - 2) // 2
+    kept: list[Point] = [points[0]]
+    for index in range(num_stretches):
+        stretch = inner[index * len(inner) // num_stretches : (index + 1) * len(inner) // num_stretches]
+        finite = [(y, position) for position, (_, y) in enumerate(stretch) if y is not None and math.isfinite(y)]
+        positions = {min(finite)[1], max(finite)[1]} if finite else {0}
+        kept += [stretch[position] for position in sorted(positions)]
+    return [*kept, points[-1]]
+
+
+def _rank(direction: Direction) -> Callable[[PlotTrial], tuple[bool, float, int]]:
+    """Sort key: completed before others, then by value from the best, then by number."""
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+
+    def key(trial: PlotTrial) -> tuple[bool, float, int]:
+        value = _finite(trial.value)
+        return trial.state is not TrialState.COMPLETED, math.inf if value is None else sign * value, trial.number
+
+    return key
+
+
+def _best_line(points: Sequence[tuple[float, float]], direction: Direction) -> list[tuple[float, float]]:
+    """Where the best value changed, and to what."""
+    line = [points[0]]
+    for x, y in points[1:]:
+        if direction.is_better(y, line[-1][1]):
+            line.append((x, y))
+    return line
+
+
+def _role(trial: PlotTrial, labels: Mapping[Phase, str]) -> tuple[str, str, str]:
+    """(group in the legend, its label, colour) of a trial's curve."""
+    if trial.reason is FailureReason.DIVERGED:
+        return "diverged", "diverged", DIVERGED_COLOUR
+    if trial.state in (TrialState.PRUNED, TrialState.CANCELLED, TrialState.FAILED):
+        return "pruned", "pruned, failed or cancelled", PRUNED_COLOUR
+    return trial.phase.value, _text(labels.get(trial.phase, trial.phase.value)), PHASE_COLOURS[trial.phase]
+
+
+def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
+    state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
+    lines = [f"<b>#{trial.number}</b> {_text(labels.get(trial.phase, trial.phase.value))}, {_text(state)}"]
+    for name, value in list(trial.parameters.items())[:8]:
+        shown = f"{value:.3g}" if isinstance(value, float) else str(value)
+        lines.append(f"{_text(name)} = {_text(shown[:60])}")
+    return "<br>".join(lines)
+
+
+def _layout(*, x_title: str, metric: str, values: Sequence[float], direction: Direction) -> Figure:
+    return {
+        "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
+        "yaxis": {
+            "title": {
+                "text": f"{_text(metric)} ({'lower' if direction is Direction.MINIMIZE else 'higher'} is better)"
+            },
+            "type": axis_type(values),
+            "zeroline": False,
+            "automargin": True,
+            "exponentformat": "power",
+        },
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 12, "t": 36, "b": 44},
+        "hovermode": "closest",
+    }
+
+
+def axis_type(values: Sequence[float]) -> Literal["log", "linear"]:
+    """Logarithmic for positive values that span more than `LOG_SPAN`."""
+    if not values or min(values) <= 0:
+        return "linear"
+    return "log" if max(values) / min(values) > LOG_SPAN else "linear"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _text(text: str) -> str:
+    """Plotly draws a few tags of HTML in texts; what users wrote must not become one."""
+    return html.escape(text, quote=False)

@@ -1,0 +1,69 @@
+// Draws the service's figures with Plotly in the page's colours, and highlights one trial in them.
+
+const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function themed(figure, id) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = { gridcolor: colour("--grid"), linecolor: colour("--border"), tickcolor: colour("--border") };
+  return {
+    ...figure.layout,
+    uirevision: id, // keeps zoom and hidden traces over updates
+    autosize: true,
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
+    hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--border"), font: { color: colour("--text") }, align: "left" },
+    xaxis: { ...figure.layout.xaxis, ...axis },
+    yaxis: { ...figure.layout.yaxis, ...axis },
+  };
+}
+
+/** Fades every trial's curve but the picked one. */
+function highlighted(figure, picked) {
+  const drawn = figure.data.some((trace) => trace.meta?.number === picked);
+  if (picked === null || !drawn) return figure.data;
+  const front = (trace) => trace.meta?.number === picked;
+  const data = figure.data.map((trace) =>
+    front(trace)
+      ? { ...trace, opacity: 1, line: trace.line && { ...trace.line, width: 3.5 } }
+      : { ...trace, opacity: 0.18 },
+  );
+  // What is drawn last lies on top.
+  return [...data.filter((trace) => !front(trace)), ...data.filter(front)];
+}
+
+/** A chart in the element `id`, fed from `url()`; `onPick(number)` gets the trial whose curve was clicked. */
+export function chart(id, url, onPick) {
+  const element = document.getElementById(id);
+  let figure = null;
+  let picked = null;
+  let bound = false;
+
+  async function draw() {
+    if (!figure) return;
+    element.classList.toggle("nothing", figure.data.length === 0);
+    await Plotly.react(element, highlighted(figure, picked), themed(figure, id), CONFIG);
+    if (bound || !onPick) return;
+    bound = true;
+    element.on("plotly_click", ({ points }) => {
+      const number = points[0].data.meta?.number;
+      if (number !== undefined) onPick(number);
+    });
+  }
+
+  dark.addEventListener("change", draw);
+  return {
+    async load() {
+      const response = await fetch(url());
+      if (!response.ok) throw new Error(`${url()}: ${response.status}`);
+      figure = await response.json();
+      await draw();
+    },
+    pick(number) {
+      picked = number;
+      return draw();
+    },
+  };
+}

@@ -1,0 +1,174 @@
+"""What the pages say, as plain values: words and numbers for people, made from rows. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from service.dashboard.plots import PlotTrial
+from service.domain import Direction, JobState, Phase, TrialState
+from service.jobs import JobProgress
+from service.recommendations import EQUAL_WITHIN
+from service.store.models import Job, Trial
+
+DASH = "–"
+OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
+BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class BarSegment:
+    """A stretch of a budget bar, in percent of its width."""
+
+    state: TrialState
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the search's best compares with the baseline's."""
+
+    kind: Literal["better", "worse", "equal", "open"]
+    headline: str
+    detail: str
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A measured value with `digits` significant digits."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    return f"{value:.{digits}g}"
+
+
+def parameter(value: object) -> str:
+    """A parameter's value, short enough for a table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as at most two units: `8.3 s`, `2 min 05 s`, `1 h 04 min`, `3 d 02 h`."""
+    if seconds is None:
+        return DASH
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """How long before `now`, in one unit; `static/times.js` keeps it true in an open page."""
+    seconds = (now - then).total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
+
+
+def iso(moment: datetime) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def absolute(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def bar(progress: JobProgress) -> list[BarSegment]:
+    """The stretches of a job's budget bar, finished trials first; what is left of 100 is not begun."""
+    segments: list[BarSegment] = []
+    start = 0.0
+    for state in BAR_STATES:
+        width = 100.0 * progress.trials.get(state, 0) / progress.num_trials
+        if width:
+            segments.append(BarSegment(state, round(start, 3), round(width, 3)))
+            start += width
+    return segments
+
+
+def verdict(job: Job, progress: JobProgress, labels: Mapping[Phase, str], *, has_baseline: bool) -> Verdict:
+    """Compares the best of the search with the best of the baseline, and says so either way."""
+    best, baseline = progress.best, progress.baseline_best
+    ours, theirs = labels[Phase.SEARCH], labels[Phase.BASELINE]
+    over = job.state.is_final
+    if best is None:
+        missing = f"No {ours} trial completed" if over else f"No {ours} trial has completed yet"
+        return Verdict("open", missing, _waiting(job.state))
+    if not has_baseline:
+        return Verdict("open", "No baseline was asked for", "There is nothing to compare the best value with.")
+    if baseline is None:
+        missing = f"No {theirs} trial completed" if over else f"No {theirs} trial has completed yet"
+        return Verdict("open", missing, "There is nothing to compare the best value with.")
+    return _comparison(best.value, baseline.value, ours, theirs, job.direction, over=over)
+
+
+def _comparison(best: float, baseline: float, ours: str, theirs: str, direction: Direction, *, over: bool) -> Verdict:
+    gap = abs(best - baseline)
+    share = gap / abs(baseline) if baseline else math.inf
+    relation = "lower" if best < baseline else "higher"
+    if gap == 0 or share <= EQUAL_WITHIN:
+        headline = f"{ours} and {theirs} are level" + ("" if over else " so far")
+        return Verdict("equal", headline, f"Their best values differ by less than {EQUAL_WITHIN:.1%}.")
+    size = f"{share:.1%}" if math.isfinite(share) else number(gap)
+    detail = f"Its best value is {relation} by {number(gap, 3)}."
+    if direction.is_better(best, baseline):
+        return Verdict("better", f"{ours} {'beats' if over else 'leads'} {theirs} by {size}", detail)
+    return Verdict("worse", f"{ours} {'falls short of' if over else 'trails'} {theirs} by {size}", detail)
+
+
+def _waiting(state: JobState) -> str:
+    return {
+        JobState.QUEUED: "The job waits for a worker.",
+        JobState.RUNNING: "The first trials are training.",
+        JobState.PAUSED: "The job is paused.",
+    }.get(state, "So there is no best value.")
+
+
+def phase_labels(specification: Mapping[str, Any], trials: Sequence[Trial]) -> dict[Phase, str]:
+    """The optimizer that each phase tunes, as a person calls it."""
+    baseline = specification.get("baseline") or {}
+    spaces = {Phase.SEARCH: specification.get("search_space"), Phase.BASELINE: baseline.get("search_space")}
+    labels = {Phase.SEARCH: "Search", Phase.BASELINE: "Baseline"}
+    for phase, space in spaces.items():
+        name = space.get("optimizer") if isinstance(space, dict) else space
+        configured = next((trial.config["optimizer"]["name"] for trial in trials if trial.phase is phase), name)
+        if isinstance(configured, str):
+            labels[phase] = OPTIMIZER_TITLES.get(configured, configured)
+    return labels
+
+
+def parameter_names(trials: Sequence[Trial]) -> list[str]:
+    """Every parameter that a trial sampled: those of the search first, in the order they appear."""
+    names: dict[str, None] = {}
+    for phase in Phase:
+        for trial in trials:
+            if trial.phase is phase:
+                names.update(dict.fromkeys(trial.parameters))
+    return list(names)
+
+
+def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
+    """A trial as the charts need it."""
+    origin = started_at or trial.created_at
+    return PlotTrial(
+        number=trial.number,
+        phase=trial.phase,
+        state=trial.state,
+        reason=trial.reason,
+        value=trial.value,
+        finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
+        parameters=trial.parameters,
+    )
