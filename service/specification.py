@@ -213,15 +213,16 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
     try:
         return SearchSpace.from_json(given)
     except SpaceError as error:
-        raise InvalidInput(f"{field}.{error.field}" if error.field else field, str(error)) from error
+        raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
 
 
 def _check_workload_options(field: str, space: SearchSpace, workload: WorkloadDescription) -> None:
-    for index, parameter in enumerate(space.parameters):
-        section, _, option = parameter.name.partition(".")
+    named = {f"parameters[{index}].name": parameter.name for index, parameter in enumerate(space.parameters)}
+    named.update({f"fixed.{name}": name for name in space.fixed})
+    for where, name in named.items():
+        section, _, option = name.partition(".")
         if section == "workload" and option not in workload.options:
             known = ", ".join(sorted(workload.options)) or "none"
             raise InvalidInput(
-                f"{field}.parameters[{index}].name",
-                f"workload {workload.name!r} has no option {option!r} (it has: {known})",
+                f"{field}.{where}", f"workload {workload.name!r} has no option {option!r} (it has: {known})"
             )

@@ -66,6 +66,11 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
             "search_space.parameters[0].name",
             "'depth'",
         ),
+        (
+            {"search_space": {"optimizer": "shampoo", "parameters": [], "fixed": {"workload.depth": 2}}},
+            "search_space.fixed.workload.depth",
+            "'depth'",
+        ),
     ],
 )
 def test_an_impossible_job_is_refused_naming_field_and_value(
