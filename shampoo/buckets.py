@@ -130,8 +130,7 @@ class Bucket:
         for part in self._parts:
             step = steps.get(part.param)
             if pending and (
-                step != steps[pending[0].param]
-                or part.start != pending[-1].stop
+                step != steps[pending[0].param]  # also where a part sits this step out, so the rows stay consecutive
                 or part.stop - pending[0].start > self._max_blocks
             ):
                 yield Chunk(steps[pending[0].param], tuple(pending))

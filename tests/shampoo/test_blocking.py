@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shampoo.blocking import cut, merged_shape, regions
@@ -31,6 +31,7 @@ def test_cut_divides_exactly_or_evenly(length: int, max_dim: int, expected: list
     assert cut(length, max_dim) == expected
 
 
+@settings(deadline=None)
 @given(length=st.integers(1, 5000), max_dim=st.integers(2, 1024))
 def test_cut_covers_the_length_with_pieces_of_similar_size(length: int, max_dim: int) -> None:
     runs = cut(length, max_dim)
@@ -64,6 +65,7 @@ def test_merged_shape(shape: tuple[int, ...], max_dim: int, expected: tuple[int,
     assert merged_shape(shape, max_dim) == expected
 
 
+@settings(deadline=None)
 @given(shape=SHAPES, max_dim=st.integers(2, 64))
 def test_merging_keeps_the_elements_and_never_makes_a_vector_of_a_matrix(shape: tuple[int, ...], max_dim: int) -> None:
     merged = merged_shape(shape, max_dim)
@@ -74,6 +76,7 @@ def test_merging_keeps_the_elements_and_never_makes_a_vector_of_a_matrix(shape: 
     assert (len(merged) >= 2) == (sum(d > 1 for d in shape) >= 2)
 
 
+@settings(deadline=None)
 @given(shape=SHAPES, max_dim=st.integers(2, 64), max_blocks=st.integers(1, 9))
 def test_regions_and_their_parts_address_every_element_once(
     shape: tuple[int, ...], max_dim: int, max_blocks: int

@@ -140,7 +140,9 @@ def test_independent_decay_follows_the_schedule_but_not_the_peak() -> None:
     outcomes = []
     for lr in (0.1, 0.01):
         (param,) = params = parameters([(6, 6)])
-        optimizer = Shampoo(params, **settings(lr=lr, weight_decay=0.2, weight_decay_type="independent"))
+        # The group's own learning rate counts, not the constructor's.
+        groups = [{"params": params, "lr": lr}]
+        optimizer = Shampoo(groups, **settings(lr=7.0, weight_decay=0.2, weight_decay_type="independent"))
         for factor in (1.0, 0.5):
             optimizer.param_groups[0]["lr"] = lr * factor
             param.grad = torch.zeros_like(param)
