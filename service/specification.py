@@ -18,6 +18,10 @@ from trainers.config import InvalidConfig, OptimizerConfig, ScheduleConfig, Tria
 from trainers.workload import UnknownWorkload, WorkloadDescription, check_options, describe
 
 MAX_TRIALS = 10_000
+MAX_COUNT = 2**31 - 1
+"""Steps and examples: what an INTEGER column holds."""
+MAX_SEED = 2**63 - 1
+"""What torch and NumPy both take, and JSON readers in other languages do not overflow on."""
 
 
 class _Model(BaseModel):
@@ -44,13 +48,13 @@ class Budget(_Model):
 
 
 class Training(_Model):
-    num_steps: int | None = Field(default=None, ge=1)
+    num_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Optimizer steps of a full trial; null: the workload's default."""
-    evaluate_every: int | None = Field(default=None, ge=1)
+    evaluate_every: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps between measurements; null: the workload's default."""
-    batch_size: int | None = Field(default=None, ge=1)
+    batch_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Examples per step over all ranks; null: the workload's default."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
     gradient_clip_norm: float | None = Field(default=None, gt=0)
 
 
@@ -60,20 +64,20 @@ class Resources(_Model):
     cpus_per_worker: float = Field(default=1.0, gt=0)
     gpus_per_worker: int = Field(default=0, ge=0, le=1)
     """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL."""
-    parallel_trials: int | None = Field(default=None, ge=1)
+    parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Trials at once; null: as many as the cluster holds."""
 
 
 class Sampler(_Model):
     name: Literal["tpe", "random"] = "tpe"
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
 class Pruner(_Model):
     name: Literal["asha", "none"] = "asha"
-    min_steps: int | None = Field(default=None, ge=1)
+    min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps before a trial can be pruned; null: one eighth of the trial."""
-    reduction_factor: int = Field(default=3, ge=2)
+    reduction_factor: int = Field(default=3, ge=2, le=1000)
     """At each rung the best 1/reduction_factor of the trials go on."""
 
 

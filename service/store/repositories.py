@@ -56,6 +56,10 @@ class JobRepository:
         return job
 
     def find_by_idempotency_key(self, key: str) -> Job | None:
+        """The job a key made. Until the transaction ends, another writer that asks for the same key waits."""
+        if self._session.get_bind().dialect.name == "postgresql":
+            # Two requests at once would both find nothing, and the second insert would fail.
+            self._session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"), {"key": key})
         return self._session.scalars(select(Job).where(Job.idempotency_key == key)).one_or_none()
 
     def page(

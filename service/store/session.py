@@ -14,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_unavailable"]
+
 BUSY_TIMEOUT_SECONDS = 60.0
+
+DATABASE_ERRORS = (DBAPIError, PoolTimeout)
+"""What a statement can raise when the database fails it."""
 
 
 class Database:
@@ -47,6 +54,13 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def is_unavailable(error: Exception) -> bool:
+    """Whether the database is out of reach for now, so that the same request may do later."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, OperationalError) or error.connection_invalidated
+    return isinstance(error, PoolTimeout)
 
 
 def _create_engine(url: str) -> Engine:

@@ -1,0 +1,189 @@
+"""Live streams of events (server-sent events), fed from the events table.
+
+Every stream reads its own events from SQL, so nothing is lost between them; one query every `POLL_SECONDS` for all
+streams of the process tells them when to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+
+from service.api import examples, problems
+from service.api.dependencies import JobId, ReadSession
+from service.api.paging import LARGEST_BIGINT
+from service.api.schemas import EventRead
+from service.domain import JobState
+from service.store.repositories import EventRepository, JobRepository
+from service.store.session import DATABASE_ERRORS, Database
+
+POLL_SECONDS = 0.2
+HEARTBEAT_SECONDS = 15.0
+RETRY_MS = 3000
+"""How long a browser waits before it connects again."""
+BATCH = 200
+
+logger = logging.getLogger(__name__)
+
+
+class EventFeed:
+    """Tells streams that there are new events. Lives in one event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.closed = False
+        self.newest = 0
+        """The newest event's id, when last looked."""
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def wait(self, seen: int) -> bool:
+        """Waits until there are events newer than `seen` or the feed is closed; False after a heartbeat without."""
+        if self.closed or self.newest > seen:
+            return True
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._watch())
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=HEARTBEAT_SECONDS)
+            return bool(done)
+        finally:
+            self._waiters.discard(waiter)
+
+    def close(self) -> None:
+        """Ends every stream, so that a stopping server need not wait for them."""
+        self.closed = True
+        self._wake()
+
+    async def _watch(self) -> None:
+        """Looks for new events for as long as anyone waits for them."""
+        while self._waiters and not self.closed:
+            try:
+                newest = await run_in_threadpool(self._last_id)
+            except DATABASE_ERRORS as error:
+                logger.warning("cannot look for events: %s", error)
+                newest = self.newest
+            if newest > self.newest:
+                self.newest = newest
+                self._wake()
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _last_id(self) -> int:
+        with self.database.reading() as session:
+            return EventRepository(session).last_id()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def read(self, after: int, job_id: str | None) -> list[EventRead]:
+        """The next events of a stream."""
+        with self.database.reading() as session:
+            events = EventRepository(session).after(after, job_id=job_id, limit=BATCH)
+            return [EventRead.model_validate(event) for event in events]
+
+
+async def _stream(feed: EventFeed, after: int, job_id: str | None) -> AsyncIterator[bytes]:
+    """The events after `after` as they come; of one job, up to the one that tells its end."""
+    yield format_sse_event(retry=RETRY_MS)
+    while not feed.closed:
+        newest = feed.newest
+        try:
+            events = await run_in_threadpool(feed.read, after, job_id)
+        except DATABASE_ERRORS as error:
+            logger.warning("a stream of events ends, its reader will connect again: %s", error)
+            return
+        for event in events:
+            after = event.id
+            yield format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id))
+            if job_id is not None and _tells_the_end(event):
+                return
+        if len(events) < BATCH and not await feed.wait(newest):
+            yield KEEPALIVE_COMMENT
+
+
+def _tells_the_end(event: EventRead) -> bool:
+    return event.kind == "job.state" and JobState(str(event.data["state"])).is_final
+
+
+router = APIRouter(tags=["events"])
+
+LastEventId = Annotated[
+    int | None,
+    Header(
+        alias="Last-Event-ID",
+        ge=0,
+        le=LARGEST_BIGINT,
+        description="Id of the last event received: the stream goes on after it. Browsers send it by themselves.",
+    ),
+]
+After = Annotated[int | None, Query(ge=0, le=LARGEST_BIGINT, description="Begin after this event id.")]
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events, until the reader leaves.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": examples.EVENT_STREAM}},
+    }
+}
+
+
+@router.get(
+    "/v1/events",
+    summary="Follow what happens",
+    response_class=EventSourceResponse,
+    responses={**_STREAM, **problems.documented(422, 503)},
+)
+def follow_events(
+    request: Request, session: ReadSession, last_event_id: LastEventId = None, after: After = None
+) -> Response:
+    """A stream of the events of every job.
+
+    It begins with what happens from now on, or after `Last-Event-ID`, or after `after` (0: from the beginning), and
+    ends only with the connection. A comment every 15 seconds keeps it open.
+    """
+    start = last_event_id if last_event_id is not None else after
+    newest = EventRepository(session).last_id()
+    # An id above the newest is not of this database: it was told by one that has been replaced.
+    start = newest if start is None or start > newest else start
+    return _response(_stream(request.app.state.feed, start, None))
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    summary="Follow a job",
+    response_class=EventSourceResponse,
+    responses={
+        **_STREAM,
+        204: {"description": "The job has ended and there are no further events: a browser stops asking."},
+        **problems.documented(404, 422, 503),
+    },
+)
+def follow_job(
+    request: Request, session: ReadSession, job_id: JobId, last_event_id: LastEventId = None, after: After = None
+) -> Response:
+    """A stream of a job's events, from its beginning or after `Last-Event-ID` or `after`.
+
+    It ends after the `job.state` event of the job's final state. A browser then connects once more and is answered 204,
+    which tells it to stop.
+    """
+    job = JobRepository(session).get(job_id)
+    events = EventRepository(session)
+    start = last_event_id if last_event_id is not None else after or 0
+    if start > events.last_id():
+        start = 0
+    if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
+        return Response(status_code=204)
+    return _response(_stream(request.app.state.feed, start, job_id))
+
+
+def _response(stream: AsyncIterator[bytes]) -> EventSourceResponse:
+    # A buffering proxy would hold events back.
+    return EventSourceResponse(stream, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})

@@ -1,0 +1,223 @@
+"""Examples of every request and response, as the documentation shows them. Tests hold them against the schemas."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+JOB_ID = "job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"
+
+JOB_CREATE: dict[str, Any] = {
+    "workload": {"name": "digits-mlp"},
+    "search_space": "shampoo",
+    "budget": {"num_trials": 20},
+    "resources": {"workers_per_trial": 2},
+    "baseline": {"search_space": "adamw", "budget_share": 0.25},
+    "name": "digits, first try",
+    "tags": {"team": "vision"},
+}
+
+JOB_CREATE_OWN_SPACE: dict[str, Any] = {
+    "workload": {"name": "digits-mlp", "options": {"hidden_sizes": [64]}},
+    "search_space": {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-1, "scale": "log", "default": 1e-2},
+            {"type": "categorical", "name": "grafting", "choices": ["adam", "sgd"], "default": "adam"},
+        ],
+        "fixed": {"precondition_frequency": 10},
+    },
+    "objective": {"metric": "validation_accuracy"},
+    "budget": {"num_trials": 8, "wall_clock_seconds": 600},
+    "training": {"num_steps": 100, "seed": 1},
+    "baseline": None,
+}
+
+SPECIFICATION: dict[str, Any] = {
+    "workload": {"name": "digits-mlp", "options": {}},
+    "search_space": "shampoo",
+    "objective": None,
+    "budget": {"num_trials": 20, "wall_clock_seconds": None},
+    "training": {
+        "num_steps": None,
+        "evaluate_every": None,
+        "batch_size": None,
+        "seed": 0,
+        "gradient_clip_norm": None,
+    },
+    "resources": {"workers_per_trial": 2, "cpus_per_worker": 1.0, "gpus_per_worker": 0, "parallel_trials": None},
+    "sampler": {"name": "tpe", "seed": 0},
+    "pruner": {"name": "asha", "min_steps": None, "reduction_factor": 3},
+    "baseline": {"search_space": "adamw", "budget_share": 0.25},
+}
+
+JOB: dict[str, Any] = {
+    "id": JOB_ID,
+    "name": "digits, first try",
+    "tags": {"team": "vision"},
+    "state": "running",
+    "failure": None,
+    "model": "digits-mlp",
+    "objective": {"metric": "validation_loss", "direction": "minimize"},
+    "specification": SPECIFICATION,
+    "num_trials": 20,
+    "num_steps": 200,
+    "progress": {
+        "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
+        "num_finished": 10,
+        "best": {"number": 6, "value": 0.0713},
+        "baseline_best": {"number": 3, "value": 0.0871},
+        "seconds_elapsed": 24.1,
+        "seconds_left": 24.1,
+    },
+    "created_at": "2026-03-01T12:00:00Z",
+    "started_at": "2026-03-01T12:00:01Z",
+    "finished_at": None,
+}
+
+TRIAL_CONFIG: dict[str, Any] = {
+    "workload": "digits-mlp",
+    "optimizer": {"name": "shampoo", "arguments": {"lr": 0.0123, "grafting": "adam"}},
+    "num_steps": 200,
+    "evaluate_every": 20,
+    "batch_size": 128,
+    "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
+    "workload_options": {},
+    "seed": 0,
+    "gradient_clip_norm": None,
+    "max_loss": 10000.0,
+    "checkpoint_every": None,
+}
+
+TRIAL: dict[str, Any] = {
+    "number": 6,
+    "phase": "search",
+    "state": "completed",
+    "reason": None,
+    "detail": None,
+    "parameters": {"lr": 0.0123, "grafting": "adam"},
+    "config": TRIAL_CONFIG,
+    "runs": 1,
+    "step": 200,
+    "num_steps": 200,
+    "seconds": 1.9,
+    "value": 0.0713,
+    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
+    "created_at": "2026-03-01T12:00:11Z",
+    "started_at": "2026-03-01T12:00:11Z",
+    "finished_at": "2026-03-01T12:00:14Z",
+}
+
+MEASUREMENTS: dict[str, Any] = {
+    "items": [
+        {
+            "step": 20,
+            "epoch": 1.78,
+            "seconds": 0.2,
+            "metrics": {"train_loss": 0.61, "validation_loss": 0.48, "validation_accuracy": 0.8944},
+            "recorded_at": "2026-03-01T12:00:12Z",
+        }
+    ],
+    "next_after_step": None,
+}
+
+EVENT: dict[str, Any] = {
+    "id": 117,
+    "job_id": JOB_ID,
+    "kind": "trial.measured",
+    "data": {"number": 6, "step": 20, "value": 0.48},
+    "created_at": "2026-03-01T12:00:12Z",
+}
+
+EVENT_STREAM = f"retry: 3000\n\nevent: trial.measured\ndata: {json.dumps(EVENT)}\nid: 117\n\n"
+
+_WINNER: dict[str, Any] = {
+    "number": 6,
+    "value": 0.0713,
+    "config": TRIAL_CONFIG,
+    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
+    "num_steps": 200,
+    "seconds": 1.9,
+}
+
+RECOMMENDATION: dict[str, Any] = {
+    "id": "rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P",
+    "job_id": JOB_ID,
+    "model": "digits-mlp",
+    "optimizer": "shampoo",
+    "config": {"lr": 0.0123, "grafting": "adam"},
+    "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
+    "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
+    "workload_options": {},
+    "evidence": {
+        "metric": "validation_loss",
+        "direction": "minimize",
+        "best": _WINNER,
+        "baseline": {
+            **_WINNER,
+            "number": 3,
+            "value": 0.0871,
+            "config": {**TRIAL_CONFIG, "optimizer": {"name": "adamw", "arguments": {"lr": 0.003}}},
+        },
+        "verdict": "better",
+        "equal_within": 0.005,
+        "improvement": 0.1814,
+        "reached_baseline": {
+            "step": 120,
+            "seconds": 1.1,
+            "baseline_step": 200,
+            "baseline_seconds": 1.5,
+            "step_ratio": 1.667,
+            "seconds_ratio": 1.364,
+        },
+        "num_trials": {"baseline": {"completed": 5}, "search": {"completed": 6, "pruned": 9}},
+        "seeds": [0],
+        "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
+    },
+    "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
+    "created_at": "2026-03-01T12:00:49Z",
+}
+
+WORKLOAD: dict[str, Any] = {
+    "name": "digits-mlp",
+    "title": "Handwritten digits, multi-layer perceptron",
+    "metrics": {"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+    "default_objective": "validation_loss",
+    "default_num_steps": 200,
+    "default_evaluate_every": 20,
+    "default_batch_size": 128,
+    "options": {"hidden_sizes": {"default": [128, 64], "description": "units of each hidden layer"}},
+}
+
+SEARCH_SPACE: dict[str, Any] = {
+    "name": "adamw",
+    "optimizer": "adamw",
+    "space": {
+        "optimizer": "adamw",
+        "parameters": [
+            {
+                "type": "float",
+                "name": "lr",
+                "low": 0.0001,
+                "high": 0.03,
+                "scale": "log",
+                "default": 0.001,
+                "when": {},
+                "reason": "the same range as Shampoo's with Adam grafting",
+                "source": "AlgoPerf, AdamW search space",
+            }
+        ],
+        "fixed": {"eps": 1e-08},
+    },
+}
+
+PROBLEM: dict[str, Any] = {
+    "type": "urn:shampoo-tuner:problem:invalid-input",
+    "title": "The request is not valid",
+    "status": 422,
+    "detail": "budget.num_trials: Input should be greater than or equal to 1",
+    "instance": "/v1/jobs",
+    "errors": [
+        {"field": "budget.num_trials", "message": "Input should be greater than or equal to 1", "value": -3},
+    ],
+}

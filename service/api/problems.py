@@ -1,0 +1,234 @@
+"""Errors as `application/problem+json` (RFC 9457): which situation gives which status, and which field is at fault."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from service.api import examples
+from service.api.fields import field_of, small, value_at
+from service.api.schemas import FieldError, Problem
+from service.errors import Conflict, IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound, ServiceError
+from service.store.session import DATABASE_ERRORS, is_unavailable
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:shampoo-tuner:problem:"
+RETRY_AFTER_SECONDS = 5
+MAX_ERRORS = 20
+
+logger = logging.getLogger(__name__)
+
+# The first class that matches counts.
+_SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
+    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
+    (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
+    (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
+    (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
+    (
+        IdempotencyKeyReused,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "idempotency-key-reused",
+        "The Idempotency-Key was used for another request",
+    ),
+)
+
+
+def problem_response(
+    status: int,
+    slug: str | None,
+    title: str,
+    detail: str,
+    *,
+    instance: str,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A problem as a response. `slug` None: the status says it all (`about:blank`)."""
+    problem = Problem(
+        type=f"{TYPE_PREFIX}{slug}" if slug else "about:blank",
+        title=title,
+        status=status,
+        detail=detail,
+        instance=instance,
+        errors=list(errors),
+    )
+    content = problem.model_dump(mode="json")
+    if not errors:
+        del content["errors"]
+    return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that answers with these problems."""
+    example = {"example": {**examples.PROBLEM}}
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        phrase = HTTPStatus(status).phrase
+        shown = {"example": {**example["example"], "status": status}} if status == 422 else {}
+        responses[status] = {
+            "model": Problem,
+            "description": phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, **shown}},
+        }
+    return responses
+
+
+def install(app: FastAPI) -> None:
+    """Registers the handlers of every error on `app`."""
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    for database_error in DATABASE_ERRORS:
+        app.add_exception_handler(database_error, _database_error)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _service_error(request: Request, error: Exception) -> Response:
+    for kind, status, slug, title in _SITUATIONS:
+        if isinstance(error, kind):
+            errors = await _errors_of(request, error)
+            return problem_response(status, slug, title, str(error), instance=request.url.path, errors=errors)
+    return await _unexpected(request, error)
+
+
+async def _errors_of(request: Request, error: Exception) -> list[FieldError]:
+    if isinstance(error, IdempotencyKeyReused):
+        return [FieldError(field="Idempotency-Key", message=str(error), value=error.key)]
+    if not isinstance(error, InvalidInput):
+        return []
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError, RuntimeError):  # no JSON, or a stream that was consumed already
+        body = None
+    return [FieldError(field=error.field, message=error.message, value=value_at(body, error.field))]
+
+
+async def _invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if found and found[0]["type"] == "json_invalid":
+        return _malformed(request, _position(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
+    if any(one["loc"] == ("body",) and isinstance(one.get("input"), bytes) for one in found):
+        return problem_response(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "The body is not JSON",
+            f"Content-Type must be application/json, got {request.headers.get('content-type', 'none')!r}",
+            instance=request.url.path,
+            errors=[FieldError(field="Content-Type", message="must be application/json")],
+        )
+    messages: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    for one in found:
+        source, *path = one["loc"]
+        field = field_of(path, error.body) if source == "body" else str(path[-1] if path else source)
+        field = field or "body"
+        given = messages.setdefault(field, [])
+        if one["msg"] not in given:
+            given.append(one["msg"])
+        values[field] = None if one["type"] == "missing" else small(one.get("input"))
+    errors = [
+        FieldError(field=field, message="; ".join(given), value=values[field]) for field, given in messages.items()
+    ]
+    return _invalid(request, errors)
+
+
+def _malformed(request: Request, message: str) -> Response:
+    return _invalid(request, [FieldError(field="body", message=message)])
+
+
+def _invalid(request: Request, errors: Sequence[FieldError]) -> Response:
+    detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
+    if len(errors) > 3:
+        detail += f", and {len(errors) - 3} more"
+    _, status, slug, title = _SITUATIONS[0]
+    return problem_response(status, slug, title, detail, instance=request.url.path, errors=errors[:MAX_ERRORS])
+
+
+def _position(document: str, position: int, message: str) -> str:
+    """Where malformed JSON goes wrong, for a person."""
+    before = document[:position]
+    line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+    return f"is not JSON: {message} at line {line}, column {column} (character {position})"
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST and error.__cause__ is not None:
+        # FastAPI could not decode the body, for another reason than its JSON grammar.
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            return _malformed(request, f"is not UTF-8: {error.__cause__.reason} at byte {error.__cause__.start}")
+        if isinstance(error.__cause__, RecursionError):
+            return _malformed(request, "is nested too deeply")
+        if isinstance(error.__cause__, ValueError):
+            return _malformed(request, "holds a number with too many digits")
+    if isinstance(error, BodyTooLarge):
+        return too_large(error.max_bytes, instance=request.url.path)
+    phrase = HTTPStatus(error.status_code).phrase
+    detail = str(error.detail)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"no route {request.url.path!r}; /docs lists them"
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.method} is not allowed on {request.url.path!r}"
+    return problem_response(error.status_code, None, phrase, detail, instance=request.url.path, headers=error.headers)
+
+
+async def _database_error(request: Request, error: Exception) -> Response:
+    if not is_unavailable(error):
+        return await _unexpected(request, error)
+    logger.error("the database is unavailable: %s", error)
+    return unavailable("the database is unavailable", instance=request.url.path)
+
+
+def unavailable(detail: str, *, instance: str) -> JSONResponse:
+    """503: the same request may do later."""
+    return problem_response(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "unavailable",
+        "The service cannot answer now",
+        detail,
+        instance=instance,
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )
+
+
+class BodyTooLarge(HTTPException):
+    """The body turned out larger than allowed while it was read."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        self.max_bytes = max_bytes
+
+
+def too_large(max_bytes: int, *, instance: str) -> JSONResponse:
+    """413: the request's body is larger than allowed."""
+    message = f"must not be larger than {max_bytes} bytes"
+    return problem_response(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-large",
+        "The request is too large",
+        f"body: {message}",
+        instance=instance,
+        errors=[FieldError(field="body", message=message)],
+        headers={"Connection": "close"},  # the rest of the body stays unread
+    )
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return problem_response(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "internal-error",
+        "The service failed",
+        "an unexpected error; the service's log has the details",
+        instance=request.url.path,
+    )

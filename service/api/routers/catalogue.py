@@ -1,0 +1,34 @@
+"""What a job can be made of: workloads and search spaces."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from search_spaces import presets
+from service.api import problems
+from service.api.schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.errors import NotFound
+from trainers.workload import descriptions
+
+router = APIRouter(prefix="/v1", tags=["catalogue"])
+
+
+@router.get("/workloads", summary="List workloads")
+def list_workloads() -> WorkloadList:
+    """What can be tuned: the built-in workloads and those of installed packages."""
+    return WorkloadList(items=[WorkloadRead.of(found) for _, found in sorted(descriptions().items())])
+
+
+@router.get("/search-spaces", summary="List search spaces")
+def list_search_spaces() -> SearchSpaceList:
+    """The presets; a job can also bring a space of its own."""
+    return SearchSpaceList(items=[SearchSpaceRead.of(name, space) for name, space in sorted(presets().items())])
+
+
+@router.get("/search-spaces/{name}", summary="Read a search space", responses=problems.documented(404))
+def read_search_space(name: str) -> SearchSpaceRead:
+    """A preset with its ranges, and why they are what they are."""
+    space = presets().get(name)
+    if space is None:
+        raise NotFound("search space", name)
+    return SearchSpaceRead.of(name, space)

@@ -1,0 +1,93 @@
+"""Jobs: submit, list, read, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from service import jobs
+from service.api import problems
+from service.api.dependencies import JobId, Now, ReadSession, StorableText, WriteSession
+from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
+from service.api.schemas import JobCreate, JobRead, Page
+from service.domain import JobState
+from service.store.repositories import JobRepository
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+IdempotencyKey = Annotated[
+    StorableText | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Any unique text: sent again with the same body, it gives the same job and makes no second one.",
+    ),
+]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Submit a job",
+    responses={
+        201: {
+            "description": "The job waits for a worker.",
+            "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
+        },
+        200: {
+            "model": JobRead,
+            "description": "The job that an earlier request with this `Idempotency-Key` made.",
+            "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
+        },
+        **problems.documented(413, 415, 422, 503),
+    },
+)
+def create_job(
+    body: JobCreate,
+    session: WriteSession,
+    now: Now,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobRead:
+    """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
+    job, is_new = jobs.create_job(
+        session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
+    )
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    if not is_new:
+        response.status_code = 200
+        response.headers["Idempotent-Replayed"] = "true"
+    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
+
+
+@router.get("", summary="List jobs", responses=problems.documented(422, 503))
+def list_jobs(
+    session: ReadSession,
+    now: Now,
+    state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
+    model: Annotated[StorableText | None, Query(max_length=200, description="The workload's name.")] = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Page[JobRead]:
+    """Jobs, newest first."""
+    before_id = decode_token("job", page_token) if page_token is not None else None
+    rows = JobRepository(session).page(states=state, model=model, before_id=before_id, limit=page_size + 1)
+    found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
+    progress = jobs.progress_of(session, found, now=now)
+    return Page[JobRead](items=[JobRead.of(job, progress[job.id]) for job in found], next_page_token=token)
+
+
+@router.get("/{job_id}", summary="Read a job", responses=problems.documented(404, 503))
+def read_job(session: ReadSession, now: Now, job_id: JobId) -> JobRead:
+    """A job with its progress."""
+    job = JobRepository(session).get(job_id)
+    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 503))
+def cancel_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+    """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
+    job = jobs.cancel_job(session, job_id, now=now)
+    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])

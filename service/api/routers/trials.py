@@ -1,0 +1,67 @@
+"""The trials of a job, and their measurements."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from service.api import problems
+from service.api.dependencies import JobId, ReadSession
+from service.api.paging import (
+    DEFAULT_PAGE_SIZE,
+    LARGEST_INT,
+    PageSize,
+    PageToken,
+    cut,
+    decode_number,
+    encode_token,
+)
+from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialRead
+from service.domain import Phase, TrialState
+from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+
+MAX_MEASUREMENTS = 10_000
+
+router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"])
+
+TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ... within the job.")]
+
+
+@router.get("", summary="List a job's trials", responses=problems.documented(404, 422, 503))
+def list_trials(
+    session: ReadSession,
+    job_id: JobId,
+    state: Annotated[list[TrialState], Query(default_factory=list, description="Repeat it for several states.")],
+    phase: Phase | None = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Page[TrialRead]:
+    """A job's trials by number."""
+    job = JobRepository(session).get(job_id)
+    after = decode_number("trial", page_token) if page_token is not None else None
+    rows = TrialRepository(session).page(job_id, states=state, phase=phase, after_number=after, limit=page_size + 1)
+    found, token = cut(rows, page_size, lambda trial: encode_token("trial", trial.number))
+    items = [TrialRead.of(trial, num_steps=job.num_steps) for trial in found]
+    return Page[TrialRead](items=items, next_page_token=token)
+
+
+@router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
+def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
+    job = JobRepository(session).get(job_id)
+    return TrialRead.of(TrialRepository(session).get(job_id, number), num_steps=job.num_steps)
+
+
+@router.get("/{number}/measurements", summary="Read a trial's curve", responses=problems.documented(404, 422, 503))
+def list_measurements(
+    session: ReadSession,
+    job_id: JobId,
+    number: TrialNumber,
+    after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
+    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS)] = 1000,
+) -> MeasurementPage:
+    """What a trial measured, by step."""
+    trial = TrialRepository(session).get(job_id, number)
+    rows = MeasurementRepository(session).of_trial(trial.id, after_step=after_step, limit=limit + 1)
+    items = [MeasurementRead.model_validate(row) for row in rows[:limit]]
+    return MeasurementPage(items=items, next_after_step=items[-1].step if len(rows) > limit else None)

@@ -1,0 +1,324 @@
+"""What goes over HTTP: the bodies that are read and written, with an example of each. No SQL, no web framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+
+from service.api import examples
+from service.api.text import check_storable
+from service.domain import Direction, FailureReason, JobState, Phase, TrialState
+from service.recommendations import Evidence
+from service.specification import JobSpecification
+from trainers.workload import WorkloadDescription
+
+if TYPE_CHECKING:
+    from search_spaces import SearchSpace
+    from service import jobs
+    from service.store import models
+
+Item = TypeVar("Item")
+
+MAX_TAGS = 50
+TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+TagValue = Annotated[str, StringConstraints(max_length=256)]
+
+
+class _Read(BaseModel):
+    """A response. A client reads it with `extra="ignore"`, so that fields can be added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True)
+
+
+class JobCreate(JobSpecification):
+    """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """What people call the job; null: the workload's name."""
+    tags: dict[TagName, TagValue] = Field(default_factory=dict, max_length=MAX_TAGS)
+    """Anything to find the job by."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+    @property
+    def specification(self) -> JobSpecification:
+        """The specification alone, without name and tags."""
+        return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
+
+
+class ObjectiveRead(_Read):
+    metric: str
+    direction: Direction
+
+
+class BestRead(_Read):
+    """The completed trial of a phase with the best final value."""
+
+    number: int
+    value: float
+
+
+class ProgressRead(_Read):
+    trials: dict[TrialState, int]
+    """Trials by state."""
+    num_finished: int
+    """Trials in a final state."""
+    best: BestRead | None
+    """Of the search; null: none completed yet."""
+    baseline_best: BestRead | None
+    seconds_elapsed: float | None
+    """Since the job started."""
+    seconds_left: float | None
+    """An estimate from the trials finished so far."""
+
+
+class JobRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
+
+    id: str
+    name: str
+    tags: dict[str, str]
+    state: JobState
+    failure: str | None
+    """Why the job failed, for a person."""
+    model: str
+    """What recommendations are asked by: the workload's name."""
+    objective: ObjectiveRead
+    specification: JobSpecification
+    """As submitted, with its defaults."""
+    num_trials: int
+    """Trials that the job will have."""
+    num_steps: int
+    """Steps of a full trial."""
+    progress: ProgressRead
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, job: models.Job, progress: jobs.JobProgress) -> JobRead:
+        return cls(
+            id=job.id,
+            name=job.name,
+            tags=job.tags,
+            state=job.state,
+            failure=job.failure,
+            model=job.model,
+            objective=ObjectiveRead(metric=job.metric, direction=job.direction),
+            specification=JobSpecification.model_validate(job.specification),
+            num_trials=job.num_trials,
+            num_steps=job.num_steps,
+            progress=ProgressRead.model_validate(progress),
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+        )
+
+
+class TrialRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
+
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None
+    """Why the trial failed."""
+    detail: str | None
+    """What happened, for a person."""
+    parameters: dict[str, JsonValue]
+    """The sampled values by parameter name."""
+    config: dict[str, JsonValue]
+    """The whole trial config: what `python -m trainers.run` reads."""
+    runs: int
+    """Times it was started: more than 1 after a loss."""
+    step: int
+    """Optimizer steps measured so far."""
+    num_steps: int
+    """Steps of the full trial."""
+    seconds: float
+    """Training time up to `step`."""
+    value: float | None
+    """The objective at `step`."""
+    metrics: dict[str, float | None]
+    """Every metric at `step`; null: it was not finite."""
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, trial: models.Trial, *, num_steps: int) -> TrialRead:
+        own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
+        return cls(num_steps=num_steps, **own)
+
+
+class MeasurementRead(_Read):
+    step: int
+    epoch: float
+    seconds: float
+    metrics: dict[str, float | None]
+    recorded_at: datetime
+
+
+class MeasurementPage(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
+
+    items: list[MeasurementRead]
+    next_after_step: int | None
+    """`after_step` of the next page; null: this is the last one so far."""
+
+
+class Page(_Read, Generic[Item]):
+    """A page of a list; `next_page_token` is null on the last one."""
+
+    items: list[Item]
+    next_page_token: str | None
+
+
+class EventRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.EVENT]})
+
+    id: int
+    """Grows with time; what `Last-Event-ID` takes."""
+    job_id: str
+    kind: str
+    """`job.state`, `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
+    data: dict[str, JsonValue]
+    created_at: datetime
+
+
+class RecommendationRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
+
+    id: str
+    job_id: str
+    model: str
+    optimizer: str
+    """`shampoo`, `adamw` or `sgd`."""
+    config: dict[str, JsonValue]
+    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    schedule: dict[str, JsonValue]
+    training: dict[str, JsonValue]
+    workload_options: dict[str, JsonValue]
+    evidence: Evidence
+    python: str
+    """The same as Python to paste."""
+    created_at: datetime
+
+    @classmethod
+    def of(cls, recommendation: models.Recommendation, *, python: str) -> RecommendationRead:
+        content = recommendation.content
+        return cls(
+            id=recommendation.id,
+            job_id=recommendation.job_id,
+            model=recommendation.model,
+            optimizer=recommendation.optimizer,
+            config=content["config"],
+            schedule=content["schedule"],
+            training=content["training"],
+            workload_options=content["workload_options"],
+            evidence=content["evidence"],
+            python=python,
+            created_at=recommendation.created_at,
+        )
+
+
+class RecommendationList(_Read):
+    items: list[RecommendationRead]
+
+
+class WorkloadOptionRead(_Read):
+    default: JsonValue
+    description: str
+
+
+class WorkloadRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.WORKLOAD]})
+
+    name: str
+    title: str
+    metrics: dict[str, Direction]
+    default_objective: str
+    default_num_steps: int
+    default_evaluate_every: int
+    default_batch_size: int
+    options: dict[str, WorkloadOptionRead]
+
+    @classmethod
+    def of(cls, description: WorkloadDescription) -> WorkloadRead:
+        return cls.model_validate(description)
+
+
+class WorkloadList(_Read):
+    items: list[WorkloadRead]
+
+
+class SearchSpaceRead(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_SPACE]})
+
+    name: str
+    optimizer: str
+    space: dict[str, JsonValue]
+    """What a job's `search_space` takes: edit it and submit it."""
+
+    @classmethod
+    def of(cls, name: str, space: SearchSpace) -> SearchSpaceRead:
+        return cls(name=name, optimizer=space.optimizer, space=space.to_json())
+
+
+class SearchSpaceList(_Read):
+    items: list[SearchSpaceRead]
+
+
+class Health(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": "0.1.0"}]})
+
+    status: str
+    version: str
+
+
+class Readiness(_Read):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "num_workers": 1}]})
+
+    status: str
+    num_workers: int
+    """Workers heard of lately; 0: jobs are accepted and wait."""
+
+
+class FieldError(_Read):
+    """What is wrong with one field."""
+
+    field: str
+    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`."""
+    message: str
+    value: JsonValue = None
+    """What was given, if it is small."""
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457, `application/problem+json`)."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    type: str = "about:blank"
+    """Names the situation for programs; stays the same over versions."""
+    title: str
+    status: int
+    detail: str
+    """What went wrong, for a person."""
+    instance: str | None = None
+    """The path of the request."""
+    errors: list[FieldError] = Field(default_factory=list)
+
+
+def field_errors(problem: Problem) -> Mapping[str, str]:
+    """{field: message} of a problem."""
+    return {error.field: error.message for error in problem.errors}
