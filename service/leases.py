@@ -32,6 +32,11 @@ class Lease:
     worker_id: str
     attempt: int
 
+    def is_held_on(self, job: Job) -> bool:
+        """Whether the job still is this claim's to run."""
+        held = (job.state, job.lease_worker_id, job.attempt)
+        return held == (JobState.RUNNING, self.worker_id, self.attempt)
+
 
 def register_worker(session: Session, *, host: str, pid: int, now: datetime) -> str:
     """Adds a worker; its id."""
@@ -72,8 +77,7 @@ def lock_leased_job(session: Session, lease: Lease) -> Job:
         LeaseLost: the job was cancelled, finished, or claimed by another worker.
     """
     job = JobRepository(session).get_locked(lease.job_id)
-    held = (job.state, job.lease_worker_id, job.attempt) == (JobState.RUNNING, lease.worker_id, lease.attempt)
-    if not held:
+    if not lease.is_held_on(job):
         raise LeaseLost(lease.job_id)
     return job
 

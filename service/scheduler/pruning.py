@@ -1,0 +1,51 @@
+"""The job's policy as a Ray Tune trial scheduler: after each measurement it says whether the trial goes on.
+
+Ray calls early stopping "scheduler"; we say pruner.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from service.scheduler.policy import Decision, Policy
+from service.scheduler.trainable import TrialOrder, TrialReport
+from service.scheduler.tune_adapter import TuneAdapter
+
+
+class PolicyPruner(TuneAdapter, FIFOScheduler):
+    """Reports measurements to the policy and remembers what it decided."""
+
+    def __init__(self, policy: Policy, *, metric: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._policy = policy
+        self._objective = metric
+        self._decisions: dict[int, Decision] = {}
+        self._values: dict[int, float] = {}
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """The decision; not called with a trial's last report, which ends it anyway."""
+        number = TrialOrder.from_tune(trial.config).number
+        decision = self.report(number, TrialReport.from_tune(result))
+        # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
+        go_on: str = TrialScheduler.CONTINUE
+        stop: str = TrialScheduler.STOP
+        return go_on if decision is Decision.CONTINUE else stop
+
+    def report(self, number: int, report: TrialReport) -> Decision:
+        """Tells the policy a measurement of a trial; the policy's decision."""
+        assert report.measurement is not None
+        value = report.measurement.metrics.get(self._objective, math.nan)
+        self._values[number] = value
+        self._decisions[number] = self._policy.report(number, report.measurement.step, value)
+        return self._decisions[number]
+
+    def last_value(self, number: int) -> float:
+        """The objective at the latest measurement of a trial."""
+        return self._values[number]
+
+    def last_decision(self, number: int) -> Decision:
+        """What was decided after the latest measurement of a trial."""
+        return self._decisions.get(number, Decision.CONTINUE)

@@ -1,0 +1,242 @@
+"""A warm group of ranks: one Ray actor per rank, one process group, many trials one after the other.
+
+Starting a group costs seconds (processes, imports, rendezvous); starting the next trial in it costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import ray
+from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError, RayError
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from service.domain import FailureReason
+from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+
+logger = logging.getLogger(__name__)
+
+COLLECTIVE_TIMEOUT_SECONDS = 300.0
+"""How long a rank waits for the others in a collective before it fails."""
+BLAME_SECONDS = 2.0
+"""After a rank's failure, how long the others may take to show that it was theirs: a dead rank makes its peers fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a trial cannot go on."""
+
+    reason: FailureReason
+    detail: str
+    """For a person."""
+    trace: str = ""
+    group_is_usable: bool = False
+    """Whether all ranks stopped at the same place, so that the group can train the next trial."""
+
+
+Outcome: TypeAlias = Measurement | Failure | None
+"""What a trial gives next; None: its ranks have nothing more to give."""
+
+
+class Rank:
+    """One rank, in a process of its own. The first call must be `join`."""
+
+    def __init__(self, *, num_threads: int) -> None:
+        # Ray's idle processes, in which an actor can begin at once, have no torch yet: its OpenMP still reads this.
+        os.environ["OMP_NUM_THREADS"] = str(num_threads)
+        import torch  # imported only where training happens, and after the line above
+
+        torch.set_num_threads(num_threads)
+        self._device = "cuda:0" if ray.get_gpu_ids() else "cpu"  # Ray hides all devices but this rank's own
+        self._rank, self._world_size = 0, 1
+        self._measurements: Iterator[Measurement] = iter(())
+
+    def meeting_point(self) -> str:
+        """An address on this rank's machine at which the ranks can meet."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return f"tcp://{address}:{port}"
+
+    def join(self, *, rank: int, world_size: int, meeting_point: str) -> int:
+        """Joins the process group, if there is more than one rank; this process's id."""
+        from trainers.distributed import join_process_group  # imports torch
+
+        self._rank, self._world_size = rank, world_size
+        if world_size > 1:
+            join_process_group(
+                rank=rank,
+                world_size=world_size,
+                init_method=meeting_point,
+                device=self._device,
+                timeout_seconds=COLLECTIVE_TIMEOUT_SECONDS,
+            )
+        return os.getpid()
+
+    def start(self, config: Mapping[str, Any], checkpoint_directory: str) -> None:
+        """Drops the present trial, if any, and prepares the next; it begins to train with `advance`."""
+        from trainers.distributed import RankContext  # imports torch
+        from trainers.loop import train  # imports torch
+
+        self.stop()
+        context = RankContext(self._rank, self._world_size, self._device, Path(checkpoint_directory))
+        self._measurements = train(TrialConfig.from_json(config), context)
+
+    def advance(self) -> Outcome:
+        """Trains up to the next measurement."""
+        try:
+            return next(self._measurements, None)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+            failure = describe_failure(error)
+            self.stop()
+            return failure
+
+    def stop(self) -> None:
+        """Drops the present trial with its model, optimizer and data."""
+        self._measurements = iter(())
+        gc.collect()  # a model in a cycle would keep its memory while the next one is built
+        # What is left are imported libraries, 0.2 s to go through; the next collection passes them over.
+        gc.freeze()
+
+
+def describe_failure(error: BaseException) -> Failure:
+    """What an exception of the training loop means for its trial."""
+    import torch  # called in the ranks only
+
+    trace = "".join(traceback.format_exception(error))
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, Diverged):
+        return Failure(FailureReason.DIVERGED, str(error), group_is_usable=True)
+    if isinstance(error, InvalidConfig):
+        return Failure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
+    # The CPU allocator reports exhaustion as a plain RuntimeError.
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return Failure(FailureReason.OUT_OF_MEMORY, detail, trace)
+    return Failure(FailureReason.ERROR, detail, trace)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """How many ranks a trial has, and what each of them gets."""
+
+    world_size: int
+    cpus_per_rank: float
+    gpus_per_rank: int
+
+    @property
+    def rank_bundle(self) -> dict[str, float]:
+        """What a rank takes from the cluster."""
+        return {"CPU": self.cpus_per_rank, "GPU": float(self.gpus_per_rank)}
+
+    @property
+    def threads_per_rank(self) -> int:
+        return max(1, int(self.cpus_per_rank))
+
+
+class RankGroup:
+    """The ranks of a placement group, bundle by bundle; created and driven by one process.
+
+    Nothing waits until `advance`, so the processes start and import while the caller goes on.
+    """
+
+    def __init__(self, size: GroupSize, placement_group: PlacementGroup) -> None:
+        self.num_trials = 0
+        """Trials started in this group."""
+        self.is_usable = True
+        """False: a rank died or failed alone; only `close` may follow."""
+        actor_class: Any = ray.remote(Rank)
+        self._ranks: list[Any] = [
+            actor_class.options(
+                num_cpus=size.cpus_per_rank,
+                num_gpus=size.gpus_per_rank,
+                max_restarts=0,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    placement_group, placement_group_bundle_index=index
+                ),
+            ).remote(num_threads=size.threads_per_rank)
+            for index in range(size.world_size)
+        ]
+        meeting_point = self._ranks[0].meeting_point.remote() if size.world_size > 1 else ""
+        self._joined: list[Any] = [
+            actor.join.remote(rank=rank, world_size=size.world_size, meeting_point=meeting_point)
+            for rank, actor in enumerate(self._ranks)
+        ]
+        self._pending: list[Any] = list(self._joined)
+
+    def start(self, config: Mapping[str, Any], checkpoint_directory: str) -> None:
+        """Drops the present trial, if any, and begins the next."""
+        self.num_trials += 1
+        self._pending += [rank.start.remote(dict(config), checkpoint_directory) for rank in self._ranks]
+
+    def advance(self) -> Outcome:
+        """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty."""
+        steps = [rank.advance.remote() for rank in self._ranks]
+        failure = self._wait(self._pending) or self._wait(steps)
+        self._pending = []
+        if failure is not None:
+            self.is_usable = failure.group_is_usable
+            return failure
+        outcome: Outcome = ray.get(steps[0])
+        return outcome
+
+    def process_ids(self) -> list[int]:
+        """The process id of each rank, by rank, on its own machine."""
+        ids: list[int] = ray.get(self._joined)
+        return ids
+
+    def close(self) -> None:
+        """Ends the ranks at once, whatever they do. Leaving the process group would need all of them to be well."""
+        for rank in self._ranks:
+            ray.kill(rank)
+
+    def _wait(self, calls: Sequence[Any]) -> Failure | None:
+        """Waits for a call on each rank; None if all went well."""
+        failures: list[Failure] = []
+        remaining = list(calls)
+        while remaining:
+            done, remaining = ray.wait(remaining, timeout=BLAME_SECONDS if failures else None)
+            failures += [failure for call in done if (failure := _failure_of(call)) is not None]
+            if failures and not done:
+                break
+        if not failures:
+            return None
+        together = len(failures) == len(calls)
+        guilty = min(failures, key=_blame)
+        if guilty.group_is_usable and not together:
+            return Failure(guilty.reason, guilty.detail, guilty.trace, group_is_usable=False)
+        return guilty
+
+
+def _failure_of(call: Any) -> Failure | None:
+    """The failure that a finished call on a rank ended with."""
+    try:
+        outcome = ray.get(call, timeout=BLAME_SECONDS)
+    except OutOfMemoryError as error:
+        return Failure(FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}")
+    except RayActorError as error:
+        return Failure(FailureReason.LOST, f"a rank died: {error}")
+    except (RayError, GetTimeoutError) as error:
+        return Failure(FailureReason.LOST, f"a rank could not be set up: {error}")
+    return outcome if isinstance(outcome, Failure) else None
+
+
+def _blame(failure: Failure) -> int:
+    """Order of guilt: what another rank's failure cannot have caused comes first."""
+    order = (
+        FailureReason.OUT_OF_MEMORY,
+        FailureReason.LOST,
+        FailureReason.DIVERGED,
+        FailureReason.ERROR,
+        FailureReason.INFEASIBLE,
+    )
+    return order.index(failure.reason)

@@ -1,0 +1,78 @@
+"""The Ray cluster of a job's run: a local one of its own, or one that runs already."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+
+from service.scheduler import process_tree
+from service.scheduler.rank_group import GroupSize
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one machine of the cluster offers to trials."""
+
+    cpus: float
+    gpus: float
+
+
+def connect(address: str | None, *, directory: Path) -> list[Node]:
+    """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
+
+    Args:
+        directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
+            108 characters.
+    """
+    if address is None:
+        ray.init(
+            address="local",
+            num_cpus=os.cpu_count(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(directory),
+        )
+    else:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    alive = (node["Resources"] for node in nodes if node["Alive"])
+    return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+
+
+def leave(address: str | None) -> None:
+    """Ends all that this process started in the cluster; a local cluster itself, whatever its ranks are doing."""
+    if address is None:
+        process_tree.end_descendants()  # `ray.shutdown()` takes a second and more
+    else:
+        ray.shutdown()
+
+
+def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
+    """How many trials of this size the cluster can hold at once; 0: not even one."""
+    return sum(_num_ranks(node, size) for node in nodes) // size.world_size
+
+
+def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
+    """Why the cluster cannot hold a trial, for a person."""
+    machines = ", ".join(f"{node.cpus:g} CPUs and {node.gpus:g} GPUs" for node in nodes) or "none"
+    return (
+        f"the cluster cannot hold a trial of {size.world_size} ranks with {size.cpus_per_rank:g} CPUs and "
+        f"{size.gpus_per_rank} GPUs each; its machines: {machines}"
+    )
+
+
+def _num_ranks(node: Node, size: GroupSize) -> int:
+    by_cpus = node.cpus / size.cpus_per_rank
+    by_gpus = node.gpus / size.gpus_per_rank if size.gpus_per_rank else math.inf
+    return int(min(by_cpus, by_gpus))

@@ -1,0 +1,37 @@
+"""The environment of a job's run: what Ray reads when it is imported. Imports nothing of Ray."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+
+from service.settings import Settings
+
+
+def cluster_address(settings: Settings) -> str | None:
+    """The address of the Ray cluster to use, if there is one; None: the run starts a local one."""
+    return settings.ray_address or os.environ.get("RAY_ADDRESS") or None
+
+
+def run_environment(settings: Settings) -> Mapping[str, str]:
+    """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave."""
+    values = settings.model_dump(mode="json", exclude_none=True)
+    environment = {f"SHAMPOO_TUNER_{name.upper()}": str(value) for name, value in values.items()}
+    environment |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_CHDIR_TO_TRIAL_DIR": "0",
+        "RAY_AIR_NEW_OUTPUT": "0",  # with the old one, `verbose=0` is obeyed
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's snapshots are not used: a job is resumed from SQL
+    }
+    if cluster_address(settings) is None:
+        environment |= {
+            # A token of its own, so that no other user of the machine can run code in the cluster; without one here,
+            # Ray would write one to the home directory.
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # Ray starts some idle processes at once: there, the slow import of Tune runs beside the rest of the start.
+            "RAY_preload_python_modules": "service.scheduler.trainable",
+        }
+    return environment

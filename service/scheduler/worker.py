@@ -1,0 +1,198 @@
+"""The worker: claims jobs by lease, keeps the leases, and runs each job in a process of its own.
+
+`python -m service.scheduler.worker`. It loads neither torch nor Ray, so whatever a run does cannot disturb its leases.
+SIGTERM and SIGINT end it: the run is stopped and its job goes back to the queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from service.leases import Lease, beat, claim_job, register_worker, release_job
+from service.scheduler import process_tree
+from service.scheduler.run_environment import run_environment
+from service.settings import Settings
+from service.store.retry import write_with_retries
+from service.store.session import Database
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+BEATS_PER_LEASE = 4
+"""How many times a lease is renewed before it would expire."""
+STOP_SECONDS = 15.0
+"""How long a run may take to stop before it is killed."""
+OUTAGE_SECONDS = 3600.0
+"""How long the database may be out of reach before the worker gives up."""
+LOG_TAIL_BYTES = 2000
+DIRECTORY_PREFIX = "shampoo-"
+
+
+def run_worker(settings: Settings, *, stop: threading.Event) -> None:
+    """Runs jobs, one at a time, until `stop` is set.
+
+    To be called in a process of its own: it kills every process that a run leaves behind.
+    """
+    process_tree.adopt_orphans()
+    remove_abandoned_directories()
+    database = Database(settings.resolved_database_url)
+    writing = _Writing(database, stop)
+    pid = os.getpid()
+    worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=_now()))
+    logger.info("worker %s runs jobs of %s", worker_id, database.url)
+    gone = threading.Event()
+    heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
+    heart.start()
+    try:
+        while not stop.is_set():
+            lease = writing(
+                lambda session: claim_job(session, worker_id, lease_seconds=settings.lease_seconds, now=_now())
+            )
+            if lease is None:
+                stop.wait(settings.poll_seconds)
+            else:
+                _run(lease, settings, writing, stop)
+    finally:
+        gone.set()
+        heart.join()
+        database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """Writes through outages of the database, as long as the worker is wanted."""
+
+    database: Database
+    stop: threading.Event
+
+    def __call__(self, write: Callable[[Any], T]) -> T:
+        return write_with_retries(
+            self.database,
+            write,
+            give_up_seconds=OUTAGE_SECONDS,
+            may_wait=lambda: not self.stop.is_set(),
+            sleep=self.stop.wait,
+        )
+
+
+def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> None:
+    while not gone.is_set():
+        try:
+            with database.writing() as session:
+                beat(session, worker_id, lease_seconds=settings.lease_seconds, now=_now())
+        except Exception:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
+            logger.exception("the heartbeat failed")
+        gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
+
+
+def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Event) -> None:
+    """Runs a job in a process of its own, and gives the job back if that process did not see it through."""
+    logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
+    log = settings.data_dir / "logs" / f"{lease.job_id}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    directory = make_directory()
+    others = process_tree.descendants()
+    log_start = log.stat().st_size if log.exists() else 0
+    try:
+        with log.open("ab") as output:
+            status = _supervise(start_run(lease, settings, directory, output), stop)
+    finally:
+        process_tree.end_descendants(spare=others)
+        shutil.rmtree(directory, ignore_errors=True)
+    crash = None if stop.is_set() else describe_crash(status, log, log_start)
+    state = writing(lambda session: release_job(session, lease, now=_now(), crash=crash))
+    if status != 0 and not stop.is_set():
+        logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
+    logger.info("job %s is %s", lease.job_id, state)
+
+
+def start_run(lease: Lease, settings: Settings, directory: Path, output: Any) -> subprocess.Popen[bytes]:
+    """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "service.scheduler.job_run"),
+            *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
+            *("--directory", str(directory)),
+        ],
+        stdin=subprocess.PIPE,  # never written to: its end of file tells the run that this process is gone
+        stdout=output,
+        stderr=output,
+        env={**os.environ, **run_environment(settings)},
+        start_new_session=True,
+    )
+
+
+def _supervise(run: subprocess.Popen[bytes], stop: threading.Event) -> int:
+    """Waits for a run, and stops it when the worker is to stop; its exit status."""
+    while not stop.is_set():
+        try:
+            return run.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    run.terminate()
+    try:
+        return run.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        return run.wait()
+
+
+def describe_crash(status: int, log: Path, log_start: int) -> str:
+    """What is known of a run that died: how, and the end of what it logged."""
+    how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+    with log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(log_start, end - LOG_TAIL_BYTES))
+        tail = file.read().decode(errors="replace").strip()
+    return f"{how}; its log ends: {tail}" if tail else how
+
+
+def make_directory() -> Path:
+    """A new directory for a run's temporary files; the name tells whose it is."""
+    parent = Path(tempfile.gettempdir())
+    if len(str(parent)) > 20:  # Ray puts sockets deep below, and their paths must stay below 108 characters
+        parent = Path("/tmp")  # mkdtemp makes it private
+    return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
+
+
+def remove_abandoned_directories() -> None:
+    """Removes the temporary files of workers on this machine that were killed together with their run."""
+    for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:  # see make_directory
+        for directory in parent.glob(f"{DIRECTORY_PREFIX}*-*"):
+            owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+            if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def main() -> None:
+    """Runs a worker until it is told to stop."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # From a thread of its own: the handler may interrupt a wait that holds the event's lock.
+        signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set).start())
+    run_worker(Settings(), stop=stop)
+
+
+if __name__ == "__main__":
+    main()

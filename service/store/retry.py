@@ -1,0 +1,60 @@
+"""Writing through short outages of the database."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.orm import Session
+
+from service.store.session import Database
+
+T = TypeVar("T")
+
+Write: TypeAlias = Callable[[Session], object]
+"""Changes made in a writing session."""
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+def write_with_retries(
+    database: Database,
+    write: Callable[[Session], T],
+    *,
+    give_up_seconds: float,
+    may_wait: Callable[[], bool] = lambda: True,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """What `write` gives, run in a writing session, and again after a pause while the database is out of reach.
+
+    `write` runs anew each time, so it must not keep anything of a session that was rolled back. It can also run again
+    after a commit whose confirmation was lost.
+
+    Args:
+        give_up_seconds: after so long the database's error is raised.
+        may_wait: asked before each pause; False raises the error at once.
+
+    Raises:
+        OperationalError, DBAPIError: the database stayed out of reach.
+    """
+    deadline = time.monotonic() + give_up_seconds
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            with database.writing() as session:
+                return write(session)
+        except DBAPIError as error:
+            # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
+            if not (isinstance(error, OperationalError) or error.connection_invalidated):
+                raise
+            if time.monotonic() + pause > deadline or not may_wait():
+                raise
+            logger.warning("the database is out of reach, trying again in %.1f s: %s", pause, error.orig)
+        sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
