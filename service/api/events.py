@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from fastapi.responses import StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from service.api import examples, problems
 from service.api.dependencies import JobId, ReadSession
@@ -30,6 +31,14 @@ RETRY_MS = 3000
 BATCH = 200
 
 logger = logging.getLogger(__name__)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events. Not FastAPI's `EventSourceResponse`, which wants the endpoint itself to be a generator: ours
+    can still answer 204 and 404.
+    """
+
+    media_type = "text/event-stream"
 
 
 class EventFeed:
@@ -138,7 +147,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/v1/events",
     summary="Follow what happens",
-    response_class=EventSourceResponse,
+    response_class=EventStream,
     responses={**_STREAM, **problems.documented(422, 503)},
 )
 def follow_events(
@@ -159,7 +168,7 @@ def follow_events(
 @router.get(
     "/v1/jobs/{job_id}/events",
     summary="Follow a job",
-    response_class=EventSourceResponse,
+    response_class=EventStream,
     responses={
         **_STREAM,
         204: {"description": "The job has ended and there are no further events: a browser stops asking."},
@@ -184,6 +193,6 @@ def follow_job(
     return _response(_stream(request.app.state.feed, start, job_id))
 
 
-def _response(stream: AsyncIterator[bytes]) -> EventSourceResponse:
+def _response(stream: AsyncIterator[bytes]) -> EventStream:
     # A buffering proxy would hold events back.
-    return EventSourceResponse(stream, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+    return EventStream(stream, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
