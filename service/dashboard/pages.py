@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
-from service.api.dependencies import ReadSession
+from service.api.dependencies import Now, ReadSession
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
 from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves
@@ -77,6 +76,7 @@ _templates = Jinja2Templates(env=_environment())
 def jobs_page(
     request: Request,
     session: ReadSession,
+    now: Now,
     state: Annotated[JobState | None, Query()] = None,
     before: Annotated[str | None, Query(max_length=40)] = None,
 ) -> HTMLResponse:
@@ -84,7 +84,6 @@ def jobs_page(
     states = [state] if state else []
     found = JobRepository(session).page(states=states, before_id=before, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
-    now = datetime.now(UTC)
     progress = progress_of(session, jobs, now=now)
     rows = [{"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id])} for job in jobs]
     context = {
@@ -100,7 +99,7 @@ def jobs_page(
 
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
-def job_page(request: Request, session: ReadSession, job_id: str) -> HTMLResponse:
+def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
     try:
         job = JobRepository(session).get(job_id)
@@ -108,7 +107,6 @@ def job_page(request: Request, session: ReadSession, job_id: str) -> HTMLRespons
         return _templates.TemplateResponse(
             request, "not_found.html", {"job_id": job_id}, status_code=404, headers=HEADERS
         )
-    now = datetime.now(UTC)
     progress = progress_of(session, [job], now=now)[job.id]
     trials = TrialRepository(session).page(job.id)
     shown = trials[-TRIALS_SHOWN:]

@@ -115,7 +115,7 @@ def best_so_far(
             }
         )
     title = "finished trials of each phase" if axis == "trials" else "seconds since the job started"
-    layout = _layout(x_title=title, metric=metric, values=values, direction=direction)
+    layout = _layout(x_title=title, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     return {"data": data, "layout": layout}
 
@@ -167,7 +167,7 @@ def learning_curves(
                     "hovertemplate": "%{text}<br>diverged after step %{x}<extra></extra>",
                 }
             )
-    layout = _layout(x_title="step", metric=metric, values=values, direction=direction)
+    layout = _layout(x_title="step", metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     layout["legend"]["groupclick"] = "togglegroup"
     return {"data": data, "layout": layout}
@@ -227,7 +227,7 @@ def _role(trial: PlotTrial, labels: Mapping[Phase, str]) -> tuple[str, str, str]
     if trial.reason is FailureReason.DIVERGED:
         return "diverged", "diverged", DIVERGED_COLOUR
     if trial.state in (TrialState.PRUNED, TrialState.CANCELLED, TrialState.FAILED):
-        return "pruned", "pruned, failed or cancelled", PRUNED_COLOUR
+        return "pruned", "stopped early", PRUNED_COLOUR
     return trial.phase.value, _text(labels.get(trial.phase, trial.phase.value)), PHASE_COLOURS[trial.phase]
 
 
@@ -240,17 +240,15 @@ def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
     return "<br>".join(lines)
 
 
-def _layout(*, x_title: str, metric: str, values: Sequence[float], direction: Direction) -> Figure:
+def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
     return {
         "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
         "yaxis": {
-            "title": {
-                "text": f"{_text(metric)} ({'lower' if direction is Direction.MINIMIZE else 'higher'} is better)"
-            },
+            "title": {"text": _text(metric)},
             "type": axis_type(values),
             "zeroline": False,
             "automargin": True,
-            "exponentformat": "power",
+            "exponentformat": "none" if all(1e-4 <= abs(value) < 1e6 or value == 0 for value in values) else "power",
         },
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         "margin": {"l": 56, "r": 12, "t": 36, "b": 44},

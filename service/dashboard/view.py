@@ -38,10 +38,12 @@ class Verdict:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with `digits` significant digits."""
+    """A measured value with `digits` significant digits, trailing zeros kept so that columns line up."""
     if value is None or not math.isfinite(value):
         return DASH
-    return f"{value:.{digits}g}"
+    if 10**digits <= abs(value) < 10 ** (digits + 2):
+        return f"{value:.0f}"
+    return f"{value:#.{digits}g}".removesuffix(".")
 
 
 def parameter(value: object) -> str:

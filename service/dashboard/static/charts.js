@@ -6,7 +6,13 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 function themed(figure, id) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
-  const axis = { gridcolor: colour("--grid"), linecolor: colour("--border"), tickcolor: colour("--border") };
+  const axis = (given) => ({
+    ...given,
+    title: { ...given.title, font: { size: 12 } },
+    tickfont: { size: 11 },
+    gridcolor: colour("--grid"),
+    linecolor: colour("--border"),
+  });
   return {
     ...figure.layout,
     uirevision: id, // keeps zoom and hidden traces over updates
@@ -15,8 +21,8 @@ function themed(figure, id) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
     hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--border"), font: { color: colour("--text") }, align: "left" },
-    xaxis: { ...figure.layout.xaxis, ...axis },
-    yaxis: { ...figure.layout.yaxis, ...axis },
+    xaxis: axis(figure.layout.xaxis),
+    yaxis: axis(figure.layout.yaxis),
   };
 }
 

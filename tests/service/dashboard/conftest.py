@@ -1,0 +1,100 @@
+"""The service on a free port, and a real Chromium that looks at it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from service.api.app import create_app
+
+from service.settings import Settings
+from service.store.session import Database
+
+TIMEOUT_MS = 20_000
+"""Generous: a page waits for the service, on machines that do other things as well."""
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+
+
+@contextmanager
+def served(database: Database, data_dir: Path) -> Iterator[str]:
+    """The service on a free loopback port; its address."""
+    app = create_app(Settings(data_dir=data_dir), database=database)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(timeout=20)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture
+def address(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
+    """The service on the test's database."""
+    with served(sqlite_database, tmp_path / "data") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for the session. Its absence is a failure: the dashboard is not tested without it."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
+        pytest.fail("no Chromium found; install it: apt-get install chromium", pytrace=False)
+    expect.set_options(timeout=TIMEOUT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Watched:
+    """A page, with what it complained of and asked for."""
+
+    page: Page
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def check(self, address: str) -> None:
+        """Fails if the page logged an error or asked another host for something."""
+        assert self.errors == []
+        foreign = [url for url in self.requests if urlsplit(url).netloc != urlsplit(address).netloc]
+        assert [url for url in foreign if not url.startswith(("data:", "blob:"))] == []
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    """A page at 1280 pixels. After the test: it logged no error, and asked no other host for anything."""
+    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(TIMEOUT_MS)
+    watched = Watched(context.new_page())
+    yield watched.page
+    context.close()
+    watched.check(address)

@@ -1,0 +1,319 @@
+"""The pages in a real browser. The `page` fixture fails any test whose page logs an error or asks another host."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.domain import JobState, TrialState
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.service.dashboard.contrast import LOW_CONTRAST
+from tests.service.dashboard.stories import Story, submit_digits
+
+NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+
+
+@pytest.fixture
+def running(sqlite_database: Database) -> Story:
+    """A job with five trials behind it."""
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
+    for number in range(5):
+        story.run(number)
+    return story
+
+
+@pytest.fixture
+def finished(sqlite_database: Database) -> Story:
+    """A job of 20 trials that has ended, with a search that won."""
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
+    for number in range(20):
+        story.run(number, {13: 0.0812}.get(number))
+    assert story.finish() is JobState.SUCCEEDED
+    return story
+
+
+def _open(page: Page, story: Story) -> None:
+    """Opens the job's page and waits for its charts."""
+    page.goto(f"/jobs/{story.job_id}")
+    for chart in ("best-so-far", "learning-curves"):
+        expect(page.locator(f"#{chart}.js-plotly-plot .plot-container")).to_be_attached()
+
+
+def _wait_until_live(page: Page) -> None:
+    expect(page.locator("#stream")).to_have_text("live")
+
+
+def _num_traces(page: Page, chart: str) -> int:
+    return int(page.evaluate("id => document.getElementById(id).data.length", chart))
+
+
+def _wait_for_traces(page: Page, chart: str, number: int) -> None:
+    page.wait_for_function("([id, n]) => document.getElementById(id).data?.length === n", arg=[chart, number])
+
+
+def _first_number(page: Page) -> str | None:
+    return page.locator("#trials tbody tr").first.get_attribute("data-number")
+
+
+def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
+    submit_digits(sqlite_database, now=finished.now, name="second job")
+    page.goto("/")
+    rows = page.locator("table.jobs tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("second job")
+    expect(rows.nth(0)).to_contain_text("queued")
+    expect(rows.nth(1)).to_contain_text("succeeded")
+    expect(rows.nth(1)).to_contain_text("20/20")
+    expect(rows.nth(1)).to_contain_text("validation_loss")
+    expect(rows.nth(1).locator("time")).to_have_text("2 h ago")
+    rows.nth(1).get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("digits, first look")
+
+
+def test_a_long_list_comes_in_pages(page: Page, sqlite_database: Database) -> None:
+    now = datetime.now(UTC)
+    for number in range(30):
+        submit_digits(sqlite_database, now=now, name=f"job number {number}")
+    page.goto("/?state=queued")
+    expect(page.locator("table.jobs tbody tr")).to_have_count(25)
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator("table.jobs tbody tr")).to_have_count(5)
+    page.get_by_role("link", name="Newest").click()
+    expect(page.locator("table.jobs tbody tr")).to_have_count(25)
+    page.get_by_role("link", name="running").click()
+    expect(page.locator("#jobs")).to_contain_text("No running jobs.")
+
+
+def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Database) -> None:
+    page.goto("/")
+    expect(page.locator("#jobs")).to_contain_text("No jobs yet")
+    _wait_until_live(page)
+    story = Story(sqlite_database, now=datetime.now(UTC), name="born just now")
+    row = page.locator("table.jobs tbody tr")
+    expect(row).to_contain_text("born just now")
+    story.run(0)
+    expect(row).to_contain_text("1/20")
+    expect(row).to_contain_text("running")
+
+
+def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
+    _open(page, finished)
+    expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
+    expect(page.locator("#answer")).to_contain_text("trial #13")
+    expect(page.locator("#recommendation h2")).to_have_text("Recommended config")
+    expect(page.locator("#recommendation")).to_contain_text("precondition_frequency")
+    expect(page.locator("#trials tbody tr")).to_have_count(20)
+    expect(page.locator("#trials tbody tr.best")).to_have_count(2)
+    expect(page.locator("#cancel")).to_have_count(0)
+    expect(page.locator("#stream")).to_be_hidden()
+
+
+def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
+    _open(page, finished)
+    # A line and the trials' dots for each of the two phases.
+    assert _num_traces(page, "best-so-far") == 4
+    # Twenty curves, and a cross for each of the two that diverged.
+    assert _num_traces(page, "learning-curves") == 22
+    axis = page.evaluate("document.getElementById('learning-curves').layout.yaxis.type")
+    assert axis == "log"
+    page.get_by_role("button", name="time", exact=True).click()
+    page.wait_for_function("document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
+
+
+def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    _open(page, finished)
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "Shampoo(\n    model.parameters()," in copied
+    compile(copied, "copied", "exec")
+
+
+def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> None:
+    _open(page, running)
+    _wait_until_live(page)
+    page.evaluate("window.notReloaded = true")
+    expect(page.locator("#budget")).to_contain_text("5 of 20 trials finished")
+
+    running.begin(5)
+    expect(page.locator("#trial-5")).to_contain_text("running")
+    running.measure(5, until=100)
+    expect(page.locator("#trial-5")).to_contain_text("100/200")
+    _wait_for_traces(page, "learning-curves", 6)
+    running.measure(5, until=200, final=0.05)
+    running.end(5, TrialState.COMPLETED)
+    expect(page.locator("#trial-5")).to_contain_text("completed")
+    expect(page.locator("#budget")).to_contain_text("6 of 20 trials finished")
+    expect(page.locator("#budget [role=status]")).to_have_text("running: 6 of 20 trials finished")
+    expect(page.locator("#answer")).to_contain_text("trial #5")
+    running.begin(6)
+    running.diverge(6)
+    expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
+    _wait_for_traces(page, "learning-curves", 8)
+
+    running.finish()
+    expect(page.locator("#facts")).to_contain_text("succeeded")
+    expect(page.locator("#recommendation h2")).to_be_visible()
+    expect(page.locator("#cancel")).to_have_count(0)
+    expect(page.locator("#stream")).to_be_hidden()
+    assert page.evaluate("window.notReloaded") is True
+
+
+def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC))
+    _open(page, story)
+    expect(page.locator("#trials")).to_contain_text("No trial has been started yet.")
+    _wait_until_live(page)
+    story.run(0)
+    expect(page.locator("#trial-0")).to_contain_text("completed")
+    _wait_for_traces(page, "learning-curves", 1)
+
+
+def test_a_failed_job_says_why(page: Page, running: Story) -> None:
+    _open(page, running)
+    _wait_until_live(page)
+    running.finish("the ranks ran out of memory <b>twice</b>")
+    expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
+
+
+def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_database: Database) -> None:
+    running.begin(5)
+    _open(page, running)
+    page.locator("#cancel").click()
+    dialog = page.get_by_role("dialog", name="Cancel this job?")
+    dialog.get_by_role("button", name="Keep it running").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#facts")).to_contain_text("running")
+
+    page.locator("#cancel").click()
+    dialog.get_by_role("button", name="Cancel job").click()
+    expect(page.locator("#facts")).to_contain_text("cancelled")
+    expect(page.locator("#trial-5")).to_contain_text("cancelled")
+    expect(page.locator("#cancel")).to_have_count(0)
+    with sqlite_database.reading() as session:
+        assert JobRepository(session).get(running.job_id).state is JobState.CANCELLED
+
+
+def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
+    _open(page, running)
+    page.locator("#cancel").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator("#facts")).to_contain_text("running")
+
+
+def test_the_table_sorts_by_keyboard_and_keeps_its_order_over_updates(page: Page, running: Story) -> None:
+    _open(page, running)
+    _wait_until_live(page)
+    button = page.get_by_role("button", name="validation_loss")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#column-value")).to_have_attribute("aria-sort", "ascending")
+    values = page.locator("#trials tbody td[data-value]:nth-child(2)")
+    shown = [float(cell.get_attribute("data-value") or "nan") for cell in values.all()]
+    assert shown == sorted(shown)
+
+    running.run(5, final=0.01)
+    expect(page.locator("#trial-5")).to_contain_text("completed")
+    assert _first_number(page) == "5"
+    expect(button).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#column-value")).to_have_attribute("aria-sort", "descending")
+    assert page.locator("#trials tbody tr").last.get_attribute("data-number") == "5"
+
+
+def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Story) -> None:
+    _open(page, finished)
+    button = page.get_by_role("button", name="Trial 13: highlight its curve")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    last = "document.getElementById('learning-curves').data.at(-1)"
+    page.wait_for_function(f"{last}.meta.number === 13 && {last}.line.width > 3")
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    page.wait_for_function(f"{last}.meta.number === 19")
+
+
+def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
+    _open(page, finished)
+    page.locator("#learning-curves").scroll_into_view_if_needed()
+    # The last point of the best curve lies apart from all others.
+    x, y = page.evaluate(
+        """() => {
+          const plot = document.getElementById("learning-curves"), trace = plot.data.find((t) => t.meta.number === 13);
+          const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
+          const [x, y] = [xaxis.d2p(trace.x.at(-1)), yaxis.d2p(trace.y.at(-1))];
+          return [box.left + xaxis._offset + x, box.top + yaxis._offset + y];
+        }"""
+    )
+    page.mouse.move(x - 20, y)
+    page.mouse.move(x - 1, y)
+    page.mouse.click(x - 1, y)
+    expect(page.get_by_role("button", name="Trial 13: highlight its curve")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#trial-13")).to_be_in_viewport()
+
+
+def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> None:
+    now = datetime.now(UTC)
+    job_id = submit_digits(sqlite_database, now=now, name=NAME_WITH_SCRIPT, tags={NAME_WITH_SCRIPT: NAME_WITH_SCRIPT})
+    page.goto("/")
+    expect(page.get_by_role("link", name=NAME_WITH_SCRIPT)).to_be_visible()
+    _wait_until_live(page)
+    page.goto(f"/jobs/{job_id}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(NAME_WITH_SCRIPT)
+    assert page.title().startswith(NAME_WITH_SCRIPT)
+    _wait_until_live(page)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main img").count() == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(page: Page, finished: Story, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto("/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    _open(page, finished)
+    page.locator("summary").first.click()
+    page.locator("summary").last.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    plots = page.locator(".plot .main-svg").all()
+    assert all((plot.bounding_box() or {"width": 0})["width"] <= width for plot in plots)
+
+
+def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
+    page.emulate_media(color_scheme="light")
+    _open(page, finished)
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("ink => document.getElementById('best-so-far').layout.font.color !== ink", arg=ink)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_of_wcag_aa(page: Page, finished: Story, scheme: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.goto("/")
+    assert page.evaluate(LOW_CONTRAST) == []
+    _open(page, finished)
+    page.locator("summary").first.click()
+    assert page.evaluate(LOW_CONTRAST) == []
+
+
+def test_the_pages_are_marked_up_for_screen_readers(page: Page, finished: Story) -> None:
+    page.goto("/")
+    expect(page.get_by_role("table", name="Jobs, newest first")).to_be_visible()
+    _open(page, finished)
+    levels = page.evaluate("[...document.querySelectorAll('main :is(h1, h2, h3)')].map((h) => h.localName)")
+    assert levels[0] == "h1"
+    assert set(levels[1:]) == {"h2"}
+    expect(page.get_by_role("img", name="Line chart: best validation_loss")).to_be_visible()
+    expect(page.get_by_role("img", name="20 of 20 trials finished")).to_be_visible()
+    assert page.locator("button:not([type]):not(dialog button)").count() == 0
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()

@@ -1,0 +1,181 @@
+"""Figures as plain data."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from service.dashboard.plots import (
+    MAX_CURVES,
+    MAX_POINTS,
+    PlotTrial,
+    axis_type,
+    best_so_far,
+    choose_curves,
+    learning_curves,
+    thin,
+)
+from service.domain import Direction, FailureReason, Phase, TrialState
+
+LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
+
+
+def _completed(number: int, value: float, phase: Phase = Phase.SEARCH, *, after: float | None = None) -> PlotTrial:
+    finished_after = after if after is not None else 10.0 * (number + 1)
+    return PlotTrial(number, phase, TrialState.COMPLETED, value=value, finished_after=finished_after)
+
+
+def _lines(figure: dict) -> dict[str, tuple[list[float], list[float]]]:
+    """(x, y) of each phase's line by the phase."""
+    return {t["meta"]["role"]: (t["x"], t["y"]) for t in figure["data"] if t["mode"] == "lines"}
+
+
+def _best_so_far(trials: list[PlotTrial], direction: Direction = Direction.MINIMIZE, **options: object) -> dict:
+    return best_so_far(trials, metric="loss", direction=direction, labels=LABELS, **options)
+
+
+def _learning_curves(trials: list[PlotTrial]) -> dict:
+    return learning_curves(trials, metric="loss", direction=Direction.MINIMIZE, labels=LABELS)
+
+
+def test_best_so_far_falls_where_a_trial_is_better_and_runs_to_the_last_trial() -> None:
+    trials = [_completed(0, 0.5), _completed(1, 0.7), _completed(2, 0.3), _completed(3, 0.4)]
+    assert _lines(_best_so_far(trials)) == {"search": ([1, 3, 4], [0.5, 0.3, 0.3])}
+
+
+def test_best_so_far_rises_for_a_metric_to_maximize() -> None:
+    trials = [_completed(0, 0.5), _completed(1, 0.7), _completed(2, 0.3)]
+    assert _lines(_best_so_far(trials, Direction.MAXIMIZE)) == {"search": ([1, 2, 3], [0.5, 0.7, 0.7])}
+
+
+def test_each_phase_counts_its_own_trials_in_the_order_they_ended() -> None:
+    trials = [
+        _completed(0, 0.5, after=9.0),
+        _completed(1, 0.6, Phase.BASELINE, after=5.0),
+        _completed(2, 0.7, after=7.0),
+        _completed(3, 0.4, Phase.BASELINE, after=8.0),
+    ]
+    expected = {"search": ([1, 2, 2], [0.7, 0.5, 0.5]), "baseline": ([1, 2, 2], [0.6, 0.4, 0.4])}
+    assert _lines(_best_so_far(trials)) == expected
+
+
+def test_over_time_every_line_runs_to_the_last_end() -> None:
+    trials = [_completed(0, 0.5, after=4.0), _completed(1, 0.6, Phase.BASELINE, after=9.0)]
+    figure = _best_so_far(trials, axis="seconds")
+    assert _lines(figure) == {"search": ([4, 9], [0.5, 0.5]), "baseline": ([9, 9], [0.6, 0.6])}
+    assert figure["layout"]["xaxis"]["title"]["text"] == "seconds since the job started"
+
+
+def test_a_pruned_trial_spends_budget_but_is_no_best_value() -> None:
+    pruned = PlotTrial(1, Phase.SEARCH, TrialState.PRUNED, value=0.1, finished_after=15.0)
+    assert _lines(_best_so_far([_completed(0, 0.5), pruned])) == {"search": ([1, 2], [0.5, 0.5])}
+
+
+def test_a_job_without_trials_has_empty_figures() -> None:
+    assert _best_so_far([])["data"] == []
+    assert _learning_curves([])["data"] == []
+
+
+def test_a_curve_holds_its_points_and_says_what_it_is() -> None:
+    trial = PlotTrial(
+        7,
+        Phase.BASELINE,
+        TrialState.RUNNING,
+        parameters={"lr": 0.0012345, "nesterov": True},
+        points=[(10, 2.0), (20, 1.0)],
+    )
+    (trace,) = _learning_curves([trial])["data"]
+    assert (trace["x"], trace["y"], trace["name"]) == ([10, 20], [2.0, 1.0], "AdamW")
+    assert trace["meta"] == {"role": "baseline", "number": 7}
+    assert trace["text"] == "<b>#7</b> AdamW, running<br>lr = 0.00123<br>nesterov = True"
+
+
+def test_a_diverged_trial_ends_in_a_cross_at_its_last_finite_value() -> None:
+    points = [(10, 2.0), (20, 9.0), (30, None), (40, math.nan)]
+    trial = PlotTrial(3, Phase.SEARCH, TrialState.FAILED, FailureReason.DIVERGED, points=points)
+    line, cross = _learning_curves([trial])["data"]
+    assert line["y"] == [2.0, 9.0, None, None]
+    assert (cross["x"], cross["y"], cross["marker"]["symbol"]) == ([20], [9.0], "x")
+    assert cross["meta"] == line["meta"] == {"role": "diverged", "number": 3}
+
+
+def test_a_diverged_trial_without_a_finite_value_has_no_cross() -> None:
+    trial = PlotTrial(3, Phase.SEARCH, TrialState.FAILED, FailureReason.DIVERGED, points=[(10, None)])
+    (line,) = _learning_curves([trial])["data"]
+    assert line["y"] == [None]
+
+
+def test_a_single_measurement_is_seen_as_a_dot() -> None:
+    (trace,) = _learning_curves([PlotTrial(0, Phase.SEARCH, TrialState.RUNNING, points=[(10, 2.0)])])["data"]
+    assert trace["mode"] == "lines+markers"
+
+
+def test_the_legend_names_each_group_once() -> None:
+    states = [TrialState.COMPLETED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.CANCELLED]
+    trials = [PlotTrial(n, Phase.SEARCH, state, points=[(1, 1.0), (2, 0.9)]) for n, state in enumerate(states)]
+    shown = [trace["name"] for trace in _learning_curves(trials)["data"] if trace["showlegend"]]
+    assert shown == ["Shampoo", "stopped early"]
+
+
+def test_what_users_wrote_never_becomes_markup() -> None:
+    trial = PlotTrial(
+        0, Phase.SEARCH, TrialState.RUNNING, parameters={"<b>p": "<a href='x'>y</a>"}, points=[(1, 1.0), (2, 1.0)]
+    )
+    figure = learning_curves(
+        [trial], metric="<i>loss", direction=Direction.MINIMIZE, labels={Phase.SEARCH: "<sup>s", Phase.BASELINE: "b"}
+    )
+    text = json.dumps(figure)
+    for tag in ("<a", "<i", "<sup", "<b>p"):
+        assert tag not in text
+
+
+def test_figures_are_strict_json() -> None:
+    trials = [_completed(0, 0.5), PlotTrial(1, Phase.SEARCH, TrialState.COMPLETED, value=math.inf, finished_after=3.0)]
+    json.dumps(_best_so_far(trials), allow_nan=False)
+    curve = PlotTrial(2, Phase.SEARCH, TrialState.RUNNING, points=[(1, math.nan), (2, math.inf), (3, 1.0)])
+    json.dumps(_learning_curves([curve]), allow_nan=False)
+
+
+def test_a_long_curve_is_thinned_to_the_limit_and_keeps_ends_and_spikes() -> None:
+    points = [(step, 1.0 + step / 1e6) for step in range(10_000)]
+    points[4321] = (4321, 99.0)
+    points[8765] = (8765, 0.001)
+    kept = thin(points)
+    assert len(kept) <= MAX_POINTS
+    assert kept[0] == points[0]
+    assert kept[-1] == points[-1]
+    assert {points[4321], points[8765]} <= set(kept)
+    assert [x for x, _ in kept] == sorted({x for x, _ in kept})
+
+
+def test_a_gap_survives_thinning() -> None:
+    points = [(step, None if 2000 <= step < 5000 else 1.0) for step in range(10_000)]
+    assert None in {y for _, y in thin(points)}
+
+
+def test_a_short_curve_is_kept_whole() -> None:
+    points = [(step, float(step)) for step in range(MAX_POINTS)]
+    assert thin(points) == points
+
+
+def test_of_many_curves_the_best_and_an_even_choice_are_drawn() -> None:
+    trials = [_completed(number, float((number * 7919) % 1000)) for number in range(1000)]
+    chosen = choose_curves(trials, direction=Direction.MINIMIZE)
+    assert len(chosen) == MAX_CURVES
+    assert len({trial.number for trial in chosen}) == MAX_CURVES
+    assert {float(value) for value in range(MAX_CURVES // 2)} <= {trial.value for trial in chosen}
+    assert [trial.number for trial in chosen] == sorted(trial.number for trial in chosen)
+
+
+def test_a_running_trial_is_not_taken_for_a_best_one() -> None:
+    running = PlotTrial(9, Phase.SEARCH, TrialState.RUNNING, value=-1.0)
+    trials = [*(_completed(number, float(number)) for number in range(9)), running]
+    assert [trial.number for trial in choose_curves(trials, direction=Direction.MINIMIZE, limit=2)] == [0, 1]
+
+
+def test_only_positive_values_far_apart_get_a_logarithmic_axis() -> None:
+    assert axis_type([0.1, 2.0]) == "log"
+    assert axis_type([0.5, 2.0]) == "linear"
+    assert axis_type([-1.0, 200.0]) == "linear"
+    assert axis_type([0.0, 200.0]) == "linear"
+    assert axis_type([]) == "linear"
