@@ -94,6 +94,7 @@ _BUILT_IN: dict[str, WorkloadDescription] = {
             default_batch_size=128,
             options={
                 "hidden_sizes": WorkloadOption([128, 64], "units of each hidden layer"),
+                "dropout": WorkloadOption(0.0, "share of each hidden layer's units dropped in training, in [0, 1)"),
                 "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
             },
         ),

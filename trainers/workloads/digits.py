@@ -65,17 +65,17 @@ def digits() -> Digits:
 class DigitsMLP:
     """A multi-layer perceptron (ReLU) that classifies the digits; cross-entropy loss."""
 
-    def __init__(self, *, hidden_sizes: Sequence[int], label_smoothing: float) -> None:
+    def __init__(self, *, hidden_sizes: Sequence[int], dropout: float, label_smoothing: float) -> None:
         sizes_are_valid = isinstance(hidden_sizes, list | tuple) and all(
             isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in hidden_sizes
         )
         if not sizes_are_valid:
             raise ValueError(f"hidden_sizes must be a list of integers >= 1, got {hidden_sizes!r}")
-        if isinstance(label_smoothing, bool) or not isinstance(label_smoothing, int | float):
-            raise ValueError(f"label_smoothing must be a number, got {label_smoothing!r}")
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing!r}")
+        for name, value in (("dropout", dropout), ("label_smoothing", label_smoothing)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+                raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
         self.hidden_sizes = tuple(hidden_sizes)
+        self.dropout = float(dropout)
         self.label_smoothing = float(label_smoothing)
         self._digits = digits()
 
@@ -86,6 +86,8 @@ class DigitsMLP:
         for index, (inputs, outputs) in enumerate(pairwise(sizes)):
             layers[f"hidden{index}"] = nn.Linear(inputs, outputs)
             layers[f"relu{index}"] = nn.ReLU()
+            if self.dropout > 0:
+                layers[f"dropout{index}"] = nn.Dropout(self.dropout)
         layers["output"] = nn.Linear(sizes[-1], NUM_CLASSES)
         return nn.Sequential(layers)
 

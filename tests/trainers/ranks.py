@@ -1,0 +1,68 @@
+"""Real gloo ranks for tests: processes that join a group once and then run one function after the other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainers.distributed import join_process_group, leave_process_group
+
+TIMEOUT_SECONDS = 60
+
+
+class WarmRanks:
+    """A group of rank processes; each call runs one function on all of them, inside their process group."""
+
+    def __init__(self, world_size: int, meeting_point: Path) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._connections: list[Connection] = []
+        self._processes = []
+        for rank in range(world_size):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(target=_serve, args=(theirs, rank, world_size, meeting_point))
+            process.start()
+            theirs.close()
+            self._connections.append(ours)
+            self._processes.append(process)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What `function(*arguments)` returns on each rank; the function must be importable."""
+        for connection in self._connections:
+            connection.send((function, arguments))
+        results = []
+        for rank, connection in enumerate(self._connections):
+            assert connection.poll(TIMEOUT_SECONDS), f"rank {rank} does not answer"
+            succeeded, result = connection.recv()
+            assert succeeded, f"rank {rank}: {result}"
+            results.append(result)
+        return results
+
+    def stop(self) -> list[int | None]:
+        """Ends the ranks in good order; gives their exit codes."""
+        for connection in self._connections:
+            connection.send(None)
+        for process in self._processes:
+            process.join(TIMEOUT_SECONDS)
+        return [process.exitcode for process in self._processes]
+
+
+def _serve(connection: Connection, rank: int, world_size: int, meeting_point: Path) -> None:
+    warnings.simplefilter("error")
+    torch.set_num_threads(1)
+    join_process_group(
+        rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=TIMEOUT_SECONDS
+    )
+    while (call := connection.recv()) is not None:
+        function, arguments = call
+        try:
+            connection.send((True, function(*arguments)))
+        except Exception:  # noqa: BLE001  # a process boundary: the test process shows the traceback
+            connection.send((False, traceback.format_exc()))
+    leave_process_group()

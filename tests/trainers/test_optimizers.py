@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from shampoo import Shampoo
+from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
+from trainers.optimizers import build_optimizer, known_arguments, trainable_parameters
+
+
+def optimizer_of(name: OptimizerName, **arguments: Any) -> torch.optim.Optimizer:
+    return build_optimizer(OptimizerConfig(name, arguments), nn.Linear(3, 2).parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("shampoo", Shampoo), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
+)
+def test_the_arguments_reach_the_constructor(name: OptimizerName, expected: type) -> None:
+    optimizer = optimizer_of(name, lr=0.25, weight_decay=0.125)
+    assert type(optimizer) is expected
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    assert optimizer.param_groups[0]["weight_decay"] == 0.125
+
+
+@pytest.mark.parametrize("name", ["shampoo", "adamw"])
+def test_a_pair_may_come_as_a_json_list(name: OptimizerName) -> None:
+    assert optimizer_of(name, betas=[0.8, 0.9]).param_groups[0]["betas"] == (0.8, 0.9)
+
+
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd"])
+def test_an_unknown_argument_is_named_with_the_known_ones(name: OptimizerName) -> None:
+    with pytest.raises(InvalidConfig, match=r"weight_decoy.*known: lr, .*weight_decay.*got 0\.1") as caught:
+        optimizer_of(name, weight_decoy=0.1)
+    assert caught.value.field == "optimizer.arguments.weight_decoy"
+    assert "params" not in known_arguments(name)
+    assert "self" not in known_arguments(name)
+
+
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd"])
+@pytest.mark.parametrize("value", [-1.0, "fast"])
+def test_a_refused_value_is_an_invalid_config(name: OptimizerName, value: object) -> None:
+    with pytest.raises(InvalidConfig, match=r"^optimizer\.arguments: .*lr"):
+        optimizer_of(name, lr=value)
+
+
+def test_the_parameters_are_not_an_argument() -> None:
+    with pytest.raises(InvalidConfig, match="unknown argument"):
+        optimizer_of("adamw", params=[])
+
+
+def test_each_trained_parameter_is_owned_once() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    model[2].bias.requires_grad_(False)
+    parameters = trainable_parameters(model)
+    expected = [model[0].weight, model[0].bias, model[1].bias, model[2].weight]
+    assert [id(parameter) for parameter in parameters] == [id(parameter) for parameter in expected]

@@ -1,0 +1,140 @@
+"""The command, as a user runs it: processes, standard output and exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainers.trials import small_trial
+from trainers.config import OptimizerConfig, TrialConfig
+from trainers.run import DIVERGED, DONE, REFUSED, main
+
+DIVERGING = small_trial(OptimizerConfig("sgd", {"lr": 1e6}))
+
+
+def config_file(directory: Path, config: TrialConfig) -> str:
+    path = directory / "config.json"
+    path.write_text(json.dumps(config.to_json()))
+    return str(path)
+
+
+def measurements(output: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "trainers.run", *arguments]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def test_a_trial_prints_its_measurements_and_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([config_file(tmp_path, small_trial())]) == DONE
+    lines = measurements(capsys.readouterr().out)
+    assert [line["step"] for line in lines] == [10, 20, 30, 40]
+    assert set(lines[0]) == {"step", "epoch", "seconds", "metrics"}
+
+
+def test_a_diverged_trial_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([config_file(tmp_path, DIVERGING)]) == DIVERGED
+    assert capsys.readouterr().err.startswith("diverged at step 2: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be an object"),
+        (json.dumps({**small_trial().to_json(), "num_steps": 0}), "num_steps: must be an integer >= 1, got 0"),
+        (json.dumps({**small_trial().to_json(), "workload": "x"}), "workload: unknown workload 'x'"),
+        (
+            json.dumps({**small_trial().to_json(), "workload_options": {"dropout": 2}}),
+            "workload_options: refused by digits-mlp: dropout must be",
+        ),
+        (
+            json.dumps({**small_trial().to_json(), "optimizer": {"name": "adamw", "arguments": {"rate": 1}}}),
+            "optimizer.arguments.rate: unknown argument of adamw (known: lr, ",
+        ),
+    ],
+)
+def test_a_bad_config_ends_with_2_and_the_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert main([str(path)]) == REFUSED
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_a_missing_file_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "nothing.json")]) == REFUSED
+    assert "nothing.json" in capsys.readouterr().err
+
+
+def test_the_checkpoints_of_another_trial_end_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = ["--checkpoint-directory", str(tmp_path / "checkpoints")]
+    assert main([config_file(tmp_path, small_trial(num_steps=10)), *directory]) == DONE
+    assert main([config_file(tmp_path, small_trial(num_steps=20)), *directory]) == REFUSED
+    assert "num_steps 10 there, 20 here" in capsys.readouterr().err
+
+
+def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = small_trial("shampoo", num_steps=400, workload_options={"hidden_sizes": [32, 16], "dropout": 0.2})
+    path = config_file(tmp_path, config)
+    command = [sys.executable, "-m", "trainers.run", path, "--checkpoint-directory", str(tmp_path / "checkpoints")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as process:
+        assert process.stdout is not None
+        before = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.kill()
+    after = subprocess.run(command, capture_output=True, text=True, check=True, env=_environment())
+    assert main([path]) == DONE
+    whole = {line["step"]: line["metrics"] for line in measurements(capsys.readouterr().out)}
+    resumed = {line["step"]: line["metrics"] for line in measurements(after.stdout)}
+    assert {line["step"]: line["metrics"] for line in before} == {step: whole[step] for step in (10, 20, 30)}
+    assert 30 <= min(resumed) < 400
+    assert resumed == {step: metrics for step, metrics in whole.items() if step >= min(resumed)}
+
+
+def test_torchrun_runs_two_ranks(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    result = torchrun(config_file(tmp_path, small_trial("shampoo")), "--checkpoint-directory", str(directory))
+    assert result.returncode == 0, result.stderr
+    assert "terminate called" not in result.stderr
+    assert [line["step"] for line in measurements(result.stdout)] == [10, 20, 30, 40]
+    manifest = json.loads((directory / "step-00000040" / "manifest.json").read_text())
+    assert manifest["world_size"] == 2
+
+
+def test_torchrun_reports_a_diverged_trial(tmp_path: Path) -> None:
+    result = torchrun(config_file(tmp_path, DIVERGING))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "diverged at step 2: " in result.stderr
+    assert "exitcode  : 3" in result.stderr
+    assert "terminate called" not in result.stderr

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from trainers.config import Decay, ScheduleConfig
+from trainers.schedule import build_schedule, factor
+
+
+def test_warm_up_is_a_line_and_the_decay_starts_at_1() -> None:
+    config = ScheduleConfig(warmup_fraction=0.3, decay="linear")
+    factors = [factor(step, config=config, num_steps=10) for step in range(11)]
+    expected = [1 / 4, 2 / 4, 3 / 4, 1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7, 0]
+    assert factors == pytest.approx(expected, abs=1e-15)
+
+
+def test_cosine_is_half_way_in_the_middle_and_0_after_the_last_step() -> None:
+    config = ScheduleConfig(warmup_fraction=0.0, decay="cosine")
+    assert factor(0, config=config, num_steps=100) == 1
+    assert factor(25, config=config, num_steps=100) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
+    assert factor(50, config=config, num_steps=100) == pytest.approx(0.5)
+    assert factor(100, config=config, num_steps=100) == pytest.approx(0, abs=1e-15)
+
+
+def test_constant_stays_at_1_after_the_warm_up() -> None:
+    config = ScheduleConfig(warmup_fraction=0.1, decay="constant")
+    assert {factor(step, config=config, num_steps=50) for step in range(5, 50)} == {1.0}
+
+
+@pytest.mark.parametrize("decay", ["cosine", "linear", "constant"])
+@pytest.mark.parametrize("warmup_fraction", [0.0, 0.05, 0.5, 0.999])
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 10, 97])
+def test_no_step_is_spent_at_0_and_none_above_1(decay: Decay, warmup_fraction: float, num_steps: int) -> None:
+    config = ScheduleConfig(warmup_fraction=warmup_fraction, decay=decay)
+    factors = [factor(step, config=config, num_steps=num_steps) for step in range(num_steps)]
+    assert all(0 < value <= 1 for value in factors)
+    assert max(factors) == 1
+
+
+def test_the_scheduler_sets_the_learning_rate_of_every_step() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=2.0)
+    config = ScheduleConfig(warmup_fraction=0.4, decay="cosine")
+    schedule = build_schedule(optimizer, config, num_steps=5)
+    for step in range(5):
+        assert optimizer.param_groups[0]["lr"] == 2.0 * factor(step, config=config, num_steps=5)
+        optimizer.step()
+        schedule.step()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from trainers.config import InvalidConfig
+from trainers.workload import UnknownWorkload, check_options, describe, descriptions, load
+
+
+def test_descriptions_are_read_without_importing_torch() -> None:
+    program = """if True:
+        import sys
+        import trainers.config, trainers.workload
+        trainers.workload.check_options(trainers.workload.describe("digits-mlp"), {"dropout": 0.5})
+        heavy = {"torch", "numpy", "sklearn", "ray"} & sys.modules.keys()
+        sys.exit(f"imported {heavy}" if heavy else 0)
+    """
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", descriptions())
+def test_a_built_in_workload_has_what_its_description_says(name: str) -> None:
+    description = describe(name)
+    workload = load(name, {})
+    model = workload.build_model().eval()
+    reported = workload.evaluate(model, rank=0, world_size=1, device="cpu")
+    assert {"train_loss", *reported} == set(description.metrics)
+    assert description.default_objective in description.metrics
+
+
+def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownWorkload, match=r"'digits'.*known: .*digits-mlp") as caught:
+        load("digits", {})
+    assert caught.value.field == "workload"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(InvalidConfig, match=r"depth.*known: dropout, hidden_sizes, label_smoothing") as caught:
+        check_options(describe("digits-mlp"), {"depth": 3})
+    assert caught.value.field == "workload_options.depth"

@@ -1,0 +1,127 @@
+"""Small trials, functions that rank processes run, and comparisons of what they give."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.checkpoint import CheckpointNotWritten, read_newest
+from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
+from trainers.distributed import process_group_context
+from trainers.loop import train
+from trainers.workload import load
+
+OPTIMIZERS = {
+    "adamw": OptimizerConfig("adamw", {"lr": 3e-3}),
+    "sgd": OptimizerConfig("sgd", {"lr": 0.1, "momentum": 0.9}),
+    "shampoo": OptimizerConfig("shampoo", {"lr": 3e-3, "precondition_frequency": 5}),
+}
+
+
+def small_trial(optimizer: str | OptimizerConfig = "adamw", **fields: Any) -> TrialConfig:
+    """40 steps, measured every 10, on a small network."""
+    return TrialConfig(
+        **{
+            "workload": "digits-mlp",
+            "workload_options": {"hidden_sizes": [32, 16]},
+            "optimizer": OPTIMIZERS[optimizer] if isinstance(optimizer, str) else optimizer,
+            "num_steps": 40,
+            "evaluate_every": 10,
+            "batch_size": 48,
+            **fields,
+        }
+    )
+
+
+def run_trial(config: TrialConfig, directory: Path | None = None, limit: int | None = None) -> list[Measurement]:
+    """The trial's measurements on this rank; with a limit, the trial is dropped after so many."""
+    trial = train(config, process_group_context(checkpoint_directory=directory))
+    return list(islice(trial, limit))
+
+
+def run_to_the_end(config: TrialConfig, directory: Path | None = None) -> tuple[str, int, str]:
+    """How the trial ends: the name of its error, the step of a divergence (else -1), and the message."""
+    try:
+        run_trial(config, directory)
+    except Diverged as diverged:
+        return "Diverged", diverged.step, str(diverged)
+    except (InvalidConfig, CheckpointNotWritten) as error:
+        return type(error).__name__, -1, str(error)
+    return "completed", -1, ""
+
+
+def run_with_full_disk_on_rank_0(config: TrialConfig, directory: Path) -> tuple[str, int, str]:
+    """The same where rank 0, which writes, may write no file above 1000 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if process_group_context().rank == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        return run_to_the_end(config, directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def first_loss(config: TrialConfig) -> float:
+    """This rank's loss in the first step of the trial, before it is averaged."""
+    context = process_group_context()
+    workload = load(config.workload, config.workload_options)
+    torch.manual_seed(config.seed)
+    model = workload.build_model()
+    batches = workload.train_batches(
+        batch_size=config.batch_size, seed=config.seed, rank=context.rank, world_size=context.world_size, start_step=0
+    )
+    return float(workload.loss(model, next(batches)).detach())
+
+
+def resident_bytes_after_each(config: TrialConfig, num_trials: int) -> tuple[list[int], int]:
+    """Resident memory after each of many trials, and how many DDP modules are alive at the end."""
+    sizes = []
+    for _ in range(num_trials):
+        run_trial(config)
+        sizes.append(psutil.Process().memory_info().rss)
+    gc.collect()
+    return sizes, sum(type(thing) is DistributedDataParallel for thing in gc.get_objects())
+
+
+def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Mapping[str, float]]]:
+    """What of the measurements is determined by the config."""
+    return [(measurement.step, measurement.epoch, measurement.metrics) for measurement in measurements]
+
+
+def final_state(directory: Path, config: TrialConfig) -> dict[str, Any]:
+    """Everything in the newest checkpoint but the measurement's clock."""
+    checkpoint = read_newest(directory, config=config)
+    assert checkpoint is not None
+    assert checkpoint.measurement.step == config.num_steps
+    return {
+        "model": checkpoint.model,
+        "optimizer": checkpoint.optimizer,
+        "schedule": checkpoint.schedule,
+        "random_states": checkpoint.random_states,
+    }
+
+
+def assert_same_bits(a: Any, b: Any) -> None:
+    """Nested values are equal, tensors in every bit."""
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b)
+    elif isinstance(a, Mapping):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same_bits(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same_bits(x, y)
+    else:
+        assert a == b
