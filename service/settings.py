@@ -8,11 +8,13 @@ import platformdirs
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+ENV_PREFIX = "SHAMPOO_TUNER_"
+
 
 class Settings(BaseSettings):
     """Each field is read from `SHAMPOO_TUNER_<FIELD>`, e.g. `SHAMPOO_TUNER_DATABASE_URL`."""
 
-    model_config = SettingsConfigDict(env_prefix="SHAMPOO_TUNER_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
 
     data_dir: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("shampoo-tuner")))
     """Holds the embedded database, checkpoints and logs. Shared between workers in production."""
@@ -34,3 +36,8 @@ class Settings(BaseSettings):
     def resolved_database_url(self) -> str:
         """`database_url`, or the embedded SQLite file."""
         return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
+
+    def to_environment(self) -> dict[str, str]:
+        """The environment variables from which another process reads these settings."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        return {f"{ENV_PREFIX}{name.upper()}": str(value) for name, value in values.items()}

@@ -1,0 +1,278 @@
+"""`shampoo-tuner`: the service's processes, and its client. Commands import what they need, so that help is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from service.api.schemas import JobRead
+    from service.client import Client
+    from service.settings import Settings
+
+INTERRUPTED = 130
+
+
+class BadSetting(ServiceError):
+    """An environment variable or an option has an impossible value."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command; an error meant for the user becomes one line on standard error, and exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except ServiceError as error:
+            typer.echo(f"shampoo-tuner: {error}", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Finds the Shampoo configuration that fits your model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free port.  [default: 8730]")]
+DataDir = Annotated[Path | None, typer.Option(help="Where the embedded database, checkpoints and logs are.")]
+DatabaseStopWithStdin = Annotated[
+    bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
+]
+Url = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
+Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
+DEFAULT_URL = "http://127.0.0.1:8730"
+
+
+@app.command()
+def serve(
+    host: Host = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    stop_with_stdin: StopWithStdin = False,
+) -> None:
+    """Runs everything: API, dashboard and one worker; migrates the database. Ctrl-C stops it."""
+    if stop_with_stdin:
+        from service.serve import stop_when_stdin_ends
+
+        stop_when_stdin_ends()
+    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
+
+
+@app.command()
+def api(host: Host = None, port: Port = None, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Runs the API and the dashboard alone, on a database that `migrate` has prepared."""
+    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
+
+
+@app.command()
+def worker(
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    stop_with_stdin: StopWithStdin = False,
+) -> None:
+    """Runs jobs until it is stopped."""
+    import importlib
+    import os
+
+    from service.serve import stop_when_stdin_ends
+
+    os.environ.update(_settings(data_dir=data_dir, database_url=database_url).to_environment())
+    if stop_with_stdin:
+        stop_when_stdin_ends()
+    # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.
+    importlib.import_module("service.scheduler.worker").main()
+
+
+@app.command()
+def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Creates or upgrades the database's tables."""
+    import contextlib
+
+    from service.serve import migrate_database
+    from service.store.session import Database
+
+    settings = _settings(data_dir=data_dir, database_url=database_url)
+    with contextlib.closing(Database(settings.resolved_database_url)) as database:
+        revision = migrate_database(database)
+        typer.echo(f"{database.engine.url!r} is at revision {revision}")
+
+
+@app.command()
+def submit(
+    job_file: Annotated[Path, typer.Argument(help="The job as YAML or JSON.")],
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="E.g. budget.num_trials=8. Repeatable.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it makes no second job.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Submits a job."""
+    from service.job_file import apply_settings, read_job_file
+
+    content = apply_settings(read_job_file(job_file), setting or [])
+    with _client(url) as client:
+        job = client.submit(content, name=name, idempotency_key=idempotency_key)
+        if not watch:
+            typer.echo(job.id)
+            return
+        typer.echo(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
+        _watch(client, job.id)
+
+
+@app.command()
+def jobs(
+    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Lists jobs, newest first."""
+    from itertools import islice
+
+    from service import terminal
+    from service.domain import JobState
+
+    try:
+        states = [JobState(given) for given in state or ()]
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
+    with _client(url) as client:
+        found = list(islice(client.jobs(states=states, model=model), limit))
+    if found:
+        _console().print(terminal.jobs_table(found))
+    else:
+        typer.echo("no jobs", err=True)
+
+
+@app.command()
+def watch(job: Annotated[str, typer.Argument(help="A job's id.")], url: Url = DEFAULT_URL) -> None:
+    """Follows a job until it ends. Exit status 0: it succeeded."""
+    with _client(url) as client:
+        _watch(client, job)
+
+
+@app.command()
+def cancel(job: Annotated[str, typer.Argument(help="A job's id.")], url: Url = DEFAULT_URL) -> None:
+    """Cancels a job."""
+    with _client(url) as client:
+        typer.echo(f"job {client.cancel(job).id} is cancelled")
+
+
+@app.command()
+def recommend(
+    model: Annotated[str, typer.Argument(help="A workload's name, e.g. digits-mlp.")],
+    output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Prints the newest recommended config of a model, with its evidence."""
+    import json
+
+    if output not in ("python", "json", "yaml"):
+        raise typer.BadParameter(f"{output!r}; known: python, json, yaml", param_hint="--format")
+    with _client(url) as client:
+        found = client.recommendations(model)
+    if not found:
+        raise ServiceError(f"there is no recommendation for {model!r} yet: submit a job with that workload")
+    if output == "python":
+        typer.echo(found[0].python)
+        return
+    content = found[0].model_dump(mode="json", exclude={"python"})
+    if output == "json":
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        import yaml
+
+        typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True).rstrip())
+
+
+@app.command()
+def demo(
+    trials: Annotated[int, typer.Option(min=2, help="Trials, the baseline's included.")] = 20,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the service running until Ctrl-C.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,
+) -> None:
+    """Tunes a small model on real data, from an empty database to a config to paste."""
+    from service.demo import run_demo
+
+    succeeded = run_demo(num_trials=trials, keep=keep, directory=data_dir, settings=_settings(), console=_console())
+    if not succeeded:
+        raise typer.Exit(1)
+
+
+def _settings(**options: object) -> Settings:
+    from pydantic import ValidationError
+
+    from service.settings import ENV_PREFIX, Settings
+
+    try:
+        return Settings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {first['input']!r}") from error
+
+
+def _serve(settings: Settings, *, with_worker: bool) -> None:
+    import logging
+
+    from service.serve import serve
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def tell(address: str) -> None:
+        typer.echo(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
+
+    serve(settings, with_worker=with_worker, tell=tell)
+
+
+def _client(url: str) -> Client:
+    from service.client import Client
+
+    if not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{url!r} must begin with http:// or https://", param_hint="--url")
+    return Client(url)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # Rich takes 80 columns where there is no terminal, and would cut ids.
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
+def _watch(client: Client, job_id: str) -> None:
+    from service import terminal
+    from service.domain import JobState
+
+    try:
+        job: JobRead = terminal.watch(client, job_id, _console())
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\njob {job_id} goes on; `shampoo-tuner watch {job_id}` shows it again, "
+            f"`shampoo-tuner cancel {job_id}` ends it",
+            err=True,
+        )
+        raise
+    if job.state is not JobState.SUCCEEDED:
+        raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
+
+
+def main() -> None:
+    """The console script."""
+    app()

@@ -1,0 +1,308 @@
+"""A typed client of the HTTP API: what the command line uses, and anyone's Python can."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from service.api.schemas import (
+    EventRead,
+    JobRead,
+    MeasurementPage,
+    MeasurementRead,
+    Page,
+    Problem,
+    Readiness,
+    RecommendationList,
+    RecommendationRead,
+    SearchSpaceList,
+    SearchSpaceRead,
+    TrialRead,
+    WorkloadList,
+    WorkloadRead,
+)
+from service.domain import JobState, Phase, TrialState
+from service.errors import ServiceError
+from service.specification import JobSpecification
+
+DEFAULT_URL = "http://127.0.0.1:8730"
+TIMEOUT_SECONDS = 30.0
+# Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
+STREAM_TIMEOUT_SECONDS = 45.0
+
+Read = TypeVar("Read", bound=BaseModel)
+Params = Mapping[str, str | int | Sequence[str]]
+
+
+class ApiError(ServiceError):
+    """The service refused a request."""
+
+    def __init__(self, problem: Problem) -> None:
+        fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
+        super().__init__(fields or problem.detail)
+        self.problem = problem
+
+    @property
+    def status(self) -> int:
+        return self.problem.status
+
+
+class ServiceUnreachable(ServiceError):
+    """No answer, or none of the service's."""
+
+    def __init__(self, url: str, why: object) -> None:
+        super().__init__(f"no service answers at {url} ({why}); `shampoo-tuner serve` starts one")
+        self.url = url
+
+
+class WaitedTooLong(ServiceError):
+    """A job did not end in time; it goes on."""
+
+    def __init__(self, job: JobRead, seconds: float) -> None:
+        super().__init__(f"job {job.id} is still {job.state} after {seconds:.0f} s")
+        self.job = job
+
+
+class Client:
+    """One service. Use it as a context manager, or close it."""
+
+    def __init__(self, base_url: str = DEFAULT_URL, *, transport: httpx.BaseTransport | None = None) -> None:
+        self.base_url = base_url.rstrip("/")
+        host = urlsplit(self.base_url).hostname or ""
+        # A proxy of the environment cannot reach this machine's loopback.
+        on_loopback = host == "localhost" or host.startswith("127.") or host == "::1"
+        self._http = httpx.Client(
+            base_url=self.base_url, timeout=TIMEOUT_SECONDS, transport=transport, trust_env=not on_loopback
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def submit(
+        self,
+        specification: JobSpecification | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobRead:
+        """Submits a job. A repeated `idempotency_key` gives the job it made before.
+
+        Raises:
+            ApiError: the service refused it; the problem names the field.
+        """
+        if isinstance(specification, JobSpecification):
+            specification = specification.model_dump(mode="json")
+        body = dict(specification)
+        if name is not None:
+            body["name"] = name
+        if tags:
+            body["tags"] = {**body.get("tags", {}), **tags}
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
+        return self._read(JobRead, "POST", "/v1/jobs", body=body, headers=headers)
+
+    def jobs(self, *, states: Sequence[JobState] = (), model: str | None = None) -> Iterator[JobRead]:
+        """Jobs, newest first; pages are asked for as they are needed."""
+        params: dict[str, Any] = {"state": [state.value for state in states]}
+        if model is not None:
+            params["model"] = model
+        return self._items(Page[JobRead], "/v1/jobs", params)
+
+    def job(self, job_id: str) -> JobRead:
+        """Raises: ApiError (404)."""
+        return self._read(JobRead, "GET", _job_path(job_id))
+
+    def cancel(self, job_id: str) -> JobRead:
+        """Raises: ApiError (404; 409: it had finished)."""
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/cancel")
+
+    def trials(
+        self, job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None
+    ) -> Iterator[TrialRead]:
+        """A job's trials by number."""
+        params: dict[str, Any] = {"state": [state.value for state in states]}
+        if phase is not None:
+            params["phase"] = phase.value
+        return self._items(Page[TrialRead], f"{_job_path(job_id)}/trials", params)
+
+    def trial(self, job_id: str, number: int) -> TrialRead:
+        """Raises: ApiError (404)."""
+        return self._read(TrialRead, "GET", f"{_job_path(job_id)}/trials/{number}")
+
+    def measurements(self, job_id: str, number: int, *, after_step: int = -1) -> Iterator[MeasurementRead]:
+        """What a trial measured, by step."""
+        following: int | None = after_step
+        while following is not None:
+            path = f"{_job_path(job_id)}/trials/{number}/measurements"
+            page = self._read(MeasurementPage, "GET", path, params={"after_step": following})
+            yield from page.items
+            following = page.next_after_step
+
+    def recommendations(self, model: str) -> list[RecommendationRead]:
+        """What finished jobs recommend for a model, newest first."""
+        return self._read(RecommendationList, "GET", "/v1/recommendations", params={"model": model}).items
+
+    def recommendation(self, job_id: str) -> RecommendationRead:
+        """Raises: ApiError (404: there is none yet)."""
+        return self._read(RecommendationRead, "GET", f"{_job_path(job_id)}/recommendation")
+
+    def workloads(self) -> list[WorkloadRead]:
+        return self._read(WorkloadList, "GET", "/v1/workloads").items
+
+    def search_spaces(self) -> list[SearchSpaceRead]:
+        return self._read(SearchSpaceList, "GET", "/v1/search-spaces").items
+
+    def readiness(self) -> Readiness:
+        """Raises: ApiError (503: not ready), ServiceUnreachable."""
+        return self._read(Readiness, "GET", "/readyz")
+
+    def wait(self, job_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 0.5) -> JobRead:
+        """The job, once it has ended.
+
+        Raises:
+            WaitedTooLong: it has not after `timeout_seconds`.
+        """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while not (job := self.job(job_id)).state.is_final:
+            if deadline is not None and timeout_seconds is not None and time.monotonic() > deadline:
+                raise WaitedTooLong(job, timeout_seconds)
+            time.sleep(poll_seconds)
+        return job
+
+    def events(
+        self, job_id: str | None = None, *, after: int | None = None, give_up_seconds: float = 60.0
+    ) -> Iterator[EventRead]:
+        """Events as they come: of a job from its beginning to its end, or of all jobs from now on.
+
+        A lost connection is made again, without losing or repeating an event.
+
+        Args:
+            after: begin after this event id.
+            give_up_seconds: without the service for so long, its error is raised.
+
+        Raises:
+            ApiError, ServiceUnreachable
+        """
+        path = f"{_job_path(job_id)}/events" if job_id is not None else "/v1/events"
+        pause, silent_since = 0.5, time.monotonic()
+        while True:
+            try:
+                for event in self._stream(path, after):
+                    if event is None:  # connected
+                        pause, silent_since = 0.5, time.monotonic()
+                        continue
+                    after, silent_since = event.id, time.monotonic()
+                    yield event
+            except _StreamOver:
+                return
+            except (ServiceUnreachable, ApiError) as error:
+                lost_for_good = isinstance(error, ApiError) and error.status < 500
+                if lost_for_good or time.monotonic() - silent_since > give_up_seconds:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
+
+    def _stream(self, path: str, after: int | None) -> Iterator[EventRead | None]:
+        headers = {"Accept": "text/event-stream"}
+        if after is not None:
+            headers["Last-Event-ID"] = str(after)
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
+        try:
+            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+                if response.status_code == httpx.codes.NO_CONTENT:
+                    raise _StreamOver
+                if not response.is_success:
+                    response.read()
+                    raise self._error(response)
+                yield None
+                for _, data in sse_messages(response.iter_bytes()):
+                    yield EventRead.model_validate_json(data)
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
+
+    def _items(self, page_type: type[Page[Read]], path: str, params: Mapping[str, Any]) -> Iterator[Read]:
+        token: str | None = None
+        while True:
+            page = self._read(page_type, "GET", path, params={**params, **({"page_token": token} if token else {})})
+            yield from page.items
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def _read(
+        self,
+        schema: type[Read],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Read:
+        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
+        try:
+            response = self._http.request(method, path, params=params, content=content, headers=sent)
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
+        if not response.is_success:
+            raise self._error(response)
+        try:
+            return schema.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
+
+    def _error(self, response: httpx.Response) -> ServiceError:
+        try:
+            return ApiError(Problem.model_validate_json(response.content))
+        except ValidationError:
+            return ServiceUnreachable(self.base_url, f"status {response.status_code} without a problem document")
+
+
+class _StreamOver(Exception):
+    """There is nothing more to come."""
+
+
+def sse_messages(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
+    """(event, data) of a stream of server-sent events; comments and messages without data are passed over."""
+    event, data = "message", list[str]()
+    for line in _lines(chunks):
+        if not line:
+            if data:
+                yield event, "\n".join(data)
+            event, data = "message", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            event = value
+        elif field == "data":
+            data.append(value)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
+    """Lines that end in a line feed. `str.splitlines` would split at U+2028 too, which JSON text may hold."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").decode()
+
+
+def _job_path(job_id: str) -> str:
+    return f"/v1/jobs/{quote(job_id, safe='')}"

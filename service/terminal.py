@@ -1,0 +1,184 @@
+"""What the command line shows of jobs and recommendations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from service.api.schemas import BestRead, JobRead
+from service.client import ApiError, Client, ServiceUnreachable
+from service.domain import JobState, TrialState
+from service.recommendations import Evidence, Verdict
+
+POLL_SECONDS = 0.5
+OUTAGE_SECONDS = 60.0
+"""How long the service may be away while a job is watched."""
+
+_STYLES = {
+    JobState.SUCCEEDED: "bold green",
+    JobState.FAILED: "bold red",
+    JobState.CANCELLED: "yellow",
+    JobState.RUNNING: "cyan",
+}
+
+
+def watch(client: Client, job_id: str, console: Console) -> JobRead:
+    """Shows a job until it has ended: redrawn in a terminal, a line for every change elsewhere.
+
+    Raises:
+        ApiError: no such job.
+        ServiceUnreachable: the service was away for longer than a restart takes.
+    """
+    job = client.job(job_id)
+    if not console.is_terminal:
+        shown = None
+        while True:
+            facts = (job.state, job.progress.num_finished, job.progress.best, job.progress.baseline_best)
+            if facts != shown:
+                console.print(progress_line(job), highlight=False, markup=False, soft_wrap=True)
+                shown = facts
+            if job.state.is_final:
+                return job
+            job = _next(client, job)
+    with Live(progress_panel(job), console=console, refresh_per_second=8) as live:
+        while not job.state.is_final:
+            job = _next(client, job)
+            live.update(progress_panel(job))
+    return job
+
+
+def _next(client: Client, job: JobRead) -> JobRead:
+    """The job a moment later; waits for a service that is being restarted."""
+    deadline = time.monotonic() + OUTAGE_SECONDS
+    while True:
+        time.sleep(POLL_SECONDS)
+        try:
+            return client.job(job.id)
+        except (ApiError, ServiceUnreachable) as error:
+            if (isinstance(error, ApiError) and error.status < 500) or time.monotonic() > deadline:
+                raise
+
+
+def progress_line(job: JobRead) -> str:
+    """A job in one line: state, trials, best so far, time left."""
+    parts = [f"{job.state}", f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
+    metric = job.objective.metric
+    if job.progress.best is not None:
+        parts.append(f"best {metric} {_best(job.progress.best)}")
+    if job.progress.baseline_best is not None:
+        parts.append(f"baseline {_best(job.progress.baseline_best)}")
+    if job.progress.seconds_left is not None:
+        parts.append(f"about {duration(job.progress.seconds_left)} left")
+    if job.failure:
+        parts.append(job.failure)
+    return " · ".join(parts)
+
+
+def progress_panel(job: JobRead) -> RenderableType:
+    """A job as a block that is redrawn in place."""
+    progress = job.progress
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
+    table.add_row("state", Text(job.state, style=_STYLES.get(job.state, "")))
+    bar = ProgressBar(total=job.num_trials, completed=progress.num_finished, width=30)
+    table.add_row("trials", Group(bar, f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}"))
+    table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
+    if job.specification.baseline is not None:
+        table.add_row("baseline's best", _best(progress.baseline_best) if progress.baseline_best else "none yet")
+    if not job.state.is_final:
+        left = "unknown yet" if progress.seconds_left is None else f"about {duration(progress.seconds_left)}"
+        table.add_row("time left", left)
+    elif progress.seconds_elapsed is not None:
+        table.add_row("took", duration(progress.seconds_elapsed))
+    if job.failure:
+        table.add_row("failure", Text(job.failure, style="red"))
+    return table
+
+
+def jobs_table(jobs: Sequence[JobRead]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("id", "name", "state", "trials", "best", "baseline", "created (UTC)"):
+        table.add_column(heading, no_wrap=heading in ("id", "state", "trials"))
+    for job in jobs:
+        table.add_row(
+            job.id,
+            escape(job.name),
+            Text(job.state, style=_STYLES.get(job.state, "")),
+            f"{job.progress.num_finished}/{job.num_trials}",
+            _best(job.progress.best) if job.progress.best else "",
+            _best(job.progress.baseline_best) if job.progress.baseline_best else "",
+            f"{job.created_at:%Y-%m-%d %H:%M:%S}",
+        )
+    return table
+
+
+def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
+    """Why a config is recommended, in plain words, whether it won or not."""
+    best, baseline = evidence.best, evidence.baseline
+    lines = [
+        f"Best of the search: trial {best.number}, {evidence.metric} {best.value:.5g} after {best.num_steps} steps."
+    ]
+    if baseline is None:
+        lines.append("There is no baseline to compare with.")
+    else:
+        name = baseline.config["optimizer"]["name"]
+        lines.append(f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {baseline.value:.5g}.")
+        by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
+        lines.append(
+            {
+                Verdict.BETTER: f"Verdict: {optimizer} is better than {name}{by}.",
+                Verdict.EQUAL: f"Verdict: {optimizer} and {name} are equal, within {evidence.equal_within:.1%}.",
+                Verdict.WORSE: f"Verdict: {optimizer} is WORSE than {name}{by}; {name} is the one to use here.",
+            }[evidence.verdict]
+        )
+        reached = evidence.reached_baseline
+        if reached is not None:
+            lines.append(
+                f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
+                f"{reached.baseline_step}."
+            )
+    total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
+    phases = "; ".join(
+        f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
+        for phase, endings in sorted(evidence.num_trials.items(), reverse=True)
+    )
+    return [*lines, f"{total} trials: {phases}.", *evidence.caveats]
+
+
+def trial_counts(job: JobRead) -> str:
+    """The trials by state, without the states that none is in."""
+    counts = [
+        f"{job.progress.trials[state]} {state}"
+        for state in (
+            TrialState.RUNNING,
+            TrialState.COMPLETED,
+            TrialState.PRUNED,
+            TrialState.FAILED,
+            TrialState.CANCELLED,
+            TrialState.QUEUED,
+        )
+        if job.progress.trials.get(state)
+    ]
+    return ", ".join(counts) or "none started"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person: `48 s`, `3 min 20 s`, `2 h 5 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _best(best: BestRead) -> str:
+    return f"{best.value:.5g} (trial {best.number})"
