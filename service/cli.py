@@ -47,11 +47,11 @@ app = typer.Typer(
 Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free port.  [default: 8730]")]
 DataDir = Annotated[Path | None, typer.Option(help="Where the embedded database, checkpoints and logs are.")]
-DatabaseStopWithStdin = Annotated[
+DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
+Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
+StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
 ]
-Url = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
-Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 DEFAULT_URL = "http://127.0.0.1:8730"
 
 
@@ -275,4 +275,4 @@ def _watch(client: Client, job_id: str) -> None:
 
 def main() -> None:
     """The console script."""
-    app()
+    app(prog_name="shampoo-tuner")
