@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
-(the message names the field), 3 diverged, 1 anything else, with a traceback. Under torchrun these are the ranks' own
-statuses, which it reports; torchrun itself then ends with 1.
+(the message names the field), 3 diverged, 1 a checkpoint could not be written, or anything else, with a traceback.
+Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.checkpoint import CheckpointMismatch
+from trainers.checkpoint import CheckpointMismatch, CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, TrialConfig
 from trainers.distributed import (
     RankContext,
@@ -33,6 +33,7 @@ from trainers.distributed import (
 from trainers.loop import train
 
 DONE = 0
+NOT_WRITTEN = 1
 REFUSED = 2
 DIVERGED = 3
 
@@ -65,6 +66,9 @@ def _train(config: TrialConfig, context: RankContext) -> int:
         return DIVERGED
     except (InvalidConfig, CheckpointMismatch) as error:
         return _refuse(error)
+    except CheckpointNotWritten as error:
+        sys.stderr.write(f"{error}\n")
+        return NOT_WRITTEN
     return DONE
 
 

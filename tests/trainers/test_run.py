@@ -14,7 +14,7 @@ import pytest
 
 from tests.trainers.trials import small_trial
 from trainers.config import OptimizerConfig, TrialConfig
-from trainers.run import DIVERGED, DONE, REFUSED, main
+from trainers.run import DIVERGED, DONE, NOT_WRITTEN, REFUSED, main
 
 DIVERGING = small_trial(OptimizerConfig("sgd", {"lr": 1e6}))
 
@@ -102,6 +102,13 @@ def test_the_checkpoints_of_another_trial_end_with_2(tmp_path: Path, capsys: pyt
     assert main([config_file(tmp_path, small_trial(num_steps=10)), *directory]) == DONE
     assert main([config_file(tmp_path, small_trial(num_steps=20)), *directory]) == REFUSED
     assert "num_steps 10 there, 20 here" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    directory = ["--checkpoint-directory", str(tmp_path / "file" / "checkpoints")]
+    assert main([config_file(tmp_path, small_trial()), *directory]) == NOT_WRITTEN
+    assert capsys.readouterr().err.startswith("checkpoint of step 10 in ")
 
 
 def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
