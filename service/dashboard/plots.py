@@ -244,7 +244,7 @@ def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
     return {
         "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
         "yaxis": {
-            "title": {"text": _text(metric)},
+            "title": {"text": _text(metric), "standoff": 12},
             "type": axis_type(values),
             "zeroline": False,
             "automargin": True,

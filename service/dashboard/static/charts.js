@@ -26,18 +26,18 @@ function themed(figure, id) {
   };
 }
 
-/** Fades every trial's curve but the picked one. */
+/** Fades every trial's curve but the picked one; the legend, made of stand-ins, keeps its colours. */
 function highlighted(figure, picked) {
-  const drawn = figure.data.some((trace) => trace.meta?.number === picked);
-  if (picked === null || !drawn) return figure.data;
-  const front = (trace) => trace.meta?.number === picked;
-  const data = figure.data.map((trace) =>
-    front(trace)
-      ? { ...trace, opacity: 1, line: trace.line && { ...trace.line, width: 3.5 } }
-      : { ...trace, opacity: 0.18 },
-  );
+  const isPicked = (trace) => trace.meta?.number === picked;
+  if (picked === null || !figure.data.some(isPicked)) return figure.data;
+  const legend = figure.data.filter((trace) => trace.showlegend).map((trace) => ({ ...trace, x: [null], y: [null], text: "" }));
+  const curves = figure.data.map((trace) => ({ ...trace, showlegend: false }));
+  const faded = curves.filter((trace) => !isPicked(trace)).map((trace) => ({ ...trace, opacity: 0.18 }));
+  const front = curves
+    .filter(isPicked)
+    .map((trace) => ({ ...trace, opacity: 1, line: trace.line && { ...trace.line, width: 3.5 } }));
   // What is drawn last lies on top.
-  return [...data.filter((trace) => !front(trace)), ...data.filter(front)];
+  return [...legend, ...faded, ...front];
 }
 
 /** A chart in the element `id`, fed from `url()`; `onPick(number)` gets the trial whose curve was clicked. */

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from service.api.app import create_app
 
+from service.api.app import create_app
 from service.settings import Settings
 from service.store.session import Database
 
@@ -33,10 +33,10 @@ CHROMIUM_ARGUMENTS = [
 
 
 @contextmanager
-def served(database: Database, data_dir: Path) -> Iterator[str]:
-    """The service on a free loopback port; its address."""
+def served(database: Database, data_dir: Path, *, port: int = 0) -> Iterator[str]:
+    """The service on `port`, or on a free one, of the loopback interface; its address."""
     app = create_app(Settings(data_dir=data_dir), database=database)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

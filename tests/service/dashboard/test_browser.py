@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from service.domain import JobState, TrialState
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from tests.service.dashboard.conftest import TIMEOUT_MS, served
 from tests.service.dashboard.contrast import LOW_CONTRAST
 from tests.service.dashboard.stories import Story, submit_digits
 
@@ -50,8 +54,16 @@ def _num_traces(page: Page, chart: str) -> int:
     return int(page.evaluate("id => document.getElementById(id).data.length", chart))
 
 
+def _wait_for(page: Page, function: str, argument: object = None) -> None:
+    """Waits until a function of JavaScript gives true. Playwright's own way evaluates strings: our CSP refuses it."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not page.evaluate(function, argument):
+        assert time.monotonic() < deadline, f"still not true: {function} of {argument!r}"
+        page.wait_for_timeout(50)
+
+
 def _wait_for_traces(page: Page, chart: str, number: int) -> None:
-    page.wait_for_function("([id, n]) => document.getElementById(id).data?.length === n", arg=[chart, number])
+    _wait_for(page, "([id, n]) => document.getElementById(id).data?.length === n", [chart, number])
 
 
 def _first_number(page: Page) -> str | None:
@@ -120,7 +132,7 @@ def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
     axis = page.evaluate("document.getElementById('learning-curves').layout.yaxis.type")
     assert axis == "log"
     page.get_by_role("button", name="time", exact=True).click()
-    page.wait_for_function("document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
+    _wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
 
 
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
@@ -171,6 +183,22 @@ def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_databa
     story.run(0)
     expect(page.locator("#trial-0")).to_contain_text("completed")
     _wait_for_traces(page, "learning-curves", 1)
+
+
+def test_an_open_page_survives_a_restart_of_the_service(
+    browser: Browser, running: Story, sqlite_database: Database, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    with served(sqlite_database, tmp_path) as address:
+        page.goto(f"{address}/jobs/{running.job_id}")
+        _wait_until_live(page)
+    expect(page.locator("#stream")).to_have_text("connection lost, trying again")
+    running.run(5)
+    with served(sqlite_database, tmp_path, port=urlsplit(address).port or 0):
+        expect(page.locator("#trial-5")).to_contain_text("completed")
+        _wait_until_live(page)
+        context.close()
 
 
 def test_a_failed_job_says_why(page: Page, running: Story) -> None:
@@ -233,10 +261,10 @@ def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Stor
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-pressed", "true")
     last = "document.getElementById('learning-curves').data.at(-1)"
-    page.wait_for_function(f"{last}.meta.number === 13 && {last}.line.width > 3")
+    _wait_for(page, f"() => {last}.meta.number === 13 && {last}.line.width > 3")
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-pressed", "false")
-    page.wait_for_function(f"{last}.meta.number === 19")
+    _wait_for(page, f"() => {last}.meta.number === 19")
 
 
 def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
@@ -291,7 +319,7 @@ def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("ink => document.getElementById('best-so-far').layout.font.color !== ink", arg=ink)
+    _wait_for(page, "ink => document.getElementById('best-so-far').layout.font.color !== ink", ink)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
 
 
