@@ -96,6 +96,16 @@ class SearchSpace:
                 decided[parameter.name] = values.setdefault(parameter.name, parameter.default)
         return self.check(values)
 
+    def branch_defaults(self) -> list[dict[str, Scalar]]:
+        """The defaults, then for each other choice that opens parameters of its own the defaults with that choice."""
+        opening = {name for parameter in self.parameters for name in parameter.when}
+        found = [self.defaults()]
+        for parameter in self.parameters:
+            if isinstance(parameter, Categorical) and parameter.name in opening and not parameter.when:
+                others = (choice for choice in parameter.choices if choice != parameter.default)
+                found.extend(self.defaults({parameter.name: choice}) for choice in others)
+        return found
+
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
         """A random value for each active parameter, uniform on its scale."""
         values: dict[str, Scalar] = {}

@@ -24,7 +24,7 @@ class PhasePlan:
     num_trials: int
     sampler: SamplerName = "tpe"
     pinned: tuple[Mapping[str, Scalar], ...] = ()
-    """Assignments tried first, after the space's defaults."""
+    """Assignments tried first, after the defaults of the space's branches."""
 
 
 class _Status(Enum):
@@ -61,8 +61,8 @@ class JobPolicy:
     """The policy of a whole job: implements `service.scheduler.policy.Policy`.
 
     The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
-    Each phase first tries its space's defaults, then its pinned assignments, then what its sampler suggests. Every
-    trial counts, however it ends, so a phase ends with exactly the trials it was allotted.
+    Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its sampler
+    suggests. Every trial counts, however it ends, so a phase ends with exactly the trials it was allotted.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class JobPolicy:
             sampler = make_sampler(
                 plan.sampler, plan.space, direction=direction, num_trials=plan.num_trials, seed=f"{seed}/{plan.phase}"
             )
-            pinned = (plan.space.defaults(), *map(plan.space.check, plan.pinned))
+            pinned = (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned))
             self._phases[plan.phase] = _PhaseRun(plan, pinned, sampler, pruner())
         self._trials: dict[int, _Trial] = {}
         self._waiting: deque[int] = deque()

@@ -296,3 +296,11 @@ def test_unit_scaling_gives_back_every_choice() -> None:
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
     with pytest.raises(SpaceError, match="adamw"):
         preset("lion")
+
+
+def test_branch_defaults_are_the_defaults_and_those_of_each_other_branch() -> None:
+    branches = BRANCHED.branch_defaults()
+    assert [branch["grafting"] for branch in branches] == ["adam", "sgd", "none"]
+    assert branches[0] == BRANCHED.defaults()
+    assert branches[1]["lr"] == 0.1
+    assert preset("adamw").branch_defaults() == [preset("adamw").defaults()]

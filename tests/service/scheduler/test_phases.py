@@ -45,14 +45,14 @@ def test_phases_are_interleaved_by_share_and_ties_go_to_the_search() -> None:
     assert phases == [SEARCH, BASELINE, SEARCH, SEARCH, BASELINE, SEARCH, SEARCH, BASELINE, SEARCH]
 
 
-def test_defaults_come_first_then_pinned_assignments() -> None:
+def test_defaults_of_each_branch_come_first_then_pinned_assignments() -> None:
     pinned = {**SEARCH_SPACE.defaults(), "lr": 0.02}
     policy = JobPolicy(
-        [PhasePlan(SEARCH, SEARCH_SPACE, 3, "tpe", pinned=(pinned,))], direction=Direction.MINIMIZE, seed=0
+        [PhasePlan(SEARCH, SEARCH_SPACE, 4, "tpe", pinned=(pinned,))], direction=Direction.MINIMIZE, seed=0
     )
-    tried = [dict(_started(policy.ask()).parameters) for _ in range(3)]
-    assert tried[:2] == [SEARCH_SPACE.defaults(), pinned]
-    assert tried[2] not in tried[:2]
+    tried = [dict(_started(policy.ask()).parameters) for _ in range(4)]
+    assert tried[:3] == [SEARCH_SPACE.defaults(), SEARCH_SPACE.defaults({"grafting": "sgd"}), pinned]
+    assert tried[3] not in tried[:3]
 
 
 def test_a_pinned_assignment_outside_the_space_is_refused() -> None:
