@@ -1,0 +1,22 @@
+"""A workload as a user would install it, that gets into trouble on request."""
+
+from __future__ import annotations
+
+from trainers.workload import WorkloadDescription, WorkloadOption
+
+DESCRIPTION = WorkloadDescription(
+    name="troubled-digits",
+    title="Handwritten digits, with troubles",
+    implementation="troubled_digits.workload:TroubledDigits",
+    metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+    default_objective="validation_loss",
+    default_num_steps=40,
+    default_evaluate_every=10,
+    default_batch_size=32,
+    options={
+        "trouble": WorkloadOption("none", "none, diverge, error, memory, kill or exit"),
+        "trouble_step": WorkloadOption(15, "the step at which the last rank meets it"),
+        "seconds_per_step": WorkloadOption(0.0, "how long each step sleeps"),
+        "once_directory": WorkloadOption("", "if set, each trouble comes only once: it leaves its name there"),
+    },
+)

@@ -1,0 +1,56 @@
+"""The digits with troubles, for the ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from trainers.workloads.digits import DigitsMLP
+
+
+class TroubledDigits(DigitsMLP):
+    """A small network on the digits whose last rank gets into trouble at a given step."""
+
+    def __init__(self, *, trouble: str, trouble_step: int, seconds_per_step: float, once_directory: str) -> None:
+        super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
+        self._trouble = trouble
+        self._trouble_step = trouble_step
+        self._seconds_per_step = seconds_per_step
+        self._once = Path(once_directory) / trouble if once_directory else None
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        batches = super().train_batches(
+            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
+        )
+        for step, batch in enumerate(batches, start=start_step):
+            time.sleep(self._seconds_per_step)
+            if step == self._trouble_step and rank == world_size - 1:
+                self._meet_trouble()
+            yield batch
+
+    def loss(self, model: nn.Module, batch: object) -> Tensor:
+        loss = super().loss(model, batch)
+        return loss * float("nan") if self._trouble == "diverge" else loss
+
+    def _meet_trouble(self) -> None:
+        if self._once is not None:
+            if self._once.exists():
+                return
+            self._once.touch()
+        match self._trouble:
+            case "error":
+                raise KeyError("label of image 17")
+            case "memory":
+                raise MemoryError("no room for the batch")
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                sys.exit(3)

@@ -1,0 +1,143 @@
+"""A database, jobs in it, and real worker processes, for tests that look at them from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from service.domain import JobState, TrialState
+from service.jobs import cancel_job, create_job
+from service.specification import JobSpecification
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+
+PLUGIN = Path(__file__).parent / "plugin"
+
+
+@dataclass
+class ServiceProcesses:
+    """The worker side of a service, without its API."""
+
+    database: Database
+    data_dir: Path
+    lease_seconds: float = 4.0
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(PLUGIN),
+            "SHAMPOO_TUNER_DATA_DIR": str(self.data_dir),
+            "SHAMPOO_TUNER_DATABASE_URL": self.database.url,
+            "SHAMPOO_TUNER_LEASE_SECONDS": str(self.lease_seconds),
+            "SHAMPOO_TUNER_POLL_SECONDS": "0.2",
+        }
+        with (self.data_dir / "worker.log").open("ab") as log:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "service.scheduler.worker"], env=environment, stdout=log, stderr=log
+            )
+        self.workers.append(worker)
+        return worker
+
+    def submit(self, specification: Mapping[str, Any]) -> str:
+        with self.database.writing() as session:
+            job, _ = create_job(
+                session,
+                JobSpecification.model_validate(specification),
+                name=None,
+                tags={},
+                idempotency_key=None,
+                now=datetime.now(UTC),
+            )
+            return job.id
+
+    def cancel(self, job_id: str) -> None:
+        with self.database.writing() as session:
+            cancel_job(session, job_id, now=datetime.now(UTC))
+
+    def job(self, job_id: str) -> Job:
+        with self.database.reading() as session:
+            return JobRepository(session).get(job_id)
+
+    def trials(self, job_id: str) -> list[Trial]:
+        """The trials by number, with their measurements."""
+        with self.database.reading() as session:
+            return TrialRepository(session).with_measurements(job_id)
+
+    def num_finished(self, job_id: str) -> int:
+        return sum(trial.state.is_final for trial in self.trials(job_id))
+
+    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float) -> float:
+        """Waits until `condition` holds; how long it took. Fails with the logs if it takes too long."""
+        started = time.monotonic()
+        while not condition():
+            if time.monotonic() - started > seconds:
+                raise AssertionError(f"waited {seconds} s in vain: {what}\n{self.logs()}")
+            time.sleep(0.05)
+        return time.monotonic() - started
+
+    def finish(self, job_id: str, *, seconds: float = 120) -> tuple[Job, list[Trial]]:
+        """Waits for a job's end; the job and its trials."""
+        self.wait_for(f"the end of {job_id}", lambda: self.job(job_id).state.is_final, seconds=seconds)
+        return self.job(job_id), self.trials(job_id)
+
+    def logs(self) -> str:
+        files = [self.data_dir / "worker.log", *sorted((self.data_dir / "logs").glob("*.log"))]
+        return "\n".join(f"--- {file.name}\n{file.read_text()[-6000:]}" for file in files if file.exists())
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that this service has started, or that one of those has, in whatever session it is."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get("SHAMPOO_TUNER_DATA_DIR") == str(self.data_dir):
+                    found.append(process)
+        return found
+
+    def run_process(self) -> psutil.Process:
+        """The process of the job's run."""
+        [run] = [p for p in self.processes() if _is(p, "service.scheduler.job_run")]
+        return run
+
+    def rank_processes(self) -> list[psutil.Process]:
+        return [p for p in self.processes() if p.name().startswith("ray::Rank")]
+
+    def directories(self) -> list[Path]:
+        """Temporary directories of this service's workers."""
+        return [d for worker in self.workers for d in Path("/tmp").glob(f"shampoo-{worker.pid}-*")]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM)
+        for worker in self.workers:
+            worker.wait(timeout=60)
+        for process in self.processes():  # a test that failed may leave some
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def _is(process: psutil.Process, module: str) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return module in process.cmdline()
+    return False
+
+
+def states(trials: list[Trial]) -> list[TrialState]:
+    return [trial.state for trial in trials]
+
+
+def is_running(service: ServiceProcesses, job_id: str) -> bool:
+    return service.job(job_id).state is JobState.RUNNING

@@ -1,0 +1,113 @@
+"""A job survives whatever ends the processes that run it: it goes on from SQL, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from datetime import datetime
+
+import psutil
+import pytest
+
+from service.domain import JobState, TrialState
+from service.store.models import Trial
+from service.store.repositories import JobRepository
+from tests.service.scheduler.service_process import ServiceProcesses
+from tests.service.scheduler.test_job_run import specification
+
+pytestmark = pytest.mark.slow
+
+NUM_TRIALS = 4
+STEPS = [10, 20, 30, 40]
+
+
+def kill_the_run(service: ServiceProcesses) -> None:
+    service.run_process().kill()
+
+
+def kill_the_worker(service: ServiceProcesses) -> None:
+    worker = service.workers[-1]
+    worker.kill()
+    worker.wait()
+    service.wait_for("the end of all the worker had started", lambda: not service.processes(), seconds=15)
+    assert service.directories() == []
+    service.start_worker()
+
+
+def kill_both(service: ServiceProcesses) -> None:
+    run, worker = service.run_process(), service.workers[-1]
+    os.kill(worker.pid, signal.SIGSTOP)  # so that neither can react to the other's end
+    run.kill()
+    worker.kill()
+    worker.wait()
+    service.wait_for("the end of all they had started", lambda: not service.processes(), seconds=15)
+    service.start_worker()
+    service.wait_for("the removal of their files", lambda: not service.directories(), seconds=15)
+
+
+def terminate_the_worker(service: ServiceProcesses) -> None:
+    stop_the_worker(service, signal.SIGTERM)
+    service.start_worker()
+
+
+def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
+    worker = service.workers[-1]
+    worker.send_signal(number)
+    assert worker.wait(timeout=15) == 0
+    assert service.processes() == []
+    assert service.directories() == []
+    with service.database.reading() as session:
+        [job] = JobRepository(session).page(limit=2)
+    assert job.state is JobState.QUEUED
+    assert job.crashes == 0
+
+
+@pytest.mark.parametrize("interrupt", [kill_the_run, kill_the_worker, kill_both, terminate_the_worker])
+def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callable[[ServiceProcesses], None]) -> None:
+    service.start_worker()
+    job_id = service.submit(
+        specification(
+            num_trials=NUM_TRIALS,
+            options={"seconds_per_step": 0.03},
+            resources={"workers_per_trial": 2},
+        )
+    )
+
+    def third_trial_is_half_done() -> bool:
+        trials = service.trials(job_id)
+        return len(trials) == 3 and 10 <= trials[2].step < 40
+
+    service.wait_for("the third trial to be half done", third_trial_is_half_done, seconds=90)
+    interrupt(service)
+    before = service.trials(job_id)
+    job, after = service.finish(job_id)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert job.attempt == 2
+    assert [trial.number for trial in after] == list(range(NUM_TRIALS))
+    assert {trial.state for trial in after} == {TrialState.COMPLETED}
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in after)
+    for trial, earlier in zip(after, before, strict=False):
+        if earlier.state.is_final:
+            assert (trial.runs, trial.finished_at, recorded(trial)) == (1, earlier.finished_at, recorded(earlier))
+        elif earlier.measurements:
+            # Of what it had measured, a resumed trial gives only the checkpoint's measurement again.
+            assert trial.runs == 2
+            assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
+    assert [trial.runs for trial in after[len(before) :]] == [1] * (NUM_TRIALS - len(before))
+    assert not (service.data_dir / "checkpoints" / job_id).exists()
+
+    worker = service.workers[-1]
+    service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)], seconds=5)
+
+
+def test_ctrl_c_while_ray_starts_leaves_nothing_behind(service: ServiceProcesses) -> None:
+    service.start_worker()
+    service.submit(specification(num_trials=1))
+    service.wait_for("Ray to start", lambda: any(p.name() == "gcs_server" for p in service.processes()), seconds=30)
+    stop_the_worker(service, signal.SIGINT)
+
+
+def recorded(trial: Trial) -> list[tuple[int, datetime]]:
+    return [(measurement.step, measurement.recorded_at) for measurement in trial.measurements]

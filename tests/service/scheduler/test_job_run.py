@@ -1,0 +1,117 @@
+"""Whole jobs on real Ray clusters and real ranks, seen through SQL and the process table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from service.domain import FailureReason, JobState, TrialState
+from tests.service.scheduler.service_process import ServiceProcesses
+
+pytestmark = pytest.mark.slow
+
+
+def specification(*, num_trials: int, options: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:
+    """A job of short trials on the troubled workload, on one rank unless `parts` says otherwise."""
+    return {
+        "workload": {"name": "troubled-digits", "options": options or {}},
+        "search_space": {
+            "optimizer": "adamw",
+            "parameters": [
+                {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log", "default": 1e-3},
+            ],
+        },
+        "budget": {"num_trials": num_trials},
+        "baseline": None,
+        "pruner": {"name": "none"},
+        **parts,
+    }
+
+
+def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: ServiceProcesses, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    once.mkdir()
+    troubles = ["none", "diverge", "error", "kill"]
+    order = {"type": "categorical", "name": "workload.trouble", "choices": troubles, "default": "none"}
+    job = specification(
+        num_trials=8,
+        options={"once_directory": str(once)},
+        search_space={"optimizer": "adamw", "parameters": [order]},
+        sampler={"name": "random", "seed": 18},
+        resources={"workers_per_trial": 2},
+    )
+    service.start_worker()
+    job_id = service.submit(job)
+    finished, trials = service.finish(job_id)
+
+    assert finished.state is JobState.SUCCEEDED, finished.failure
+    assert [trial.number for trial in trials] == list(range(8))
+    assert {trial.parameters["workload.trouble"] for trial in trials} == set(troubles)
+    met: set[str] = set()
+    for trial in trials:
+        trouble = trial.parameters["workload.trouble"]
+        first = trouble not in met
+        met.add(trouble)
+        outcome = (trial.state, trial.reason)
+        if trouble == "diverge":
+            assert outcome == (TrialState.FAILED, FailureReason.DIVERGED)
+        elif trouble == "error" and first:
+            assert outcome == (TrialState.FAILED, FailureReason.ERROR)
+            assert trial.detail is not None
+            assert "label of image 17" in trial.detail
+        else:
+            assert outcome == (TrialState.COMPLETED, None)
+            assert [measurement.step for measurement in trial.measurements] == [10, 20, 30, 40]
+            # A rank that was killed costs the trial a second start, not its life.
+            assert trial.runs == (2 if trouble == "kill" and first else 1)
+    assert not (tmp_path / "checkpoints" / job_id).exists()
+    service.wait_for("the end of the run", lambda: not service.rank_processes(), seconds=5)
+
+
+def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:
+    worker = service.start_worker()
+    job_id = service.submit(
+        specification(num_trials=3, options={"seconds_per_step": 600}, resources={"workers_per_trial": 2})
+    )
+    service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2, seconds=60)
+    time.sleep(2)
+    service.cancel(job_id)
+    seconds = service.wait_for(
+        "no process but the worker", lambda: service.processes() == [psutil.Process(worker.pid)], seconds=10
+    )
+    assert seconds < 3
+    assert service.job(job_id).state is JobState.CANCELLED
+    assert [trial.state for trial in service.trials(job_id)] == [TrialState.CANCELLED]
+    assert service.directories() == []
+
+
+def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: ServiceProcesses) -> None:
+    service.start_worker()
+    job_id = service.submit(
+        specification(
+            num_trials=1000,
+            options={"seconds_per_step": 0.02},
+            budget={"num_trials": 1000, "wall_clock_seconds": 20},
+        )
+    )
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert 20 <= (job.finished_at - job.started_at).total_seconds() < 25
+    assert {trial.state for trial in trials} <= {TrialState.COMPLETED, TrialState.CANCELLED}
+    assert {t.detail for t in trials if t.state is TrialState.CANCELLED} <= {"the budget was spent"}
+
+
+def test_a_job_that_the_cluster_cannot_hold_fails_at_once_and_says_why(service: ServiceProcesses) -> None:
+    service.start_worker()
+    job_id = service.submit(specification(num_trials=2, resources={"workers_per_trial": 2, "cpus_per_worker": 4096}))
+    job, trials = service.finish(job_id, seconds=40)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None
+    assert "cannot hold a trial of 2 ranks with 4096 CPUs and 0 GPUs each" in job.failure
+    assert trials == []

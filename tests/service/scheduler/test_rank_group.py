@@ -1,0 +1,163 @@
+"""Groups of real rank processes on a small local Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+
+from service.domain import FailureReason
+from service.scheduler import ray_cluster
+from service.scheduler.rank_group import Failure, GroupSize, RankGroup, describe_failure
+from service.scheduler.ray_cluster import Node
+from service.scheduler.worker import make_directory
+from tests.service.scheduler.service_process import PLUGIN
+from trainers.config import Diverged, InvalidConfig, Measurement
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves its log files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TWO = GroupSize(world_size=2, cpus_per_rank=1.0, gpus_per_rank=0)
+
+
+@pytest.fixture(scope="module")
+def bundles() -> Iterator[PlacementGroup]:
+    """Room for two ranks on a cluster of its own."""
+    directory = make_directory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(PLUGIN))
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray_cluster.connect(None, directory=directory)
+        group = placement_group([TWO.rank_bundle] * 2)
+        yield group
+        remove_placement_group(group)
+        ray.shutdown()
+
+
+def order(**options: Any) -> dict[str, Any]:
+    return {
+        "workload": "troubled-digits",
+        "workload_options": options,
+        "optimizer": {"name": "adamw", "arguments": {"lr": 1e-3}},
+        "num_steps": 40,
+        "evaluate_every": 10,
+        "batch_size": 32,
+    }
+
+
+def train(group: RankGroup, config: dict[str, Any], directory: Path) -> list[Measurement | Failure]:
+    """Trains a trial to its end."""
+    group.start(config, str(directory))
+    outcomes: list[Measurement | Failure] = []
+    while (outcome := group.advance()) is not None:
+        outcomes.append(outcome)
+        if isinstance(outcome, Failure):
+            break
+    return outcomes
+
+
+def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        first = train(group, order(), tmp_path / "0")
+        processes = group.process_ids()
+        started = time.monotonic()
+        group.start(order(), str(tmp_path / "1"))
+        again = [group.advance()]
+        assert time.monotonic() - started < 1.0
+        diverged = train(group, order(trouble="diverge"), tmp_path / "2")  # drops the second trial
+        refused = train(group, order(trouble="error", nonsense=1), tmp_path / "3")
+        last = train(group, order(), tmp_path / "4")
+    finally:
+        group.close()
+    assert [m.step for m in first if isinstance(m, Measurement)] == [10, 20, 30, 40]
+    assert metrics(again) == metrics(first[:1])
+    assert metrics(last) == metrics(first)
+    assert [(f.reason, f.group_is_usable) for f in diverged if isinstance(f, Failure)] == [
+        (FailureReason.DIVERGED, True)
+    ]
+    assert [(f.reason, f.group_is_usable) for f in refused if isinstance(f, Failure)] == [(FailureReason.ERROR, True)]
+    assert len(set(processes)) == 2
+    assert group.num_trials == 5
+
+
+def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        group.start(order(seconds_per_step=0.01), str(tmp_path))
+        assert isinstance(group.advance(), Measurement)
+        os.kill(group.process_ids()[1], signal.SIGKILL)
+        failure = group.advance()
+        survivor = group.process_ids()[0]
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.LOST
+    assert not group.is_usable
+    psutil.wait_procs([psutil.Process(survivor)], timeout=5)
+    assert not psutil.pid_exists(survivor)
+
+
+def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        [*_, failure] = train(group, order(trouble="error"), tmp_path)
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.ERROR
+    assert failure.detail == "KeyError: 'label of image 17'"
+    assert "_meet_trouble" in failure.trace
+    assert not group.is_usable
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "group_is_usable"),
+    [
+        (Diverged(7, "training loss nan"), FailureReason.DIVERGED, True),
+        (InvalidConfig("batch_size", "too large"), FailureReason.ERROR, True),
+        (MemoryError("no room"), FailureReason.OUT_OF_MEMORY, False),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), FailureReason.OUT_OF_MEMORY, False),
+        (ZeroDivisionError("in a loss"), FailureReason.ERROR, False),
+        (SystemExit(3), FailureReason.ERROR, False),
+    ],
+)
+def test_an_exception_tells_why_the_trial_failed(
+    error: BaseException, reason: FailureReason, group_is_usable: bool
+) -> None:
+    failure = describe_failure(error)
+    assert (failure.reason, failure.group_is_usable) == (reason, group_is_usable)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "expected"),
+    [
+        ([Node(2, 0)], GroupSize(2, 1.0, 0), 1),
+        ([Node(2, 0)], GroupSize(2, 2.0, 0), 0),
+        ([Node(4, 0), Node(4, 0)], GroupSize(2, 3.0, 0), 1),
+        ([Node(64, 8)], GroupSize(2, 4.0, 1), 4),
+        ([Node(64, 0)], GroupSize(1, 1.0, 1), 0),
+        ([], GroupSize(1, 1.0, 0), 0),
+    ],
+)
+def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
+    nodes: list[Node], size: GroupSize, expected: int
+) -> None:
+    assert ray_cluster.max_parallel_trials(nodes, size) == expected
+
+
+def metrics(outcomes: list[Any]) -> list[dict[str, float]]:
+    return [dict(outcome.metrics) for outcome in outcomes]

@@ -1,0 +1,238 @@
+"""What the recorder writes and tells, without Ray: Tune's callbacks are called as Tune calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.jobs import cancel_job, create_job
+from service.leases import Lease, claim_job, register_worker
+from service.scheduler.ending import Ending, RunEnded
+from service.scheduler.job_run import make_policy
+from service.scheduler.phases import JobPolicy, PhasePlan
+from service.scheduler.policy import Decision, Done
+from service.scheduler.pruner import Pruner
+from service.scheduler.pruning import PolicyPruner
+from service.scheduler.rank_group import GroupSize
+from service.scheduler.recorder import MAX_LOSSES, Recorder
+from service.scheduler.search import PolicySearcher
+from service.scheduler.trainable import TrialOrder, TrialReport
+from service.specification import JobSpecification, plan_job
+from service.store.models import Trial
+from service.store.repositories import TrialRepository
+from service.store.session import Database
+from trainers.config import Measurement
+
+SPECIFICATION = JobSpecification.model_validate(
+    {
+        "workload": {"name": "digits-mlp"},
+        "budget": {"num_trials": 2},
+        "training": {"num_steps": 40, "evaluate_every": 10},
+        "baseline": None,
+        "pruner": {"name": "none"},
+    }
+)
+
+
+class Tune:
+    """Calls the adapters as Tune does, for one trial at a time."""
+
+    def __init__(self, database: Database, checkpoints: Path, policy: JobPolicy | None = None) -> None:
+        now = datetime.now(UTC)
+        with database.writing() as session:
+            worker_id = register_worker(session, host="here", pid=1, now=now)
+            create_job(session, SPECIFICATION, name=None, tags={}, idempotency_key=None, now=now)
+            lease = claim_job(session, worker_id, lease_seconds=60, now=now)
+        assert lease is not None
+        self.lease: Lease = lease
+        self.database = database
+        plan = plan_job(SPECIFICATION)
+        self.policy = policy or make_policy(plan)
+        self.policy.restore([])
+        self.pruner = PolicyPruner(self.policy, metric=plan.metric)
+        self.ending: Ending | None = None
+        self.recorder = Recorder(
+            database,
+            lease,
+            plan=plan,
+            policy=self.policy,
+            pruner=self.pruner,
+            size=GroupSize(1, 1.0, 0),
+            configs={},
+            checkpoints=checkpoints,
+            ending=lambda: self.ending,
+        )
+        self.searcher = PolicySearcher(self.policy, order=self.recorder.order)
+
+    def begin(self) -> Any:
+        """Suggests and starts a trial."""
+        config = self.searcher.suggest("tune-1")
+        trial = SimpleNamespace(config=config, last_result={})
+        self.recorder.on_trial_start(0, [], trial)
+        return trial
+
+    def give(self, trial: Any, report: TrialReport) -> str:
+        """A result of `Trainable.train`; the pruner's decision."""
+        result = report.to_tune()
+        decision = "STOP" if result["done"] else self.pruner.on_trial_result(None, trial, result)
+        self.recorder.on_trial_result(0, [], trial, result)
+        trial.last_result = result
+        if decision == "STOP":
+            self.recorder.on_trial_complete(0, [], trial)
+        return decision
+
+    def stored(self) -> Sequence[Trial]:
+        with self.database.reading() as session:
+            return TrialRepository(session).with_measurements(self.lease.job_id)
+
+
+def measured(step: int, *, kind: Any = "measured", metrics: Mapping[str, float] | None = None) -> TrialReport:
+    values = {"validation_loss": 1.0 / step} if metrics is None else metrics
+    return TrialReport(kind, Measurement(step, step / 10, step / 100, values))
+
+
+def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoints_go(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    (tmp_path / "0").mkdir()
+    for step in (10, 20, 30):
+        assert tune.give(trial, measured(step)) == "CONTINUE"
+    assert tune.give(trial, measured(40, kind="completed")) == "STOP"
+    [stored] = tune.stored()
+    assert (stored.state, stored.value, stored.runs) == (TrialState.COMPLETED, 1 / 40, 1)
+    assert [measurement.step for measurement in stored.measurements] == [10, 20, 30, 40]
+    assert not (tmp_path / "0").exists()
+
+
+def test_when_every_trial_has_ended_the_run_is_done(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    for _ in range(2):
+        tune.give(tune.begin(), measured(40, kind="completed"))
+    with pytest.raises(RunEnded) as ended:
+        tune.searcher.suggest("tune-1")
+    assert ended.value.ending is Ending.DONE
+
+
+def test_a_lost_trial_comes_back_a_few_times_and_then_fails(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    (tmp_path / "0").mkdir()
+    for losses in range(1, MAX_LOSSES + 2):
+        trial = tune.begin()
+        assert TrialOrder.from_tune(trial.config).number == 0
+        if losses == 2:
+            tune.recorder.on_trial_error(0, [], trial)  # the trainable's own process died
+        else:
+            tune.give(trial, TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
+        [stored] = tune.stored()
+        if losses <= MAX_LOSSES:
+            assert (stored.state, stored.runs) == (TrialState.QUEUED, losses)
+            assert (tmp_path / "0").exists()
+    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.LOST)
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    tune.give(tune.begin(), measured(40, kind="completed", metrics={"train_loss": 1.0}))
+    [stored] = tune.stored()
+    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.ERROR)
+    assert stored.detail == "the workload did not measure 'validation_loss', only: train_loss"
+
+
+class Scripted:
+    """A pruner whose decisions are given."""
+
+    def __init__(self, decisions: Mapping[int, Decision]) -> None:
+        self._decisions = decisions
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        return self._decisions.get(step, Decision.CONTINUE)
+
+
+def scripted_policy(decisions: Mapping[int, Decision]) -> JobPolicy:
+
+    space = plan_job(SPECIFICATION).spaces[Phase.SEARCH]
+
+    def pruner() -> Pruner:
+        return Scripted(decisions)
+
+    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1)], direction=Direction.MINIMIZE, seed=0, pruner=pruner)
+
+
+def test_a_trial_that_the_pruner_stops_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path, scripted_policy({20: Decision.STOP}))
+    trial = tune.begin()
+    assert tune.give(trial, measured(10)) == "CONTINUE"
+    assert tune.give(trial, measured(20)) == "STOP"
+    [stored] = tune.stored()
+    assert (stored.state, stored.step, stored.value) == (TrialState.PRUNED, 20, 1 / 20)
+    assert isinstance(tune.policy.ask(), Done)
+
+
+def test_a_trial_that_the_pruner_pauses_waits_and_goes_on(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path, scripted_policy({20: Decision.PAUSE}))
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    assert tune.give(trial, measured(20)) == "STOP"  # for Tune; it comes back as a new trial
+    [stored] = tune.stored()
+    assert stored.state is TrialState.QUEUED
+    trial = tune.begin()
+    assert tune.give(trial, measured(20)) == "CONTINUE"  # the checkpoint's measurement, given again
+    tune.give(trial, measured(40, kind="completed"))
+    [stored] = tune.stored()
+    assert (stored.state, stored.runs) == (TrialState.COMPLETED, 2)
+    assert [measurement.step for measurement in stored.measurements] == [10, 20, 40]
+
+
+@pytest.mark.parametrize("loss", ["cancelled", "claimed by another worker"])
+def test_a_run_that_lost_its_lease_ends_and_writes_nothing(
+    sqlite_database: Database, tmp_path: Path, loss: str
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    later = datetime.now(UTC) + timedelta(minutes=5)
+    with sqlite_database.writing() as session:
+        if loss == "cancelled":
+            cancel_job(session, tune.lease.job_id, now=later)
+        else:
+            other = register_worker(session, host="there", pid=2, now=later)
+            claim_job(session, other, lease_seconds=60, now=later)
+    with pytest.raises(RunEnded) as ended:
+        tune.recorder.flush()
+    assert ended.value.ending is Ending.LEASE_LOST
+    [stored] = tune.stored()
+    assert stored.measurements == []
+
+
+def test_the_run_ends_at_the_next_turn_of_tunes_loop(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    tune.recorder.on_step_begin(0, [])
+    tune.ending = Ending.BUDGET_SPENT
+    with pytest.raises(RunEnded) as ended:
+        tune.recorder.on_step_begin(1, [])
+    assert ended.value.ending is Ending.BUDGET_SPENT
+
+
+def test_measurements_wait_a_moment_and_are_written_together(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    tune.give(trial, measured(20))
+    tune.recorder.on_step_begin(0, [])
+    assert tune.stored()[0].measurements == []
+    clock[0] += 1.0
+    tune.recorder.on_step_begin(1, [])
+    assert [measurement.step for measurement in tune.stored()[0].measurements] == [10, 20]
