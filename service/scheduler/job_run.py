@@ -91,7 +91,8 @@ class Watch:
             timer.start()
 
     def _watch_worker(self) -> None:
-        sys.stdin.buffer.read()  # the worker writes nothing; this returns when it is gone
+        while os.read(sys.stdin.fileno(), 1024):  # the worker writes nothing; this ends when it is gone
+            pass
         self.end(Ending.STOPPED)
 
     def _watch_lease(self) -> None:

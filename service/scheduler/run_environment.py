@@ -16,9 +16,7 @@ def cluster_address(settings: Settings) -> str | None:
 
 def run_environment(settings: Settings) -> Mapping[str, str]:
     """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave."""
-    values = settings.model_dump(mode="json", exclude_none=True)
-    environment = {f"SHAMPOO_TUNER_{name.upper()}": str(value) for name, value in values.items()}
-    environment |= {
+    environment = settings.to_environment() | {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
         "RAY_AIR_NEW_OUTPUT": "0",  # with the old one, `verbose=0` is obeyed

@@ -23,10 +23,12 @@ from typing import Any, TypeVar
 
 import psutil
 
+from service.errors import NotFound
 from service.leases import Lease, beat, claim_job, register_worker, release_job
 from service.scheduler import process_tree
 from service.scheduler.run_environment import run_environment
 from service.settings import Settings
+from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import Database
 
@@ -55,6 +57,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     writing = _Writing(database, stop)
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=_now()))
+    remove_checkpoints_of_finished_jobs(database, settings.data_dir / "checkpoints")
     logger.info("worker %s runs jobs of %s", worker_id, database.url)
     gone = threading.Event()
     heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
@@ -178,6 +181,21 @@ def remove_abandoned_directories() -> None:
             owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
             if owner.isdecimal() and not psutil.pid_exists(int(owner)):
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Path) -> None:
+    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance.
+
+    Those of unknown jobs stay: they can be another database's.
+    """
+    for directory in checkpoints.glob("job_*"):
+        try:
+            with database.reading() as session:
+                job = JobRepository(session).get(directory.name)
+        except NotFound:
+            continue
+        if job.state.is_final:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _now() -> datetime:

@@ -1,0 +1,123 @@
+"""What a worker does around its runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from service.jobs import cancel_job, create_job
+from service.scheduler import process_tree
+from service.scheduler.run_environment import cluster_address, run_environment
+from service.scheduler.worker import (
+    describe_crash,
+    make_directory,
+    remove_abandoned_directories,
+    remove_checkpoints_of_finished_jobs,
+)
+from service.settings import Settings
+from service.specification import JobSpecification
+from service.store.session import Database
+
+
+def test_the_worker_loads_neither_torch_nor_ray() -> None:
+    code = "import sys, service.scheduler.worker; print(sorted({'torch', 'ray', 'optuna', 'numpy'} & set(sys.modules)))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+def test_a_run_reads_the_same_settings_from_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(data_dir=tmp_path / "with space", lease_seconds=7.5, poll_seconds=0.1)
+    for name, value in run_environment(settings).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+
+
+def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    local = Settings()
+    assert cluster_address(local) is None
+    assert run_environment(local)["RAY_AUTH_TOKEN"] != run_environment(local)["RAY_AUTH_TOKEN"]
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert cluster_address(local) == "10.0.0.1:6379"
+    assert cluster_address(Settings(ray_address="10.0.0.2:6379")) == "10.0.0.2:6379"
+    assert "RAY_AUTH_MODE" not in run_environment(local)
+
+
+@pytest.mark.parametrize(("status", "how"), [(1, "exit status 1"), (-9, "killed by SIGKILL")])
+def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
+    tmp_path: Path, status: int, how: str
+) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("an earlier run\n")
+    start = log.stat().st_size
+    assert describe_crash(status, log, start) == how
+    with log.open("a") as file:
+        file.write("x" * 5000 + "\nValueError: no such thing\n")
+    described = describe_crash(status, log, start)
+    assert described.startswith(f"{how}; its log ends: xxx")
+    assert described.endswith("ValueError: no such thing")
+    assert len(described) < 2100
+
+
+def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -> None:
+    ours = make_directory()
+    dead = psutil.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = ours.with_name(f"shampoo-{dead.pid}-abcdefgh")
+    left.mkdir()
+    try:
+        remove_abandoned_directories()
+        assert ours.exists()
+        assert not left.exists()
+    finally:
+        ours.rmdir()
+
+
+def test_only_checkpoints_of_finished_jobs_are_removed(sqlite_database: Database, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    specification = JobSpecification.model_validate({"workload": {"name": "digits-mlp"}})
+    with sqlite_database.writing() as session:
+        queued, cancelled = (
+            create_job(session, specification, name=None, tags={}, idempotency_key=None, now=now)[0].id for _ in "ab"
+        )
+        cancel_job(session, cancelled, now=now)
+    for name in (queued, cancelled, "job_of_another_database"):
+        (tmp_path / "checkpoints" / name / "0").mkdir(parents=True)
+    remove_checkpoints_of_finished_jobs(sqlite_database, tmp_path / "checkpoints")
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {queued, "job_of_another_database"}
+
+
+def test_descendants_are_ended_even_when_their_parents_are_gone_and_others_are_spared(tmp_path: Path) -> None:
+    script = tmp_path / "tree.py"
+    script.write_text(
+        """
+import subprocess, sys
+from service.scheduler import process_tree
+
+process_tree.adopt_orphans()
+sleep = [sys.executable, "-c", "import os, time; os.closerange(0, 3); time.sleep(600)"]
+spared = subprocess.Popen(sleep)
+others = process_tree.descendants()
+# A child that starts a grandchild in a session of its own, tells of it, and dies.
+orphan = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:], start_new_session=True).pid)"
+pid = subprocess.run([sys.executable, "-c", orphan, *sleep], capture_output=True, text=True, check=True).stdout
+found = {process.pid for process in process_tree.descendants()}
+process_tree.end_descendants(spare=others)
+left = {process.pid for process in process_tree.descendants()}
+print(int(pid) in found, left == {spared.pid})
+spared.kill()
+"""
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(process_tree.__file__).parents[2])}
+    ran = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=30, check=True, env=environment
+    )
+    assert ran.stdout.split() == ["True", "True"]
