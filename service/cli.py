@@ -233,6 +233,7 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
     from service.serve import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
 
     def tell(address: str) -> None:
         typer.echo(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")

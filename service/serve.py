@@ -16,8 +16,10 @@ from pathlib import Path
 
 import psutil
 import uvicorn
+from fastapi import FastAPI
 
 from service.api.app import create_app
+from service.api.events import EventFeed
 from service.errors import ServiceError
 from service.settings import Settings
 from service.store.migrate import current_revision, migrate
@@ -97,35 +99,35 @@ def migrate_database(database: Database) -> str | None:
         raise CannotServe(f"cannot use the database {database.engine.url!r}: {why}") from error
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to `_run`, and ends the streams of events before it waits for open requests."""
+class Server(uvicorn.Server):
+    """Serves the application; leaves signals to its caller, and ends streams of events before it waits for requests."""
 
-    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
         super().__init__(config)
-        self._end_streams = end_streams
+        self._feed: EventFeed = app.state.feed
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._end_streams()
+        self._feed.close()
         await super().shutdown(sockets)
 
 
 async def _run(
     settings: Settings, database: Database, listener: socket.socket, *, with_worker: bool, tell: Callable[[str], None]
 ) -> None:
-    app = create_app(settings, database)
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
-    server = _Server(config, app.state.feed.close)
+    server = Server(create_app(settings, database))
     supervisor = WorkerSupervisor(settings) if with_worker else None
 
     def stop() -> None:

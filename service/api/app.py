@@ -54,8 +54,9 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
     app.state.feed = events.EventFeed(opened)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
     problems.install(app)
-    for module in (jobs, trials, events, recommendations, catalogue, health, pages):
+    for module in (jobs, trials, events, recommendations, catalogue, health):
         app.include_router(module.router)
+    app.include_router(pages.router, responses=problems.documented(404, 422, 503))
     for path, static in pages.static_mounts():
         app.mount(path, static)
     _serve_documentation(app)

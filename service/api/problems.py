@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from service.api import examples
 from service.api.fields import field_of, small, value_at
 from service.api.schemas import FieldError, Problem
+from service.api.text import join_field
 from service.errors import Conflict, IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound, ServiceError
 from service.store.session import DATABASE_ERRORS, is_unavailable
 
@@ -61,7 +63,7 @@ def problem_response(
         instance=instance,
         errors=list(errors),
     )
-    content = problem.model_dump(mode="json")
+    content = problem.model_dump(mode="json", exclude_none=True)
     if not errors:
         del content["errors"]
     return JSONResponse(content, status, headers, MEDIA_TYPE)
@@ -130,8 +132,8 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     values: dict[str, Any] = {}
     for one in found:
         source, *path = one["loc"]
-        field = field_of(path, error.body) if source == "body" else str(path[-1] if path else source)
-        field = field or "body"
+        field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
+        field = field or str(source)
         given = messages.setdefault(field, [])
         if one["msg"] not in given:
             given.append(one["msg"])
@@ -158,7 +160,7 @@ def _position(document: str, position: int, message: str) -> str:
     """Where malformed JSON goes wrong, for a person."""
     before = document[:position]
     line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
-    return f"is not JSON: {message} at line {line}, column {column} (character {position})"
+    return f"is not JSON (line {line}, column {column}): {message}"
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -25,7 +25,7 @@ def list_search_spaces() -> SearchSpaceList:
     return SearchSpaceList(items=[SearchSpaceRead.of(name, space) for name, space in sorted(presets().items())])
 
 
-@router.get("/search-spaces/{name}", summary="Read a search space", responses=problems.documented(404))
+@router.get("/search-spaces/{name}", summary="Read a search space", responses=problems.documented(404, 422))
 def read_search_space(name: str) -> SearchSpaceRead:
     """A preset with its ranges, and why they are what they are."""
     space = presets().get(name)

@@ -79,14 +79,14 @@ def list_jobs(
     return Page[JobRead](items=[JobRead.of(job, progress[job.id]) for job in found], next_page_token=token)
 
 
-@router.get("/{job_id}", summary="Read a job", responses=problems.documented(404, 503))
+@router.get("/{job_id}", summary="Read a job", responses=problems.documented(404, 422, 503))
 def read_job(session: ReadSession, now: Now, job_id: JobId) -> JobRead:
     """A job with its progress."""
     job = JobRepository(session).get(job_id)
     return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
 
 
-@router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 503))
+@router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
     job = jobs.cancel_job(session, job_id, now=now)

@@ -31,7 +31,7 @@ def list_recommendations(
 
 
 @router.get(
-    "/jobs/{job_id}/recommendation", summary="Read a job's recommendation", responses=problems.documented(404, 503)
+    "/jobs/{job_id}/recommendation", summary="Read a job's recommendation", responses=problems.documented(404, 422, 503)
 )
 def read_recommendation(session: ReadSession, job_id: JobId) -> RecommendationRead:
     """What a job recommends; 404 until it has ended with at least one completed search trial."""

@@ -1,0 +1,25 @@
+"""A client of the API on each kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from service.store.session import Database
+from tests.service.live import running
+
+
+@pytest.fixture
+def http(database: Database) -> Iterator[httpx.Client]:
+    """A client of the API on each kind of database."""
+    with running(database) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture
+def sqlite_http(sqlite_database: Database) -> Iterator[httpx.Client]:
+    """A client of the API on SQLite, where the kind of database does not matter."""
+    with running(sqlite_database) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+        yield client

@@ -1,0 +1,108 @@
+"""OpenAPI describes everything with examples that hold, and its page needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from search_spaces import presets
+from service.api import examples, schemas
+from service.api.app import create_app
+from service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def openapi() -> dict[str, Any]:
+    return create_app(Settings()).openapi()
+
+
+def _operations(openapi: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in openapi["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method} {path}", operation
+
+
+def test_every_operation_is_described_and_tagged(openapi: dict[str, Any]) -> None:
+    identifiers = []
+    for name, operation in _operations(openapi):
+        assert operation["summary"], name
+        assert operation["tags"], name
+        identifiers.append(operation["operationId"])
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_every_request_and_response_has_an_example(openapi: dict[str, Any]) -> None:
+    named = openapi["components"]["schemas"]
+
+    def has_example(media: dict[str, Any]) -> bool:
+        if "example" in media or "examples" in media:
+            return True
+        schema = named[media["schema"]["$ref"].rpartition("/")[2]]
+        if "examples" in schema:
+            return True
+        items = schema["properties"]["items"]["items"]  # a page: its items have one
+        return "examples" in named[items["$ref"].rpartition("/")[2]]
+
+    for name, operation in _operations(openapi):
+        if name.endswith("/plots/{kind}"):
+            continue  # a Plotly figure: described by Plotly
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            assert has_example(media), name
+        for media in operation["responses"].get("200", operation["responses"].get("201"))["content"].values():
+            assert has_example(media), name
+
+
+def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> None:
+    for name, operation in _operations(openapi):
+        if name.endswith("/plots/{kind}"):
+            continue
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                assert "application/problem+json" in response["content"], (name, status)
+        assert "HTTPValidationError" not in str(operation), name
+
+
+def test_examples_of_responses_are_valid() -> None:
+    for schema, example in (
+        (schemas.JobRead, examples.JOB),
+        (schemas.TrialRead, examples.TRIAL),
+        (schemas.MeasurementPage, examples.MEASUREMENTS),
+        (schemas.EventRead, examples.EVENT),
+        (schemas.RecommendationRead, examples.RECOMMENDATION),
+        (schemas.WorkloadRead, examples.WORKLOAD),
+        (schemas.SearchSpaceRead, examples.SEARCH_SPACE),
+        (schemas.Problem, examples.PROBLEM),
+    ):
+        assert schema.model_validate(example).model_dump(mode="json", exclude_unset=True) == example, schema
+
+
+def test_examples_of_requests_are_accepted(sqlite_http: httpx.Client) -> None:
+    for body in (examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE):
+        answer = sqlite_http.post("/v1/jobs", json=body)
+        assert answer.status_code == 201, answer.text
+
+
+def test_the_catalogue_tells_workloads_and_spaces_that_a_job_can_use(sqlite_http: httpx.Client) -> None:
+    workloads = sqlite_http.get("/v1/workloads").json()["items"]
+    assert "digits-mlp" in [workload["name"] for workload in workloads]
+    spaces = sqlite_http.get("/v1/search-spaces").json()["items"]
+    assert {space["name"] for space in spaces} == set(presets())
+    space = sqlite_http.get("/v1/search-spaces/shampoo").json()
+    body = {"workload": {"name": "digits-mlp"}, "search_space": space["space"]}
+    assert sqlite_http.post("/v1/jobs", json=body).status_code == 201
+
+
+def test_the_documentation_page_loads_only_files_that_the_service_serves(sqlite_http: httpx.Client) -> None:
+    page = sqlite_http.get("/docs").text
+    assert "http://" not in page
+    assert "https://" not in page
+    links = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert any(link.endswith(".js") for link in links)
+    assert any(link.endswith(".css") for link in links)
+    for link in links:
+        assert sqlite_http.get(link).status_code == 200, link
+    assert sqlite_http.get("/openapi.json").json()["info"]["title"] == "Shampoo tuner"

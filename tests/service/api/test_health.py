@@ -1,0 +1,48 @@
+"""Probes, on databases that are well, empty and gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+
+from service.store.migrate import downgrade
+from service.store.session import Database
+from tests.service.live import running
+from tests.service.scenarios import NOW, Clock, add_worker
+
+
+def _get(url: str) -> httpx.Response:
+    return httpx.get(url, trust_env=False, timeout=30)
+
+
+def test_a_migrated_database_is_ready_and_live_workers_are_counted(database: Database) -> None:
+    clock = Clock()
+    add_worker(database, now=NOW)
+    add_worker(database, now=NOW - timedelta(hours=1))
+    with running(database, clock=clock) as url:
+        assert _get(f"{url}/readyz").json() == {"status": "ready", "num_workers": 1}
+        clock.advance(3600)
+        assert _get(f"{url}/readyz").json()["num_workers"] == 0
+
+
+def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_alive(database: Database) -> None:
+    downgrade(database, "base")
+    with running(database) as url:
+        answer = _get(f"{url}/readyz")
+        assert (answer.status_code, answer.headers["Content-Type"]) == (503, "application/problem+json")
+        assert "shampoo-tuner migrate" in answer.json()["detail"]
+        assert _get(f"{url}/healthz").json()["status"] == "ok"
+
+
+def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:
+    database = Database("postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2")
+    with running(database) as url:
+        for path in ("/readyz", "/v1/jobs", "/v1/jobs/job_1/events"):
+            answer = _get(f"{url}{path}")
+            assert answer.status_code == 503, path
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert answer.headers["Retry-After"]
+            assert "127.0.0.1" not in answer.text
+        assert _get(f"{url}/healthz").status_code == 200
+    database.close()

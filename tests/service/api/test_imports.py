@@ -1,0 +1,31 @@
+"""The API is a small process: it loads nothing of what trains and searches."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+CODE = """
+import json, sys, time
+began = time.perf_counter()
+from service.api.app import create_app
+from service.settings import Settings
+create_app(Settings()).openapi()
+heavy = {"torch", "ray", "optuna", "numpy", "sklearn", "plotly", "pandas", "shampoo"}
+print(json.dumps({"heavy": sorted(heavy & set(sys.modules)), "seconds": time.perf_counter() - began}))
+"""
+
+
+def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
+    answer = subprocess.run([sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, check=True)
+    told = json.loads(answer.stdout)
+    assert told["heavy"] == []
+    # Torch alone takes longer, on any machine; generous, because this one may be busy.
+    assert told["seconds"] < 8
+
+
+def test_help_loads_no_more_than_the_command_line() -> None:
+    code = "import sys, service.cli; print(sorted({'fastapi', 'sqlalchemy', 'httpx', 'pydantic'} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

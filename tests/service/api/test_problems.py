@@ -1,0 +1,250 @@
+"""Bad input gets a clear answer that names the field, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
+
+from service.api.app import create_app
+from service.api.dependencies import WriteSession
+from service.settings import Settings
+from service.store.repositories import EventRepository, JobRepository, WorkerRepository
+from service.store.session import Database
+from tests.service.live import running
+from tests.service.scenarios import NOW, submit
+
+WORKLOAD = {"workload": {"name": "digits-mlp"}}
+
+
+def _space(**changes: Any) -> dict[str, Any]:
+    parameter = {"type": "float", "name": "lr", "low": 0.001, "high": 0.1, "scale": "log", **changes}
+    return {**WORKLOAD, "search_space": {"optimizer": "shampoo", "parameters": [parameter]}}
+
+
+IMPOSSIBLE: dict[str, tuple[object, str]] = {
+    "no workload": ({}, "workload"),
+    "not an object": ([1], "body"),
+    "null": (None, "body"),
+    "unknown workload": ({"workload": {"name": "imagenet"}}, "workload.name"),
+    "unknown workload option": (
+        {"workload": {"name": "digits-mlp", "options": {"depth": 3}}},
+        "workload.options.depth",
+    ),
+    "unknown field": ({**WORKLOAD, "bugdet": {}}, "bugdet"),
+    "unknown nested field": ({**WORKLOAD, "budget": {"num_trails": 3}}, "budget.num_trails"),
+    "negative budget": ({**WORKLOAD, "budget": {"num_trials": -3}}, "budget.num_trials"),
+    "no trials": ({**WORKLOAD, "budget": {"num_trials": 0}}, "budget.num_trials"),
+    "one trial with a baseline": ({**WORKLOAD, "budget": {"num_trials": 1}}, "budget.num_trials"),
+    "negative time": ({**WORKLOAD, "budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds"),
+    "too many steps": ({**WORKLOAD, "training": {"num_steps": 10**12}}, "training.num_steps"),
+    "an enormous seed": ({**WORKLOAD, "training": {"seed": 10**400}}, "training.seed"),
+    "indivisible batch": (
+        {**WORKLOAD, "training": {"batch_size": 5}, "resources": {"workers_per_trial": 2}},
+        "training.batch_size",
+    ),
+    "unknown metric": ({**WORKLOAD, "objective": {"metric": "bleu"}}, "objective.metric"),
+    "unknown preset": ({**WORKLOAD, "search_space": "sham-poo"}, "search_space"),
+    "a space that is a number": ({**WORKLOAD, "search_space": 5}, "search_space"),
+    "low above high": (_space(low=1, high=0.1), "search_space.parameters[0].low"),
+    "unknown parameter": (_space(name="learning_rate"), "search_space.parameters[0].name"),
+    "unknown workload option in a space": (_space(name="workload.depth"), "search_space.parameters[0].name"),
+    "unknown sampler": ({**WORKLOAD, "sampler": {"name": "grid"}}, "sampler.name"),
+    "text for a number": ({**WORKLOAD, "budget": {"num_trials": "many"}}, "budget.num_trials"),
+    "long name": ({**WORKLOAD, "name": "x" * 201}, "name"),
+    "tag that is no text": ({**WORKLOAD, "tags": {"a": 1}}, "tags.a"),
+    "too many tags": ({**WORKLOAD, "tags": {f"t{i}": "" for i in range(51)}}, "tags"),
+    "NUL in a name": ({**WORKLOAD, "name": "a\0b"}, "name"),
+    "NUL in a key": ({**WORKLOAD, "tags": {"a\0b": ""}}, "tags['a\\x00b']"),
+    "NUL deep inside": ({"workload": {"name": "digits-mlp", "options": {"o": ["\0"]}}}, "workload.options.o[0]"),
+}
+
+UNREADABLE: dict[str, tuple[bytes, str]] = {
+    "cut off": (b'{"workload": {"name": "digi', "body"),
+    "empty": (b"", "body"),
+    "not UTF-8": (b'{"workload": "\xff\xfe"}', "body"),
+    "NaN": (
+        b'{"workload": {"name": "digits-mlp"}, "budget": {"wall_clock_seconds": NaN}}',
+        "budget.wall_clock_seconds",
+    ),
+    "Infinity inside free JSON": (
+        b'{"workload": {"name": "digits-mlp", "options": {"label_smoothing": Infinity}}}',
+        "workload.options.label_smoothing",
+    ),
+    "half a surrogate pair": (b'{"workload": {"name": "digits-mlp"}, "name": "\\ud800"}', "name"),
+    "nested beyond the parser": (b"[" * 100_000 + b"]" * 100_000, "body"),
+    "nested deep": (b'{"workload": {"name": "digits-mlp", "options": {"o": ' + b"[" * 400 + b"]" * 400 + b"}}}", "[0]"),
+    "a number of 10,000 digits": (b'{"workload": ' + b"1" * 10_000 + b"}", "body"),
+}
+
+
+@pytest.fixture
+def contents(database: Database) -> Iterator[tuple[int, int]]:
+    """Holds at the end of a test that no job and no event was added."""
+
+    def counts() -> tuple[int, int]:
+        with database.reading() as session:
+            return len(JobRepository(session).page(limit=100)), EventRepository(session).last_id()
+
+    before = counts()
+    yield before
+    assert counts() == before
+
+
+def _assert_names(answer: httpx.Response, status: int, field: str) -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["instance"] == "/v1/jobs"
+    assert problem["title"]
+    fields = [error["field"] for error in problem["errors"]]
+    assert any(found == field or (field.startswith("[") and found.endswith(field)) for found in fields), problem
+    assert all(error["message"] for error in problem["errors"])
+
+
+@pytest.mark.usefixtures("contents")
+def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> None:
+    for body, field in IMPOSSIBLE.values():
+        _assert_names(http.post("/v1/jobs", json=body), 422, field)
+
+
+@pytest.mark.usefixtures("contents")
+def test_unreadable_bodies_are_refused(http: httpx.Client) -> None:
+    for content, field in UNREADABLE.values():
+        answer = http.post("/v1/jobs", content=content, headers={"Content-Type": "application/json"})
+        _assert_names(answer, 422, field)
+
+
+def test_a_refused_value_is_given_back_if_it_is_small(sqlite_http: httpx.Client) -> None:
+    def value(body: object) -> object:
+        return sqlite_http.post("/v1/jobs", json=body).json()["errors"][0].get("value")
+
+    assert value({**WORKLOAD, "budget": {"num_trials": -3}}) == -3
+    assert value(_space(low=1, high=0.1)) == 1
+    assert value({**WORKLOAD, "search_space": "x" * 500}) is None
+
+
+def test_malformed_json_tells_where(sqlite_http: httpx.Client) -> None:
+    answer = sqlite_http.post(
+        "/v1/jobs", content='{\n  "workload": oops\n}', headers={"Content-Type": "application/json"}
+    )
+    assert "line 2, column 15" in answer.json()["detail"]
+
+
+def test_another_content_type_is_refused(sqlite_http: httpx.Client) -> None:
+    answer = sqlite_http.post("/v1/jobs", data={"workload": "digits-mlp"})
+    _assert_names(answer, 415, "Content-Type")
+
+
+def test_a_large_body_is_refused_whether_its_length_is_declared_or_not(sqlite_database: Database) -> None:
+    body = json.dumps({**WORKLOAD, "name": "x" * 5000}).encode()
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(0, len(body), 500):
+            yield body[start : start + 500]
+
+    headers = {"Content-Type": "application/json"}
+    with running(sqlite_database, max_request_bytes=4000) as url:
+        declared = httpx.post(f"{url}/v1/jobs", content=body, headers=headers, trust_env=False)
+        chunked = httpx.post(f"{url}/v1/jobs", content=chunks(), headers=headers, trust_env=False)
+        _assert_names(declared, 413, "body")
+        _assert_names(chunked, 413, "body")
+        fits = httpx.post(f"{url}/v1/jobs", json=WORKLOAD, trust_env=False)
+        assert fits.status_code == 201
+
+
+def test_what_does_not_exist_is_not_found(http: httpx.Client, database: Database) -> None:
+    job = submit(database)
+    for method, path in [
+        ("GET", "/v1/jobs/job_nope"),
+        ("GET", "/v1/jobs/job%00nope"),
+        ("POST", "/v1/jobs/job_nope/cancel"),
+        ("GET", "/v1/jobs/job_nope/trials"),
+        ("GET", "/v1/jobs/job_nope/trials/0"),
+        ("GET", f"/v1/jobs/{job}/trials/0"),
+        ("GET", f"/v1/jobs/{job}/trials/0/measurements"),
+        ("GET", "/v1/jobs/job_nope/events"),
+        ("GET", "/v1/jobs/job_nope/recommendation"),
+        ("GET", "/v1/search-spaces/nope"),
+        ("GET", "/v1/nope"),
+    ]:
+        answer = http.request(method, path)
+        assert answer.status_code == 404, f"{path}: {answer.text}"
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert answer.json()["detail"]
+
+
+def test_impossible_parameters_are_refused_naming_them(http: httpx.Client, database: Database) -> None:
+    job = submit(database)
+    for path, field in [
+        ("/v1/jobs?state=done", "state[0]"),
+        ("/v1/jobs?page_size=0", "page_size"),
+        ("/v1/jobs?page_size=201", "page_size"),
+        ("/v1/jobs?page_token=xyz", "page_token"),
+        ("/v1/jobs?page_token=%00", "page_token"),
+        ("/v1/jobs?model=%00", "model"),
+        (f"/v1/jobs/{job}/trials?phase=warmup", "phase"),
+        (f"/v1/jobs/{job}/trials?page_token=am9iOjE", "page_token"),
+        (f"/v1/jobs/{job}/trials/99999999999", "number"),
+        (f"/v1/jobs/{job}/trials/first", "number"),
+        (f"/v1/jobs/{job}/trials/0/measurements?after_step=99999999999", "after_step"),
+        (f"/v1/jobs/{job}/events?after=-1", "after"),
+        ("/v1/events?after=99999999999999999999", "after"),
+        ("/v1/recommendations", "model"),
+    ]:
+        answer = http.get(path)
+        assert answer.status_code == 422, f"{path}: {answer.text}"
+        assert [error["field"] for error in answer.json()["errors"]] == [field], path
+
+
+def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> None:
+    answer = sqlite_http.delete("/v1/workloads")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (405, "application/problem+json")
+
+
+def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
+    app = create_app(Settings(), database)
+    app.post(path)(endpoint)
+    return app
+
+
+async def _post(app: FastAPI, path: str) -> httpx.Response:
+    transport = ASGITransport(app, raise_app_exceptions=False)
+    async with AsyncClient(transport=transport, base_url="http://test") as client:
+        return await client.post(path)
+
+
+async def _fails() -> None:
+    raise RuntimeError("secret")
+
+
+def test_an_unexpected_error_is_a_500_without_internals(
+    sqlite_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = asyncio.run(_post(_app_with(sqlite_database, "/fails", _fails), "/fails"))
+    assert (answer.status_code, answer.headers["Content-Type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+    assert "secret" in caplog.text
+
+
+def _fails_at_commit(session: WriteSession) -> dict[str, bool]:
+    # A job of no existing worker: the foreign key refuses it, on PostgreSQL and SQLite, when it is flushed.
+    job = JobRepository(session).page(limit=1)[0]
+    job.lease_worker_id = "worker_nope"
+    return {"done": True}
+
+
+def test_a_commit_that_fails_is_not_answered_with_success(database: Database) -> None:
+    job_id = submit(database)
+    answer = asyncio.run(_post(_app_with(database, "/fails", _fails_at_commit), "/fails"))
+    assert answer.status_code == 500
+    with database.reading() as session:
+        assert JobRepository(session).get(job_id).lease_worker_id is None
+        assert WorkerRepository(session).alive_since(NOW) == 0
