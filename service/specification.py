@@ -76,7 +76,7 @@ class Sampler(_Model):
 class Pruner(_Model):
     name: Literal["asha", "none"] = "asha"
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Steps before a trial can be pruned; null: one eighth of the trial."""
+    """Steps before a trial can be pruned; null: a quarter of the trial, because curves of decaying schedules cross."""
     reduction_factor: int = Field(default=3, ge=2, le=1000)
     """At each rung the best 1/reduction_factor of the trials go on."""
 
@@ -159,7 +159,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     workers = specification.resources.workers_per_trial
     if batch_size % workers:
         raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by workers_per_trial = {workers}")
-    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every, num_steps // 8)
+    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every, num_steps // 4)
     if specification.pruner.name == "asha" and min_pruning_steps > num_steps:
         raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
 
