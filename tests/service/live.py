@@ -21,12 +21,12 @@ from tests.service.scenarios import NOW, claimed_job, run_trial
 
 
 @contextmanager
-def running(database: Database, *, clock: Clock = utc_now, **settings: object) -> Iterator[str]:
+def running(database: Database, *, clock: Clock = utc_now, port: int = 0, **settings: object) -> Iterator[str]:
     """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
     values = {"data_dir": Path("unused"), **settings}
     app = create_app(Settings(**values), database, clock)  # type: ignore[arg-type] # pydantic checks them
     server = Server(app)
-    with create_server(("127.0.0.1", 0)) as listener:
+    with create_server(("127.0.0.1", port)) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
         thread.start()
         try:

@@ -1,0 +1,192 @@
+"""The commands, against the real API."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+from service.domain import JobState, Phase
+from service.runs import finish_job
+from service.store.migrate import is_current
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.service.live import finished_job, running
+from tests.service.scenarios import NOW, begin_trial, claimed_job, run_trial, submit
+
+JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
+
+
+@pytest.fixture
+def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The API's address, which commands find in their environment."""
+    with running(sqlite_database) as url:
+        monkeypatch.setenv("SHAMPOO_TUNER_URL", url)
+        yield url
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.usefixtures("url")
+def test_submit_prints_the_new_jobs_id(sqlite_database: Database, job_file: str) -> None:
+    result = run("submit", job_file, "--set", "budget.num_trials=8", "--set", "tags.team=vision", "--name", "n")
+    assert result.exit_code == 0, result.output
+    with sqlite_database.reading() as session:
+        job = JobRepository(session).get(result.stdout.strip())
+        assert (job.num_trials, job.tags, job.name) == (8, {"team": "vision"}, "n")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_refused_job_is_one_line_that_names_the_field(job_file: str) -> None:
+    result = run("submit", job_file, "--set", "budget.num_trials=-8")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "shampoo-tuner: budget.num_trials: Input should be greater than or equal to 1\n"
+
+
+def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:
+    result = run("submit", job_file, "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no service answers at http://127.0.0.1:1" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("url")
+def test_wrong_usage_exits_with_two() -> None:
+    assert run("submit").exit_code == 2
+    assert run("jobs", "--state", "done").exit_code == 2
+    assert run("recommend", "digits-mlp", "--format", "xml").exit_code == 2
+    assert run("jobs", "--url", "127.0.0.1:8730").exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
+def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
+    assert "no jobs" in run("jobs").stderr
+    done = finished_job(sqlite_database)
+    waiting = submit(sqlite_database)
+    listed = run("jobs").stdout
+    assert listed.index(waiting) < listed.index(done)
+    assert "4/4" in listed
+    assert "0.2 (trial 2)" in listed
+    assert waiting not in run("jobs", "--state", "succeeded").stdout
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_prints_what_changes_and_succeeds_with_the_job(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+
+    def work() -> None:
+        time.sleep(0.7)
+        run_trial(sqlite_database, lease, 0, 0.5)
+        run_trial(sqlite_database, lease, 1, 0.4, Phase.BASELINE)
+        begin_trial(sqlite_database, lease, 2)
+        time.sleep(0.7)
+        with sqlite_database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    result = run("watch", lease.job_id)
+    worker.join()
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "running · 0/4 trials (none started)"
+    assert any("best validation_loss 0.5 (trial 0) · baseline 0.4 (trial 1)" in line for line in lines)
+    assert lines[-1].startswith("succeeded")
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_fails_with_the_job(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("cancel", job_id).exit_code == 0
+    result = run("watch", job_id)
+    assert result.exit_code == 1
+    assert f"job {job_id} cancelled" in result.stderr
+    again = run("cancel", job_id)
+    assert again.exit_code == 1
+    assert "already finished" in again.stderr
+
+
+def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database) -> None:
+    job_id = claimed_job(sqlite_database).job_id
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service", "watch", job_id],
+        env={**os.environ, "SHAMPOO_TUNER_URL": url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("running")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"job {job_id} goes on" in errors
+    assert "Traceback" not in errors
+    with sqlite_database.reading() as session:
+        assert JobRepository(session).get(job_id).state is JobState.RUNNING
+
+
+@pytest.mark.usefixtures("url")
+def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
+    nothing = run("recommend", "digits-mlp")
+    assert nothing.exit_code == 1
+    assert "no recommendation for 'digits-mlp' yet" in nothing.stderr
+    job_id = finished_job(sqlite_database)
+    python = run("recommend", "digits-mlp").stdout
+    compile(python, "snippet", "exec")
+    assert "Shampoo(" in python
+    as_json = json.loads(run("recommend", "digits-mlp", "--format", "json").stdout)
+    as_yaml = yaml.safe_load(run("recommend", "digits-mlp", "--format", "yaml").stdout)
+    assert as_json["job_id"] == as_yaml["job_id"] == job_id
+    assert as_json["config"]["lr"] == pytest.approx(float(as_yaml["config"]["lr"]))
+
+
+def test_migrate_prepares_a_database(empty_database_url: str) -> None:
+    result = run("migrate", "--database-url", empty_database_url)
+    assert result.exit_code == 0, result.output
+    assert "is at revision" in result.stdout
+    database = Database(empty_database_url)
+    assert is_current(database)
+    database.close()
+
+
+def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -> None:
+    result = run("migrate", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
+    assert result.exit_code == 1
+    assert "cannot use the database" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_LEASE_SECONDS", "-1")
+    result = run("migrate")
+    assert result.exit_code == 1
+    assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
+
+
+def test_help_names_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for command in ("serve", "api", "worker", "migrate", "submit", "jobs", "watch", "recommend", "cancel", "demo"):
+        assert command in result.stdout

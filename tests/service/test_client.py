@@ -1,0 +1,130 @@
+"""The typed client against the real API."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from service import client as client_module
+from service.client import ApiError, Client, ServiceUnreachable, WaitedTooLong, sse_messages
+from service.domain import JobState, Phase, TrialState
+from service.store.repositories import EventRepository
+from service.store.session import Database
+from tests.service.live import finished_job, running
+from tests.service.scenarios import begin_trial, claimed_job, measure, specification, submit
+
+
+@pytest.fixture
+def client(sqlite_database: Database) -> Iterator[Client]:
+    with running(sqlite_database) as url, Client(url) as client:
+        yield client
+
+
+def test_submit_gives_the_job_and_an_idempotency_key_gives_it_again(client: Client) -> None:
+    first = client.submit(specification(), name="a", tags={"x": "y"}, idempotency_key="k")
+    again = client.submit(specification().model_dump(mode="json"), name="a", tags={"x": "y"}, idempotency_key="k")
+    assert first.id == again.id
+    assert (first.name, first.tags, first.state) == ("a", {"x": "y"}, JobState.QUEUED)
+    assert first.specification == specification()
+
+
+def test_a_refusal_names_its_fields(client: Client) -> None:
+    with pytest.raises(ApiError, match=r"budget\.num_trials: Input should be") as caught:
+        client.submit({"workload": {"name": "digits-mlp"}, "budget": {"num_trials": -1}})
+    assert caught.value.status == 422
+    assert caught.value.problem.errors[0].value == -1
+
+
+def test_what_does_not_exist_is_an_api_error(client: Client) -> None:
+    with pytest.raises(ApiError, match=r"no job .a b.") as caught:
+        client.job("a b")
+    assert caught.value.status == 404
+
+
+def test_lists_are_followed_over_pages(client: Client, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    ids = [submit(sqlite_database) for _ in range(60)]
+    assert [job.id for job in client.jobs(states=[JobState.QUEUED])] == sorted(ids, reverse=True)
+    assert [job.id for job in client.jobs(states=[JobState.SUCCEEDED], model="digits-mlp")] == [job_id]
+    assert [trial.number for trial in client.trials(job_id, states=[TrialState.COMPLETED])] == [0, 1, 2, 3]
+    assert [trial.number for trial in client.trials(job_id, phase=Phase.BASELINE)] == [1]
+    assert [measured.step for measured in client.measurements(job_id, 0, after_step=10)] == [20, 30, 40]
+    assert client.trial(job_id, 2).value == 0.2
+
+
+def test_recommendations_and_the_catalogue_are_typed(client: Client, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    assert client.recommendation(job_id) == client.recommendations("digits-mlp")[0]
+    assert client.recommendation(job_id).evidence.best.number == 2
+    assert "digits-mlp" in [workload.name for workload in client.workloads()]
+    assert "shampoo" in [space.name for space in client.search_spaces()]
+    assert client.readiness().num_workers == 0
+
+
+def test_cancel_then_wait_gives_the_cancelled_job(client: Client, sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    with pytest.raises(WaitedTooLong):
+        client.wait(job_id, timeout_seconds=0.2, poll_seconds=0.05)
+    assert client.cancel(job_id).state is JobState.CANCELLED
+    assert client.wait(job_id, timeout_seconds=5).state is JobState.CANCELLED
+
+
+def test_events_of_a_job_end_with_it(client: Client, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    told = list(client.events(job_id))
+    assert told[-1].data["state"] == "succeeded"
+    assert list(client.events(job_id, after=told[-2].id)) == told[-1:]
+    assert list(client.events(job_id, after=told[-1].id)) == []
+
+
+def test_events_survive_a_restart_of_the_service(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = ExitStack()
+    url = server.enter_context(running(sqlite_database, port=port))
+    told = []
+
+    def listen() -> None:
+        with Client(url) as client:
+            told.extend(event.id for event in client.events(lease.job_id))
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    time.sleep(0.5)
+    server.close()
+    measure(sqlite_database, lease, 0, 10, 0.5)
+    with running(sqlite_database, port=port):
+        time.sleep(1)
+        measure(sqlite_database, lease, 0, 20, 0.4)
+        with Client(url) as client:
+            client.cancel(lease.job_id)
+        listener.join(timeout=20)
+        assert not listener.is_alive()
+    with sqlite_database.reading() as session:
+        stored = [event.id for event in EventRepository(session).after(0, job_id=lease.job_id, limit=100)]
+    assert told == stored
+
+
+def test_no_service_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:1")  # a proxy is not asked for this machine's own services
+    with (
+        Client("http://127.0.0.1:1") as client,
+        pytest.raises(ServiceUnreachable, match=r"no service answers at http://127\.0\.0\.1:1 .*serve"),
+    ):
+        client.readiness()
+
+
+def test_messages_are_split_at_line_feeds_only() -> None:
+    text = (
+        ": comment\n\nevent: a\r\ndata: one\u2028two\ndata: three\r\nid: 7\n\ndata:bare\n\n: ping\n\ndata: cut".encode()
+    )
+    pieces = [text[start : start + 3] for start in range(0, len(text), 3)]
+    assert list(sse_messages(iter(pieces))) == [("a", "one\u2028two\nthree"), ("message", "bare")]

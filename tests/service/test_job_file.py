@@ -1,0 +1,72 @@
+"""Job files and the settings that change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.errors import InvalidInput
+from service.job_file import apply_settings, read_job_file
+
+
+def _read(tmp_path: Path, text: str) -> dict[str, Any]:
+    path = tmp_path / "job.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_job_file(path)
+
+
+def test_scalars_are_what_json_would_make_of_them(tmp_path: Path) -> None:
+    text = "a: 1e-4\nb: no\nc: 2026-01-01\nd: 012\ne: [1, 2.5, true, null, .5]\nf: '7'\ng: 1_000\n"
+    assert _read(tmp_path, text) == {
+        "a": 1e-4, "b": "no", "c": "2026-01-01", "d": 12, "e": [1, 2.5, True, None, 0.5], "f": "7", "g": "1_000",
+    }  # fmt: skip
+
+
+def test_json_is_read_too(tmp_path: Path) -> None:
+    assert _read(tmp_path, '{"workload": {"name": "digits-mlp"}, "tags": {}}')["workload"] == {"name": "digits-mlp"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- 1", "must hold an object"),
+        ("", "must hold an object"),
+        ("a: [", "line 1"),
+        ("a: 1\nb: 2\na: 3", "'a' is given twice"),
+        ("a: !!python/object:os.system x", "could not determine a constructor"),
+        ("a: " + "9" * 5000, "Exceeds the limit"),
+    ],
+)
+def test_an_unreadable_file_is_refused_with_its_name(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message) as caught:
+        _read(tmp_path, text)
+    assert caught.value.field.endswith("job.yaml")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="No such file"):
+        read_job_file(tmp_path / "none.yaml")
+
+
+def test_settings_reach_nested_fields_and_leave_the_original_alone() -> None:
+    content = {"workload": {"name": "x"}, "baseline": None, "search_space": {"parameters": [{"low": 1}]}}
+    changed = apply_settings(
+        content,
+        ["budget.num_trials=8", "baseline.budget_share=0.5", "search_space.parameters[0].low=1e-3", "name=a=b"],
+    )
+    assert changed == {
+        "workload": {"name": "x"},
+        "budget": {"num_trials": 8},
+        "baseline": {"budget_share": 0.5},
+        "search_space": {"parameters": [{"low": 1e-3}]},
+        "name": "a=b",
+    }
+    assert content == {"workload": {"name": "x"}, "baseline": None, "search_space": {"parameters": [{"low": 1}]}}
+
+
+@pytest.mark.parametrize("setting", ["budget", "=1", "workload.name.first=1", "tags[0]=1", "list[5]=1"])
+def test_an_impossible_setting_is_refused(setting: str) -> None:
+    with pytest.raises(InvalidInput):
+        apply_settings({"workload": {"name": "x"}, "list": [1]}, [setting])

@@ -1,0 +1,129 @@
+"""`serve` as a person runs it: a process that starts, survives its worker, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service.client import Client
+
+
+@dataclass
+class Service:
+    process: subprocess.Popen[str]
+    url: str
+
+    def descendants(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def worker(self) -> psutil.Process:
+        return next(found for found in self.descendants() if "worker" in found.cmdline())
+
+
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@contextmanager
+def serving(data_dir: Path, *arguments: str) -> Iterator[Service]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("shampoo-tuner is at http://127.0.0.1:"), line
+        service = Service(process, line.split()[3])
+        with Client(service.url) as client:
+            eventually(lambda: client.readiness().num_workers == 1)
+        yield service
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path / "new" / "data") as service:
+        yield service
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
+    service: Service, number: signal.Signals
+) -> None:
+    descendants = service.descendants()
+    assert descendants
+    with httpx.Client(trust_env=False) as http, http.stream("GET", f"{service.url}/v1/events") as stream:
+        chunks = stream.iter_bytes()
+        next(chunks)
+        began = time.monotonic()
+        service.process.send_signal(number)
+        assert service.process.wait(timeout=30) == 0
+        assert time.monotonic() - began < 10
+        assert list(chunks) == []
+    assert not any(found.is_running() for found in descendants)
+
+
+def test_a_worker_that_dies_is_started_again(service: Service) -> None:
+    first = service.worker()
+    first.kill()
+    eventually(lambda: any("worker" in found.cmdline() and found.pid != first.pid for found in service.descendants()))
+    assert httpx.get(f"{service.url}/healthz", trust_env=False).status_code == 200
+    service.process.terminate()
+    assert service.process.wait(timeout=30) == 0
+
+
+def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
+    descendants = service.descendants()
+    service.process.kill()
+    eventually(lambda: not any(found.is_running() for found in descendants))
+
+
+def test_a_taken_port_is_one_clear_line(service: Service, tmp_path: Path) -> None:
+    port = service.url.rpartition(":")[2]
+    second = subprocess.run(
+        [sys.executable, "-m", "service", "serve", "--port", port, "--data-dir", str(tmp_path / "second")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in second.stderr
+    assert second.stderr.count("\n") == 1
+    assert not (tmp_path / "second").exists()
+
+
+def test_the_api_alone_leaves_the_database_to_migrate(tmp_path: Path) -> None:
+    environment = {**os.environ, "SHAMPOO_TUNER_DATA_DIR": str(tmp_path), "SHAMPOO_TUNER_PORT": "0"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3]
+        assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 503
+        subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
+        ready = httpx.get(f"{url}/readyz", trust_env=False)
+        assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
+        process.terminate()
+        assert process.wait(timeout=30) == 0
