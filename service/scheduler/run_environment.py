@@ -29,7 +29,5 @@ def run_environment(settings: Settings) -> Mapping[str, str]:
             # Ray would write one to the home directory.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
-            # Ray starts some idle processes at once: there, the slow import of Tune runs beside the rest of the start.
-            "RAY_preload_python_modules": "service.scheduler.trainable",
         }
     return environment
