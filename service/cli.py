@@ -44,8 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free port.  [default: 8730]")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where the embedded database, checkpoints and logs are.")]
 DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
