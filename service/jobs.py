@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from service.specification import JobSpecification, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import cancel_unfinished_trials, move_job, record_job_event
+
+RECENT_TRIALS = 50
+"""Trials from which the time left is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class JobProgress:
     seconds_elapsed: float | None
     """Since the job started; None before."""
     seconds_left: float | None
-    """Estimate from the trials finished so far; None without any, and after the end."""
+    """Estimate from the trials finished last; None without any, and unless the job runs."""
 
     @property
     def num_finished(self) -> int:
@@ -108,7 +112,7 @@ def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
-    """The progress of each job by id, with a fixed number of statements."""
+    """The progress of each job by id, with a fixed number of statements and one more for each running job."""
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
@@ -117,25 +121,46 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
     for trial in repository.completed(ids):
         completed[trial.job_id].append(trial)
-    return {job.id: _progress(job, counts[job.id], completed[job.id], now=now) for job in jobs}
+    recent = {
+        job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
+    }
+    return {job.id: _progress(job, counts[job.id], completed[job.id], recent.get(job.id, []), now=now) for job in jobs}
 
 
-def _progress(job: Job, counts: Counter[TrialState], completed: Sequence[Trial], *, now: datetime) -> JobProgress:
-    finished = sum(count for state, count in counts.items() if state.is_final)
+def _progress(
+    job: Job, counts: Counter[TrialState], completed: Sequence[Trial], recent: Sequence[Trial], *, now: datetime
+) -> JobProgress:
     elapsed = None
     if job.started_at is not None:
         elapsed = ((job.finished_at or now) - job.started_at).total_seconds()
-    left = None
-    if elapsed is not None and finished and not job.state.is_final:
-        left = elapsed / finished * (job.num_trials - finished)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         num_trials=job.num_trials,
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
         seconds_elapsed=elapsed,
-        seconds_left=left,
+        seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
     )
+
+
+def _seconds_left(
+    job: Job, counts: Counter[TrialState], recent: Sequence[Trial], seconds_elapsed: float
+) -> float | None:
+    """Trials to come, each as long as the recent ones took, as many at once as there are now."""
+    # A job's first trial waits for its ranks to start, which the later ones find warm.
+    typical = [trial for trial in recent if trial.number > 0] or recent
+    durations = [
+        (trial.finished_at - trial.started_at).total_seconds()
+        for trial in typical
+        if trial.finished_at is not None and trial.started_at is not None
+    ]
+    if not durations:
+        return None
+    finished = sum(count for state, count in counts.items() if state.is_final)
+    at_once = max(1, counts[TrialState.RUNNING])
+    left = (job.num_trials - finished) * statistics.fmean(durations) / at_once
+    limit = specification_of(job).budget.wall_clock_seconds
+    return left if limit is None else max(0.0, min(left, limit - seconds_elapsed))
 
 
 def best_trial(trials: Sequence[Trial], phase: Phase, direction: Direction) -> BestTrial | None:

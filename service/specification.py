@@ -25,7 +25,13 @@ MAX_SEED = 2**63 - 1
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,  # "8" is no number and true is no 1
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
 
 
 class WorkloadChoice(_Model):

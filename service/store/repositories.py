@@ -160,6 +160,13 @@ class TrialRepository:
         )
         return [TrialSummary(*row) for row in self._session.execute(statement)]
 
+    def last_finished(self, job_id: str, *, limit: int) -> list[Trial]:
+        """Up to `limit` trials that were started and have ended, the last one first."""
+        statement = select(Trial).where(
+            Trial.job_id == job_id, Trial.started_at.is_not(None), Trial.finished_at.is_not(None)
+        )
+        return list(self._session.scalars(statement.order_by(Trial.finished_at.desc()).limit(limit)))
+
     def completed(self, job_ids: Iterable[str]) -> list[Trial]:
         """Completed trials with a value, of these jobs."""
         statement = select(Trial).where(

@@ -15,7 +15,7 @@ from service.specification import JobSpecification, plan_job
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
-from tests.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
+from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, run_trial, specification, submit
 
 
 def _create(database: Database, spec: JobSpecification, *, key: str | None = None) -> tuple[Job, bool]:
@@ -88,6 +88,8 @@ def test_an_impossible_job_is_refused_naming_field_and_value(
     "fields",
     [
         {"budget": {"num_trials": -1}},
+        {"budget": {"num_trials": "8"}},
+        {"budget": {"num_trials": True}},
         {"budget": {"num_trials": 10_001}},
         {"budget": {"wall_clock_seconds": 0}},
         {"budget": {"wall_clock_seconds": float("nan")}},
@@ -128,7 +130,7 @@ def test_cancelling_an_unknown_job_is_not_found(database: Database) -> None:
         cancel_job(session, "job_nope", now=NOW)
 
 
-def test_progress_counts_trials_and_estimates_the_time_left(database: Database) -> None:
+def test_progress_counts_trials_by_state_and_names_the_best_of_each_phase(database: Database) -> None:
     waiting = submit(database, now=NOW + timedelta(hours=1))
     lease = claimed_job(database)
     run_trial(database, lease, 0, 0.5)
@@ -143,6 +145,32 @@ def test_progress_counts_trials_and_estimates_the_time_left(database: Database) 
     assert ours.best is not None
     assert ours.baseline_best is not None
     assert (ours.best.number, ours.best.value, ours.baseline_best.value) == (0, 0.5, 0.7)
-    assert (ours.seconds_elapsed, ours.seconds_left) == (10.0, 10.0)
+    assert ours.seconds_elapsed == 10.0
     assert progress[waiting].seconds_elapsed is None
     assert progress[waiting].num_finished == 0
+
+
+def _seconds_left(database: Database, job_id: str, *, after_seconds: float) -> float | None:
+    with database.reading() as session:
+        job = JobRepository(session).get(job_id)
+        return progress_of(session, [job], now=NOW + timedelta(seconds=after_seconds))[job_id].seconds_left
+
+
+def test_the_time_left_is_judged_by_the_trials_that_found_warm_ranks(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 10})
+    assert _seconds_left(database, lease.job_id, after_seconds=5) is None
+    for number, (start, end) in enumerate([(0, 30), (30, 34), (34, 40)]):
+        begin_trial(database, lease, number, now=NOW + timedelta(seconds=start))
+        end_trial(database, lease, number, now=NOW + timedelta(seconds=end))
+    begin_trial(database, lease, 3, now=NOW + timedelta(seconds=40))
+    assert _seconds_left(database, lease.job_id, after_seconds=40) == 7 * 5.0
+    begin_trial(database, lease, 4, now=NOW + timedelta(seconds=40))
+    assert _seconds_left(database, lease.job_id, after_seconds=40) == 7 * 5.0 / 2
+
+
+def test_the_time_left_ends_with_the_wall_clock_budget(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 100, "wall_clock_seconds": 60})
+    for number in (0, 1):
+        begin_trial(database, lease, number, now=NOW + timedelta(seconds=10 * number))
+        end_trial(database, lease, number, now=NOW + timedelta(seconds=10 * number + 10))
+    assert _seconds_left(database, lease.job_id, after_seconds=20) == 40.0
