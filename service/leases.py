@@ -19,7 +19,11 @@ from service.store.repositories import JobRepository, TrialRepository, WorkerRep
 from service.transitions import cancel_unfinished_trials, move_job, move_trial
 
 MAX_CRASHES = 3
-"""Runs in a row that may die without getting any further before the job fails."""
+"""Runs in a row that may die without getting any further before the job fails.
+
+Further is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
+first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
+"""
 CRASH_BACKOFF_SECONDS = 2.0
 """Wait after the first crash; doubles with each further one."""
 

@@ -86,7 +86,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         trial = trials.get(lease.job_id, entry.number)
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
-            measurements.put(
+            is_new = measurements.put(
                 Measurement(
                     trial_id=trial.id,
                     step=reported.step,
@@ -96,7 +96,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                     recorded_at=now,
                 )
             )
-            if reported.step > trial.step:
+            if is_new:
                 job.crashes = 0
             trial.step = reported.step
             trial.seconds = reported.seconds
@@ -117,9 +117,10 @@ def finish_trial(
     now: datetime,
 ) -> None:
     """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
-    lock_leased_job(session, lease)
+    job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+    job.crashes = 0
 
 
 def requeue_trial(session: Session, lease: Lease, number: int, *, detail: str, now: datetime) -> None:

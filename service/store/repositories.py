@@ -179,9 +179,14 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, measurement: Measurement) -> None:
-        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again)."""
+    def put(self, measurement: Measurement) -> bool:
+        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
+
+        Returns whether the step was not measured before.
+        """
+        earlier = self._session.get(Measurement, (measurement.trial_id, measurement.step))
         self._session.merge(measurement)
+        return earlier is None
 
     def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
         statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)

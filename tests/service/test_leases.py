@@ -7,14 +7,25 @@ from datetime import timedelta
 
 import pytest
 
-from service.domain import JobState, TrialState
+from service.domain import FailureReason, JobState, TrialState
 from service.errors import LeaseLost
 from service.jobs import cancel_job
 from service.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
+from service.runs import finish_trial, start_trial
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, run_trial, submit
+from tests.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    end_trial,
+    measure,
+    run_trial,
+    submit,
+)
 
 
 def _job(database: Database, job_id: str) -> Job:
@@ -145,7 +156,48 @@ def test_progress_between_crashes_keeps_a_job_alive(database: Database) -> None:
         lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
 
 
-def test_a_lease_locks_its_job(database: Database) -> None:
+def test_a_run_that_only_repeats_what_was_measured_makes_no_progress(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for crash in range(MAX_CRASHES):
+        assert lease is not None
+        if crash:
+            with database.writing() as session:
+                start_trial(session, lease, 0, now=NOW)
+        # Its checkpoints are gone: each run trains it from the beginning and dies at the same place.
+        for step in (10, 20):
+            measure(database, lease, 0, step, 1.0)
+        state = _release(database, lease, crash="signal 9", after_seconds=100 * crash)
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+    # The first run got further than any before it; the crash after it was the first in a row.
+    assert state is JobState.FAILED
+
+
+def test_a_trial_that_ended_is_progress(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(2 * MAX_CRASHES):
+        assert lease is not None
+        begin_trial(database, lease, crash)
+        end_trial(database, lease, crash, TrialState.FAILED, reason=FailureReason.DIVERGED)
+        assert _release(database, lease, crash="signal 9", after_seconds=100 * crash) is JobState.QUEUED
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+
+
+def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database) -> None:
     lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+
+    def cancel() -> None:
+        with database.writing() as session:
+            cancel_job(session, lease.job_id, now=NOW)
+
+    cancelling = threading.Thread(target=cancel)
     with database.writing() as session:
-        assert lock_leased_job(session, lease).id == lease.job_id
+        lock_leased_job(session, lease)
+        cancelling.start()
+        cancelling.join(timeout=0.5)
+        assert cancelling.is_alive()
+        finish_trial(session, lease, 0, TrialState.COMPLETED, now=NOW)
+    cancelling.join(timeout=10)
+    assert _job(database, lease.job_id).state is JobState.CANCELLED
+    assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.COMPLETED]
