@@ -25,7 +25,7 @@ def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure
         job.started_at = now
     if to.is_final:
         job.finished_at = now
-        job.failure = failure
+        job.failure = None if failure is None else storable(failure)
     if to is not JobState.RUNNING:
         job.lease_worker_id = None
         job.lease_expires_at = None
@@ -53,7 +53,7 @@ def move_trial(
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with reason {reason}")
     trial.state = to
     trial.reason = reason
-    trial.detail = detail
+    trial.detail = None if detail is None else storable(detail)
     if to is TrialState.RUNNING:
         trial.runs += 1
         trial.started_at = trial.started_at or now
@@ -73,6 +73,11 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
         "value": trial.value,
     }
     EventRepository(session).add(trial.job_id, "trial.state", data, now)
+
+
+def storable(text: str) -> str:
+    """The text with what no database keeps written as escapes: NUL, and surrogates such as those in odd file names."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
 def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detail: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.leases import Lease
-from service.runs import finish_job, requeue_trial, start_trial
+from service.runs import finish_job, finish_trial, requeue_trial, start_trial
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
@@ -76,6 +76,19 @@ def test_an_interrupted_trial_goes_on_and_counts_its_runs(database: Database) ->
     with database.reading() as session:
         trial = TrialRepository(session).get(lease.job_id, 0)
     assert (trial.state, trial.runs) == (TrialState.RUNNING, 2)
+
+
+def test_whatever_a_message_holds_it_is_stored(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        detail = "FileNotFoundError: 'caf\udce9\0.png' – no such image"
+        finish_trial(session, lease, 0, TrialState.FAILED, reason=FailureReason.ERROR, detail=detail, now=NOW)
+    job = _finish(database, lease, failure="its log ends: \0\0")
+    assert job.failure == "its log ends: \\x00\\x00"
+    with database.reading() as session:
+        stored = TrialRepository(session).get(lease.job_id, 0)
+    assert stored.detail == "FileNotFoundError: 'caf\\udce9\\x00.png' – no such image"
 
 
 def test_a_finished_trial_does_not_finish_twice(database: Database) -> None:
