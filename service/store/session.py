@@ -33,7 +33,9 @@ class Database:
         """Prepares connections to `url`; the parent directory of a SQLite file is created."""
         self.url = url
         self._engine = _create_engine(url)
-        self._read = sessionmaker(self._engine, expire_on_commit=False)
+        # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
+        isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+        self._read = sessionmaker(self._engine.execution_options(**isolation), expire_on_commit=False)
         self._write = sessionmaker(self._engine.execution_options(sqlite_begin="IMMEDIATE"), expire_on_commit=False)
 
     @property
