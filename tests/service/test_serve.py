@@ -27,8 +27,15 @@ class Service:
     def descendants(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def worker(self) -> psutil.Process:
-        return next(found for found in self.descendants() if "worker" in found.cmdline())
+    def workers(self) -> list[psutil.Process]:
+        return [found for found in self.descendants() if "worker" in _arguments(found)]
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
 
 
 def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
@@ -85,9 +92,9 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
 
 
 def test_a_worker_that_dies_is_started_again(service: Service) -> None:
-    first = service.worker()
+    (first,) = service.workers()
     first.kill()
-    eventually(lambda: any("worker" in found.cmdline() and found.pid != first.pid for found in service.descendants()))
+    eventually(lambda: any(found.pid != first.pid for found in service.workers()))
     assert httpx.get(f"{service.url}/healthz", trust_env=False).status_code == 200
     service.process.terminate()
     assert service.process.wait(timeout=30) == 0
