@@ -37,8 +37,8 @@ def block_direction(
     G, second, third = scratch
     if at.update_statistics:
         update_statistics(state.factors, G, at)
-    if at.refresh:
-        refresh_roots(state.factors, state.roots, h, at, solver)
+    if at.refresh and state.num_failed_roots is not None:
+        refresh_roots(state.factors, state.roots, state.num_failed_roots, h, at, solver)
     if state.second_moment is not None:
         grafting.accumulate(state.second_moment, G, method=h.grafting, beta=h.second_moment_beta)
     F = _first_moment(G, state.first_moment, h, out=second)
@@ -61,7 +61,8 @@ def block_direction(
         else:
             length = _norms(N) * scale
             P = precondition(state.roots, F, spare)
-            scale = length / _norms(P).clamp_min_(torch.finfo(P.dtype).tiny)
+            # No step where P is zero, or so far from 1 that its square is zero or infinite.
+            scale = length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0)
     # F may be the first moment itself, which must not be scaled in place.
     return _momentum(P, scale, state.momentum, h, out=spare[0] if P is F else P)
 

@@ -31,6 +31,8 @@ class BlockState:
     """A_i, (K, d_i, d_i) or (K, d_i)."""
     roots: tuple[Tensor, ...]
     """P_i, like the factors; the identity before the first refresh."""
+    num_failed_roots: Tensor | None
+    """How often a block's root could not be found and the previous one stayed, (K,) int64; None without factors."""
     first_moment: Tensor | None
     """M, (K, d_1, ..., d_k); None for β1 = 0."""
     second_moment: Tensor | None
@@ -53,6 +55,7 @@ class BlockState:
         return cls(
             factors=tuple(like.new_zeros(shape) for shape in shapes),
             roots=roots,
+            num_failed_roots=like.new_zeros(num_blocks, dtype=torch.int64) if kinds else None,
             first_moment=elementwise(h.betas[0] > 0),
             second_moment=elementwise(has_second_moment(h.grafting)),
             momentum=elementwise(h.momentum > 0),
@@ -67,6 +70,7 @@ class BlockState:
         return BlockState(
             factors=tuple(A[start:stop] for A in self.factors),
             roots=tuple(P[start:stop] for P in self.roots),
+            num_failed_roots=part(self.num_failed_roots),
             first_moment=part(self.first_moment),
             second_moment=part(self.second_moment),
             momentum=part(self.momentum),
@@ -74,7 +78,12 @@ class BlockState:
 
     def named(self) -> dict[str, Tensor]:
         """Every tensor by the name under which a checkpoint holds it."""
-        optional = {"first_moment": self.first_moment, "second_moment": self.second_moment, "momentum": self.momentum}
+        optional = {
+            "num_failed_roots": self.num_failed_roots,
+            "first_moment": self.first_moment,
+            "second_moment": self.second_moment,
+            "momentum": self.momentum,
+        }
         return {
             **{f"factor{i}": A for i, A in enumerate(self.factors)},
             **{f"root{i}": P for i, P in enumerate(self.roots)},

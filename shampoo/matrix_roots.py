@@ -4,10 +4,14 @@ Every solver gives (A/c + ε·λmax·I)^(−e) with negative eigenvalues, which 
 identity where A = 0 (nothing is known of that block). λmax is the largest eigenvalue of A/c. Taking ε relative to it
 makes ε free of the gradient's scale, so one value serves all layers; a factor in float32 knows its eigenvalues to
 about 1e-7·λmax, below which a smaller ε only lets rounding through.
+
+Where the caller sets the length of what the roots are applied to, c = λmax is the better unit: the eigenvalues of
+such a root lie in [(1 + ε)^(−e), ε^(−e)] whatever the scale of the gradient was, or becomes before the next refresh.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,36 +25,58 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented
 class RootSolver(Protocol):
     """Computes inverse roots of a stack of matrices."""
 
-    def __call__(self, A: Tensor, *, correction: float, exponent: float, epsilon: float) -> Tensor:
-        """(A/correction + epsilon·λmax·I)^(−exponent), a new tensor like A: (K, n, n), symmetric, finite."""
+    def __call__(self, A: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
+        """(A/correction + epsilon·λmax·I)^(−exponent), a new tensor like A: (K, n, n), symmetric.
+
+        With `correction` None in units of the largest eigenvalue: (A/λmax + epsilon·I)^(−exponent). Not finite for
+        those matrices of the stack, and only those, whose root could not be found.
+        """
 
 
-def inverse_root_of_eigenvalues(values: Tensor, *, correction: float, exponent: float, epsilon: float) -> Tensor:
+def inverse_root_of_eigenvalues(values: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
     """The same root for eigenvalues alone, (..., n) over the last dimension; also that of a diagonal factor."""
     values = values.clamp(min=0)
     largest = values.amax(dim=-1, keepdim=True)
     # In units of λmax, so that neither ε·λmax underflows nor λmax/c overflows where the root itself is ordinary.
-    roots = (values / largest + epsilon).pow_(-exponent).mul_(largest.pow(-exponent) * correction**exponent)
-    return torch.where(largest > 0, roots, torch.ones_like(roots))
+    roots = (values / largest + epsilon).pow_(-exponent)
+    if correction is not None:
+        roots.mul_(largest.pow(-exponent) * correction**exponent)
+    # λmax = 0 gives NaN above, and so does a λmax that is NaN, which is to stay.
+    return torch.where(largest == 0, torch.ones_like(roots), roots)
 
 
-def eigh_inverse_root(A: Tensor, *, correction: float, exponent: float, epsilon: float) -> Tensor:
+def eigh_inverse_root(A: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
     """`RootSolver` by eigendecomposition in A's precision; reads the lower triangle only.
 
-    Raises:
-        torch.linalg.LinAlgError: the decomposition failed or is not finite, in float64 either.
+    Where that fails or is not finite it is repeated in float64, a matrix at a time; one that fails there as well has
+    NaN for a root, with a warning.
     """
     values, Q = _eigh(A)
     roots = inverse_root_of_eigenvalues(values, correction=correction, exponent=exponent, epsilon=epsilon)
-    return torch.bmm(Q * roots.unsqueeze(-2), Q.mT)
+    return torch.bmm(Q * roots.unsqueeze(-2), Q.mT).to(A.dtype)
 
 
 def _eigh(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors, in float64 if A's precision was not enough; NaN for matrices that have none."""
     try:
         return _finite_eigh(A)
     except LinAlgError:
-        values, Q = _finite_eigh(A.double())
-        return values.to(A.dtype), Q.to(A.dtype)
+        decompositions = [_eigh_or_nan(matrix.unsqueeze(0)) for matrix in A.double().unbind()]
+        return torch.cat([values for values, _ in decompositions]), torch.cat([Q for _, Q in decompositions])
+
+
+def _eigh_or_nan(A: Tensor) -> tuple[Tensor, Tensor]:
+    try:
+        return _finite_eigh(A)
+    except LinAlgError as error:
+        # One text for all of them, so that Python's default filter shows it once.
+        warnings.warn(
+            f"a Kronecker factor has no finite eigendecomposition in float64 ({type(error).__name__}): its previous "
+            "root stays in use, and num_failed_roots in the optimizer's state counts it",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return A.new_full(A.shape[:-1], torch.nan), torch.full_like(A, torch.nan)
 
 
 def _finite_eigh(A: Tensor) -> tuple[Tensor, Tensor]:

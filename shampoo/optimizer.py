@@ -41,7 +41,8 @@ class Shampoo(Optimizer):
 
     State is allocated here, so the model must be on its device already. It is at least float32. A parameter without
     a gradient is left alone, and has its own step count; one whose gradient's norm is not finite is left alone too,
-    and counted in `state[param]["num_skipped"]`. Finding that out reads one number per gradient from the device.
+    and counted in `state[param]["num_skipped"]`. Finding that out reads one number per gradient from the device. A
+    factor whose root cannot be computed keeps its previous one, counted per block in `num_failed_roots`.
 
     Raises:
         ValueError: an argument is illegal or would have no effect; the message holds the values.

@@ -4,6 +4,7 @@ For a block G of order k (a tensor of shape d_1 × ... × d_k) with mode-i unfol
 
     statistics   A_i ← β A_i + w G_(i) G_(i)ᵀ                                      every `statistics_frequency` steps
     refresh      P_i = (Â_i + ε λmax(Â_i) I)^(−e),  Â_i = A_i/c,  e = 1/(2k)       every `precondition_frequency` steps
+                 c the bias correction; with grafting λmax(A_i), which P's length then makes up for
     apply        P = F ×_1 P_1 ... ×_k P_k                                         every step
 
 Gupta, Koren and Singer, "Shampoo", arXiv 1802.09568, algorithms 1 and 2; averages, bias correction c and amortised
@@ -73,15 +74,25 @@ def update_statistics(factors: Sequence[Tensor], G: Tensor, at: StepScalars) -> 
 
 
 def refresh_roots(
-    factors: Sequence[Tensor], roots: Sequence[Tensor], h: Hyperparameters, at: StepScalars, solver: RootSolver
+    factors: Sequence[Tensor],
+    roots: Sequence[Tensor],
+    num_failed: Tensor,
+    h: Hyperparameters,
+    at: StepScalars,
+    solver: RootSolver,
 ) -> None:
-    """Writes the inverse root of each factor into `roots`."""
-    if not factors:
-        return
+    """Writes the inverse root of each factor into `roots`, in place.
+
+    A root that could not be found leaves the previous one in use and is counted in `num_failed`, (K,) integers.
+    """
     exponent = root_exponent(len(factors), h.exponent_override)
+    correction = at.factor_correction if h.grafting == "none" else None
     for A, root in zip(factors, roots, strict=True):
         solve = inverse_root_of_eigenvalues if A.dim() == 2 else solver
-        root.copy_(solve(A, correction=at.factor_correction, exponent=exponent, epsilon=h.epsilon))
+        found = solve(A, correction=correction, exponent=exponent, epsilon=h.epsilon)
+        is_finite = found.isfinite().flatten(start_dim=1).all(dim=1)
+        torch.where(is_finite.view(-1, *(1 for _ in root.shape[1:])), found, root, out=root)
+        num_failed.add_(~is_finite)
 
 
 def precondition(roots: Sequence[Tensor], F: Tensor, spare: tuple[Tensor, Tensor]) -> Tensor:

@@ -146,6 +146,63 @@ def test_extreme_gradients_leave_finite_weights(grafting: str, scale: float) -> 
     assert all(x.isfinite().all() for s in optimizer.state.values() for x in s.values() if isinstance(x, torch.Tensor))
 
 
+@pytest.mark.parametrize("before", [1e-20, 1.0, 1e15])
+@pytest.mark.parametrize("now", [1e-10, 1.0])
+@pytest.mark.parametrize("exponent", [None, 0.5, 1.0])
+def test_a_change_of_the_gradients_scale_between_refreshes_keeps_the_step_length(
+    exponent: float | None, now: float, before: float
+) -> None:
+    # Roots of gradients of one scale are applied to gradients of another, and may neither overflow nor vanish.
+    params = parameters([(6, 6)], torch.float32)
+    optimizer = Shampoo(
+        params, **settings(grafting="sgd", betas=(0.0, 0.9), lr=1.0, exponent_override=exponent, weight_decay=0.0)
+    )
+    for step in range(7):
+        params[0].grad = gradients_like(params, step=step)[0] * before
+        params[0].data.zero_()
+        optimizer.step()
+    params[0].data.zero_()
+    params[0].grad = gradients_like(params, step=7)[0] * now
+    optimizer.step()
+    torch.testing.assert_close(params[0].norm(), params[0].grad.norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-23, 1e-30])
+@pytest.mark.parametrize("grafting", ["sgd", "adam"])
+def test_a_step_too_small_to_measure_is_not_blown_up(grafting: str, scale: float) -> None:
+    # Gradients of a saturated network, whose squares vanish in float32.
+    params = parameters([(6, 6)], torch.float32)
+    optimizer = Shampoo(params, **settings(grafting=grafting, lr=1.0))
+    before = params[0].detach().clone()
+    for step in range(20):
+        params[0].grad = gradients_like(params, step=step)[0] * scale
+        optimizer.step()
+    torch.testing.assert_close(params[0], before, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("grafting", ["none", "adam"])
+def test_a_root_that_cannot_be_found_leaves_the_previous_one_and_is_counted(grafting: str) -> None:
+    shapes = [(6, 6), (6, 12), (6,)]
+    params, expected = parameters(shapes), parameters(shapes)
+    config = settings(grafting=grafting, max_preconditioner_dim=6)
+    optimizer, undisturbed = Shampoo(params, **config), Shampoo(expected, **config)
+    train(optimizer, params, range(10))
+    train(undisturbed, expected, range(10))
+    state = optimizer.state[params[1]]
+    previous = state["root1.0"].clone()
+    state["factor1.0"][1] = math.nan  # of the second of the two blocks
+    with pytest.warns(RuntimeWarning, match="no finite eigendecomposition"):
+        train(optimizer, params, range(10, 15))
+    train(undisturbed, expected, range(10, 15))
+    assert torch.equal(state["root1.0"][1], previous[1])
+    assert not torch.equal(state["root1.0"][0], previous[0])
+    assert state["num_failed_roots.0"].tolist() == [0, 1]
+    assert optimizer.state[params[0]]["num_failed_roots.0"].tolist() == [0]
+    assert all(param.isfinite().all() for param in params)
+    torch.testing.assert_close(params[0], expected[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(params[1][:, :6], expected[1][:, :6], rtol=1e-12, atol=1e-12)
+
+
 def test_memory_formats_make_no_difference() -> None:
     plain = parameters([(8, 6, 3, 3), (9, 5)])
     strided = parameters([(8, 6, 3, 3), (9, 5)])
