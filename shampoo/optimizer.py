@@ -120,16 +120,20 @@ class Shampoo(Optimizer):
         is computed, while it is in the cache.
 
         Raises:
-            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed.
+            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed;
+                nothing has moved then.
             RuntimeError: a gradient is sparse.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group, buckets, structure in zip(self.param_groups, self._buckets, self._structures, strict=True):
-            h = Hyperparameters.of_group(group)
+        # All groups are checked before the first one moves.
+        checked = [Hyperparameters.of_group(group) for group in self.param_groups]
+        for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             h.require_structure(structure)
+            _require_peak_lr(h, group["peak_lr"])
+        for h, group, buckets in zip(checked, self.param_groups, self._buckets, strict=True):
             self._step_group(group, buckets, h)
         return loss
 
@@ -298,13 +302,14 @@ def _finite(norms: Mapping[int, Tensor]) -> dict[int, bool]:
     }
 
 
+def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
+    if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
+        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
+
+
 def _decay_per_step(h: Hyperparameters, peak_lr: float) -> float:
     """The share of the weights that decoupled or independent weight decay takes away."""
-    if h.weight_decay_type == "decoupled":
-        return h.lr * h.weight_decay
-    if peak_lr <= 0:
-        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
-    return h.lr / peak_lr * h.weight_decay
+    return h.lr * h.weight_decay if h.weight_decay_type == "decoupled" else h.lr / peak_lr * h.weight_decay
 
 
 def _own_memory(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -203,6 +203,21 @@ def test_a_root_that_cannot_be_found_leaves_the_previous_one_and_is_counted(graf
     torch.testing.assert_close(params[1][:, :6], expected[1][:, :6], rtol=1e-12, atol=1e-12)
 
 
+def test_an_illegal_hyperparameter_of_any_group_moves_no_group() -> None:
+    first, second = params = parameters([(4, 4), (4, 4)])
+    config = settings(weight_decay=0.1, weight_decay_type="independent")
+    optimizer = Shampoo([{"params": [first]}, {"params": [second]}], **config)
+    before = [param.detach().clone() for param in params]
+    for name, value in (("lr", -1.0), ("peak_lr", 0.0)):
+        legal = optimizer.param_groups[1][name]
+        optimizer.param_groups[1][name] = value
+        with pytest.raises(ValueError, match=name):
+            train(optimizer, params, range(1))
+        optimizer.param_groups[1][name] = legal
+    assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+    assert [optimizer.state[param]["step"] for param in params] == [0, 0]
+
+
 def test_memory_formats_make_no_difference() -> None:
     plain = parameters([(8, 6, 3, 3), (9, 5)])
     strided = parameters([(8, 6, 3, 3), (9, 5)])
