@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -167,7 +167,7 @@ def _search(
     wall_clock_seconds = plan.specification.budget.wall_clock_seconds
     if wall_clock_seconds is not None:
         assert stored.job.started_at is not None
-        watch.limit((stored.job.started_at + timedelta(seconds=wall_clock_seconds) - _now()).total_seconds())
+        watch.limit(wall_clock_seconds - (_now() - stored.job.started_at).total_seconds())
     size = _group_size(plan)
     policy = make_policy(plan)
     policy.restore([_history(trial, plan.metric) for trial in stored.trials])

@@ -58,7 +58,8 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=_now()))
     remove_checkpoints_of_finished_jobs(database, settings.data_dir / "checkpoints")
-    logger.info("worker %s runs jobs of %s", worker_id, database.url)
+    # The representation of an engine's URL shows no password.
+    logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
     heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
     heart.start()
@@ -107,6 +108,23 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
 def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Event) -> None:
     """Runs a job in a process of its own, and gives the job back if that process did not see it through."""
     logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
+    try:
+        status, how = _run_to_its_end(lease, settings, stop)
+    except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
+        status, how = None, f"it could not be started: {error}"
+    crash = None if stop.is_set() else how
+    state = writing(lambda session: release_job(session, lease, now=_now(), crash=crash))
+    if status != 0 and not stop.is_set():
+        logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
+    logger.info("job %s is %s", lease.job_id, state)
+
+
+def _run_to_its_end(lease: Lease, settings: Settings, stop: threading.Event) -> tuple[int, str]:
+    """The exit status of a run's process, and what is known of its end if it was a crash.
+
+    Raises:
+        OSError: the process, or the files it needs, could not be created.
+    """
     log = settings.data_dir / "logs" / f"{lease.job_id}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     directory = make_directory()
@@ -118,11 +136,7 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     finally:
         process_tree.end_descendants(spare=others)
         shutil.rmtree(directory, ignore_errors=True)
-    crash = None if stop.is_set() else describe_crash(status, log, log_start)
-    state = writing(lambda session: release_job(session, lease, now=_now(), crash=crash))
-    if status != 0 and not stop.is_set():
-        logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
-    logger.info("job %s is %s", lease.job_id, state)
+    return status, describe_crash(status, log, log_start)
 
 
 def start_run(lease: Lease, settings: Settings, directory: Path, output: Any) -> subprocess.Popen[bytes]:
@@ -175,11 +189,14 @@ def make_directory() -> Path:
 
 
 def remove_abandoned_directories() -> None:
-    """Removes the temporary files of workers on this machine that were killed together with their run."""
+    """Removes the temporary files of workers on this machine that were killed together with their run.
+
+    To be called before this worker makes any: a container gives each worker in turn the same process id.
+    """
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:  # see make_directory
         for directory in parent.glob(f"{DIRECTORY_PREFIX}*-*"):
             owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-            if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            if owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner))):
                 shutil.rmtree(directory, ignore_errors=True)
 
 

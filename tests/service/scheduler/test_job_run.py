@@ -8,8 +8,11 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import make_url
 
 from service.domain import FailureReason, JobState, TrialState
+from service.store.migrate import migrate
+from service.store.session import Database
 from tests.service.scheduler.service_process import ServiceProcesses
 
 pytestmark = pytest.mark.slow
@@ -42,6 +45,7 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
         options={"once_directory": str(once)},
         search_space={"optimizer": "adamw", "parameters": [order]},
         sampler={"name": "random", "seed": 18},
+        budget={"num_trials": 8, "wall_clock_seconds": 1e300},  # beyond every calendar
         resources={"workers_per_trial": 2},
     )
     service.start_worker()
@@ -105,6 +109,31 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
     assert 20 <= (job.finished_at - job.started_at).total_seconds() < 25
     assert {trial.state for trial in trials} <= {TrialState.COMPLETED, TrialState.CANCELLED}
     assert {t.detail for t in trials if t.state is TrialState.CANCELLED} <= {"the budget was spent"}
+
+
+def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(service: ServiceProcesses) -> None:
+    (service.data_dir / "logs").touch()  # where the runs' log files should go
+    worker = service.start_worker()
+    job, trials = service.finish(service.submit(specification(num_trials=1)), seconds=40)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None
+    assert "it could not be started: [Errno 17] File exists" in job.failure
+    assert trials == []
+    assert worker.poll() is None
+    assert service.directories() == []
+
+
+def test_the_workers_log_shows_no_password(tmp_path: Path, postgresql_url: str) -> None:
+    database = Database(make_url(postgresql_url).set(password="tell-nobody").render_as_string(hide_password=False))
+    service = ServiceProcesses(database, tmp_path)
+    try:
+        migrate(database)
+        service.start_worker()
+        service.wait_for("the worker", lambda: "runs jobs of postgresql" in service.logs(), seconds=30)
+    finally:
+        service.close()
+        database.close()
+    assert "tell-nobody" not in service.logs()
 
 
 def test_a_job_that_the_cluster_cannot_hold_fails_at_once_and_says_why(service: ServiceProcesses) -> None:

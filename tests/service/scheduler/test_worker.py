@@ -68,17 +68,19 @@ def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
 
 
 def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -> None:
-    ours = make_directory()
     dead = psutil.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = ours.with_name(f"shampoo-{dead.pid}-abcdefgh")
+    ours = make_directory()  # as if of an earlier worker, that had the same process id in the same container
+    left, living = (ours.with_name(f"shampoo-{pid}-abcdefgh") for pid in (dead.pid, os.getppid()))
     left.mkdir()
+    living.mkdir()
     try:
         remove_abandoned_directories()
-        assert ours.exists()
+        assert living.exists()
         assert not left.exists()
+        assert not ours.exists()
     finally:
-        ours.rmdir()
+        living.rmdir()
 
 
 def test_only_checkpoints_of_finished_jobs_are_removed(sqlite_database: Database, tmp_path: Path) -> None:
