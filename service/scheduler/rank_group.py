@@ -98,8 +98,9 @@ class Rank:
             return next(self._measurements, None)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
             failure = describe_failure(error)
-            self.stop()
-            return failure
+        # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
+        self.stop()
+        return failure
 
     def stop(self) -> None:
         """Drops the present trial with its model, optimizer and data."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ def connect(address: str | None, *, directory: Path) -> list[Node]:
     if address is None:
         ray.init(
             address="local",
-            num_cpus=os.cpu_count(),
+            num_cpus=usable_cpus(),
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.WARNING,
@@ -48,6 +49,19 @@ def connect(address: str | None, *, directory: Path) -> list[Node]:
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     alive = (node["Resources"] for node in nodes if node["Alive"])
     return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+
+
+def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """How many CPUs this process may use at once: the machine's, unless its affinity or its container allows fewer.
+
+    Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
+    """
+    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = cgroup_quota.read_text().split()
+        return min(cpus, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no such file, or the word `max`
+        return cpus
 
 
 def leave(address: str | None) -> None:

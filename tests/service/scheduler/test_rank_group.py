@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,18 @@ from typing import Any
 import psutil
 import pytest
 import ray
+import torch
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from torch import nn
 
 from service.domain import FailureReason
 from service.scheduler import ray_cluster
-from service.scheduler.rank_group import Failure, GroupSize, RankGroup, describe_failure
+from service.scheduler.rank_group import Failure, GroupSize, Rank, RankGroup, describe_failure
 from service.scheduler.ray_cluster import Node
 from service.scheduler.worker import make_directory
 from tests.service.scheduler.service_process import PLUGIN
 from trainers.config import Diverged, InvalidConfig, Measurement
+from trainers.workloads.digits import DigitsMLP
 
 pytestmark = [
     pytest.mark.slow,
@@ -124,6 +129,33 @@ def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: P
     assert not group.is_usable
 
 
+@pytest.mark.usefixtures("bundles")
+@pytest.mark.parametrize("trouble", ["none", "diverge", "error"])
+def test_a_rank_keeps_nothing_of_a_trial_that_ended(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    models: list[weakref.ref[nn.Module]] = []
+    build_model = DigitsMLP.build_model
+
+    def build_model_in_a_cycle(self: DigitsMLP) -> nn.Module:
+        model = build_model(self)
+        model.__dict__["parent"] = [model]
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(DigitsMLP, "build_model", build_model_in_a_cycle)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the rank sets it; so it is restored
+    rank = Rank(num_threads=torch.get_num_threads())  # in this process
+    rank.start(order(trouble=trouble), str(tmp_path))
+    while isinstance(rank.advance(), Measurement):
+        pass
+    rank.stop()
+    gc.unfreeze()  # this process is not a rank
+    [model] = models
+    assert model() is None
+
+
 @pytest.mark.parametrize(
     ("error", "reason", "group_is_usable"),
     [
@@ -157,6 +189,19 @@ def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
     nodes: list[Node], size: GroupSize, expected: int
 ) -> None:
     assert ray_cluster.max_parallel_trials(nodes, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 64), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("", 64)],
+)
+def test_a_container_gets_no_more_ranks_than_its_quota_has_cpus(
+    quota: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
+    (tmp_path / "cpu.max").write_text(quota)
+    assert ray_cluster.usable_cpus(tmp_path / "cpu.max") == expected
+    assert ray_cluster.usable_cpus(tmp_path / "missing") == 64
 
 
 def metrics(outcomes: list[Any]) -> list[dict[str, float]]:
