@@ -120,15 +120,19 @@ def write(directory: Path, checkpoint: Checkpoint, *, config: TrialConfig) -> No
         _write_to_disk(partial / _STATE_FILE, state)
         _write_to_disk(partial / _MANIFEST_FILE, memoryview(json.dumps(manifest, indent=1).encode()))
         _flush_directory(partial)
+        replaced = directory / f"{_PARTIAL_PREFIX}replaced-{final.name}-{os.getpid()}"
         if final.exists():  # a damaged one, after a resume from the one before it
-            final.rename(directory / f"{_PARTIAL_PREFIX}replaced-{final.name}-{os.getpid()}")
+            final.rename(replaced)
         partial.rename(final)
         _flush_directory(directory)
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    for old in _complete_newest_first(directory)[NUM_KEPT:]:
+    # Any that are newer could not be read, or this trial would not be here: they do not count among the kept.
+    up_to_here = [path for path in _complete_newest_first(directory) if path.name <= final.name]
+    for old in up_to_here[NUM_KEPT:]:
         shutil.rmtree(old)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def read_newest(directory: Path, *, config: TrialConfig) -> Checkpoint | None:

@@ -63,6 +63,17 @@ def test_the_newest_two_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == {"step-00000030", "step-00000040"}
 
 
+def test_what_is_written_is_kept_though_all_newer_ones_are_damaged(tmp_path: Path) -> None:
+    for step in (30, 40):
+        write(tmp_path, checkpoint(step), config=CONFIG)
+        _empty(tmp_path / f"step-{step:08d}")
+    assert newest_step(tmp_path) is None
+    for step in (10, 20, 30, 40):
+        write(tmp_path, checkpoint(step), config=CONFIG)
+        assert newest_step(tmp_path) == step
+    assert names(tmp_path) == {"step-00000030", "step-00000040"}
+
+
 def _flip_a_byte(path: Path) -> None:
     content = bytearray((path / "state.pt").read_bytes())
     content[len(content) // 2] ^= 1
