@@ -14,7 +14,8 @@ from torch import Tensor
 
 def epoch_permutation(num_examples: int, *, seed: int, epoch: int) -> Tensor:
     """The order of the examples in an epoch: (num_examples,) int64."""
-    # An odd multiplier keeps (seed, epoch) pairs of neighbouring trials apart; generator seeds are 64 bits wide.
+    # Odd multipliers keep (seed, epoch) pairs of neighbouring trials apart, also in the lower 32 bits, which are all
+    # that a generator on the CPU takes of its seed.
     mixed = (seed * 0x9E3779B97F4A7C15 + epoch * 0xD1B54A32D192ED03) % 2**63
     return torch.randperm(num_examples, generator=torch.Generator().manual_seed(mixed))
 

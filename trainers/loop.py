@@ -188,8 +188,8 @@ def _checkpoint(
 
 
 def _rank_seed(seed: int, *, rank: int, step: int) -> int:
-    """A seed of its own for each rank, so that ranks do not drop the same units."""
-    return (seed + rank * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03) % 2**63
+    """A seed of its own for each rank, so that ranks do not drop the same units, and none the one of the parameters."""
+    return (seed + (rank + 1) * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03) % 2**63
 
 
 def _random_state(context: RankContext) -> dict[str, Tensor]:
