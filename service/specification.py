@@ -67,7 +67,8 @@ class Training(_Model):
 class Resources(_Model):
     workers_per_trial: int = Field(default=1, ge=1, le=4096)
     """Ranks of a trial's process group."""
-    cpus_per_worker: float = Field(default=1.0, gt=0)
+    cpus_per_worker: float = Field(default=1.0, ge=0.01)
+    """What a rank takes of the cluster; it computes with as many threads, at least one."""
     gpus_per_worker: int = Field(default=0, ge=0, le=1)
     """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)

@@ -42,6 +42,7 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "negative budget": ({**WORKLOAD, "budget": {"num_trials": -3}}, "budget.num_trials"),
     "no trials": ({**WORKLOAD, "budget": {"num_trials": 0}}, "budget.num_trials"),
     "one trial with a baseline": ({**WORKLOAD, "budget": {"num_trials": 1}}, "budget.num_trials"),
+    "a sliver of a CPU": ({**WORKLOAD, "resources": {"cpus_per_worker": 1e-9}}, "resources.cpus_per_worker"),
     "negative time": ({**WORKLOAD, "budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds"),
     "too many steps": ({**WORKLOAD, "training": {"num_steps": 10**12}}, "training.num_steps"),
     "an enormous seed": ({**WORKLOAD, "training": {"seed": 10**400}}, "training.seed"),
