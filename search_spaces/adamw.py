@@ -15,8 +15,8 @@ ADAMW = SearchSpace(
             1e-4,
             3e-2,
             scale="log",
-            default=1e-3,
-            reason="the same range as Shampoo's with Adam grafting",
+            default=1.5e-3,
+            reason="the same range and first value as Shampoo's with Adam grafting",
             source=ALGOPERF,
         ),
         Float(

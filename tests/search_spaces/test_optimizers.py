@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import SearchSpace, presets
+from search_spaces import Float, SearchSpace, presets
 from search_spaces.optimizers import ADAMW, ARGUMENTS, OPTIMIZER_NAMES, SCHEDULE, SGD, SHAMPOO, TRAINING
 from shampoo import Shampoo
 from trainers.config import OptimizerName, ScheduleConfig, TrialConfig
@@ -55,6 +55,22 @@ def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
         for parameter in space.parameters:
             assert parameter.reason, parameter
             assert parameter.source, parameter
+
+
+def test_the_baseline_searches_no_less_than_shampoo_with_the_same_step_length() -> None:
+    # A handicapped AdamW would make every comparison a lie.
+    adam_grafted = {p.name: p for p in presets()["shampoo"].active(presets()["shampoo"].defaults())}
+    adamw = {p.name: p for p in presets()["adamw"].parameters}
+    for name, ours in adam_grafted.items():
+        if name not in ("grafting", "epsilon", "precondition_frequency"):  # what AdamW does not have
+            theirs = adamw[name]
+            assert isinstance(ours, Float)
+            assert isinstance(theirs, Float)
+            assert theirs.scale == ours.scale
+            # AlgoPerf gives AdamW beta1 up to 0.98, Shampoo up to 0.99.
+            expected = (0.5, 0.98) if name == "betas[0]" else (ours.low, ours.high)
+            assert (theirs.low, theirs.high) == expected
+    assert adamw["lr"].default == adam_grafted["lr"].default
 
 
 @pytest.mark.parametrize("bound", ["low", "high"])
