@@ -267,6 +267,10 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
         f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
         f"{metric} ({evidence['direction']}): {best['value']!r} (trial {best['number']})",
     ]
+    if options := recommendation["workload_options"]:
+        # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
+        named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+        lines.append(f"with the workload's options {named}")
     if baseline is not None:
         name = baseline["config"]["optimizer"]["name"]
         lines.append(f"baseline {name}: {baseline['value']!r} (trial {baseline['number']}): {_comparison(evidence)}")

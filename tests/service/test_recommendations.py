@@ -227,6 +227,14 @@ def test_the_snippet_runs_with_exactly_the_recommended_arguments(
         assert norm <= clip * (1 + 1e-5)
 
 
+def test_the_snippet_names_the_workload_options_that_its_arguments_were_found_with() -> None:
+    config = _config(workload_options={"label_smoothing": 0.1, "hidden_sizes": [64, 32]})
+    snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
+    assert "# with the workload's options hidden_sizes=[64, 32], label_smoothing=0.1" in snippet
+    without = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5])))
+    assert "options" not in without
+
+
 def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
     config = _config(workload='evil"\nraise SystemExit\r\x0b\u2028#')
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
