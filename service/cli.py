@@ -13,7 +13,7 @@ from service.errors import ServiceError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from service.api.schemas import JobRead
+    from service.api.schemas import JobRead, RecommendationRead
     from service.client import Client
     from service.settings import Settings
 
@@ -46,7 +46,10 @@ app = typer.Typer(
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
-DataDir = Annotated[Path | None, typer.Option(help="Where the embedded database, checkpoints and logs are.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Holds the embedded database, checkpoints, logs; by default in your home."),
+]
 DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 StopWithStdin = Annotated[
@@ -84,14 +87,19 @@ def worker(
     stop_with_stdin: StopWithStdin = False,
 ) -> None:
     """Runs jobs until it is stopped."""
+    import contextlib
     import importlib
     import os
 
-    from service.serve import stop_when_stdin_ends
+    from service.serve import CannotServe, open_database, stop_when_stdin_ends, why_not_migrated
 
-    os.environ.update(_settings(data_dir=data_dir, database_url=database_url).to_environment())
+    settings = _settings(data_dir=data_dir, database_url=database_url)
     if stop_with_stdin:
         stop_when_stdin_ends()
+    with contextlib.closing(open_database(settings)) as database:
+        if not_migrated := why_not_migrated(database):
+            raise CannotServe(not_migrated)
+    os.environ.update(settings.to_environment())
     # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.
     importlib.import_module("service.scheduler.worker").main()
 
@@ -101,11 +109,10 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Creates or upgrades the database's tables."""
     import contextlib
 
-    from service.serve import migrate_database
-    from service.store.session import Database
+    from service.serve import migrate_database, open_database
 
     settings = _settings(data_dir=data_dir, database_url=database_url)
-    with contextlib.closing(Database(settings.resolved_database_url)) as database:
+    with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
         typer.echo(f"{database.engine.url!r} is at revision {revision}")
 
@@ -154,7 +161,8 @@ def jobs(
     with _client(url) as client:
         found = list(islice(client.jobs(states=states, model=model), limit))
     if found:
-        _console().print(terminal.jobs_table(found))
+        console = _console()
+        console.print(terminal.jobs_table(found, width=console.width))
     else:
         typer.echo("no jobs", err=True)
 
@@ -175,23 +183,27 @@ def cancel(job: Annotated[str, typer.Argument(help="A job's id.")], url: Url = D
 
 @app.command()
 def recommend(
-    model: Annotated[str, typer.Argument(help="A workload's name, e.g. digits-mlp.")],
+    model: Annotated[str | None, typer.Argument(help="A workload's name, e.g. digits-mlp.")] = None,
+    job: Annotated[str | None, typer.Option(help="What this job recommends, instead of a model's newest.")] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Prints the newest recommended config of a model, with its evidence."""
+    """Prints the newest recommended config of a model, or that of one job, with its evidence."""
     import json
 
     if output not in ("python", "json", "yaml"):
         raise typer.BadParameter(f"{output!r}; known: python, json, yaml", param_hint="--format")
     with _client(url) as client:
-        found = client.recommendations(model)
-    if not found:
-        raise ServiceError(f"there is no recommendation for {model!r} yet: submit a job with that workload")
+        if job is not None and model is None:
+            found = client.recommendation(job)
+        elif model is not None and job is None:
+            found = _newest(client, model)
+        else:
+            raise typer.BadParameter("give either a model or --job", param_hint="MODEL")
     if output == "python":
-        typer.echo(found[0].python)
+        typer.echo(found.python)
         return
-    content = found[0].model_dump(mode="json", exclude={"python"})
+    content = found.model_dump(mode="json", exclude={"python"})
     if output == "json":
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
@@ -246,7 +258,19 @@ def _client(url: str) -> Client:
 
     if not url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{url!r} must begin with http:// or https://", param_hint="--url")
-    return Client(url)
+    try:
+        return Client(url)
+    except ValueError as error:
+        raise typer.BadParameter(f"{url!r}: {error}", param_hint="--url") from error
+
+
+def _newest(client: Client, model: str) -> RecommendationRead:
+    for found in client.recommendations(model):
+        return found
+    known = sorted(workload.name for workload in client.workloads())
+    if model not in known:
+        raise ServiceError(f"unknown model {model!r} (known: {', '.join(known)})")
+    raise ServiceError(f"there is no recommendation for {model!r} yet: no job with that workload has succeeded")
 
 
 def _console() -> Console:
@@ -272,6 +296,10 @@ def _watch(client: Client, job_id: str) -> None:
         raise
     if job.state is not JobState.SUCCEEDED:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
+    recommendation = client.recommendation(job.id)
+    for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+        typer.echo(line)
+    typer.echo(f"`shampoo-tuner recommend --job {job.id}` prints the config.")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import yaml
 from service.errors import InvalidInput
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d+\])*")
 
 
 class _Loader(yaml.SafeLoader):
@@ -73,7 +74,7 @@ def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str
     result: dict[str, Any] = _copy(content)
     for setting in settings:
         path, separator, text = setting.partition("=")
-        if not separator or not path:
+        if not separator or not _PATH.fullmatch(path):
             raise InvalidInput(setting, "must be FIELD=VALUE, e.g. budget.num_trials=8")
         _put(result, path, _parse(path, text))
     return result

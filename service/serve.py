@@ -17,12 +17,14 @@ from pathlib import Path
 import psutil
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from service.api.app import create_app
 from service.api.events import EventFeed
 from service.errors import ServiceError
 from service.settings import Settings
-from service.store.migrate import current_revision, migrate
+from service.store.migrate import current_revision, is_current, migrate
 from service.store.session import DATABASE_ERRORS, Database
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
@@ -34,6 +36,7 @@ FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
+DRIVERS = ("sqlite", "postgresql+psycopg")
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +53,15 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
         tell: is called with the service's address once it answers.
 
     Raises:
-        CannotServe: the address is taken, or the database out of reach.
+        CannotServe: the address is taken, the data directory cannot be written, or the database is out of reach.
     """
     listener = _listen(settings.host, settings.port)
-    with contextlib.closing(listener), contextlib.closing(Database(settings.resolved_database_url)) as database:
+    with contextlib.closing(listener), contextlib.closing(open_database(settings)) as database:
         if with_worker:
-            _prepare(settings.data_dir, database)
+            _make_directory(settings.data_dir)
+            migrate_database(database)
+        elif not_migrated := why_not_migrated(database):
+            logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
         asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
 
@@ -77,12 +83,41 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _prepare(data_dir: Path, database: Database) -> None:
+def _make_directory(directory: Path) -> None:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotServe(f"cannot write {data_dir}: {error.strerror or error}") from error
-    migrate_database(database)
+        raise CannotServe(f"cannot make the directory {directory}: {error.strerror or error}") from error
+
+
+def open_database(settings: Settings) -> Database:
+    """The database of the settings; nothing is asked of it yet.
+
+    Raises:
+        CannotServe: its URL is of no database that is supported, or its directory cannot be made.
+    """
+    url = settings.resolved_database_url
+    try:
+        driver = make_url(url).drivername
+    except ArgumentError:
+        driver = None
+    if driver not in DRIVERS:
+        # The URL may hold a password: only its first word is repeated.
+        got = "no URL" if driver is None else f"{driver}://..."
+        raise CannotServe(f"the database must be sqlite:///... or postgresql+psycopg://..., got {got}")
+    try:
+        return Database(url)
+    except OSError as error:
+        raise CannotServe(f"cannot make the directory {error.filename}: {error.strerror or error}") from error
+
+
+def why_not_migrated(database: Database) -> str | None:
+    """What to do about tables that are not of this version; None: they are, or the database does not answer."""
+    try:
+        current = is_current(database)
+    except DATABASE_ERRORS:
+        return None
+    return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
 
 
 def migrate_database(database: Database) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
@@ -20,6 +20,7 @@ from service.recommendations import Evidence, Verdict
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 60.0
 """How long the service may be away while a job is watched."""
+WIDE_COLUMNS = 110
 
 _STYLES = {
     JobState.SUCCEEDED: "bold green",
@@ -90,7 +91,8 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
     table.add_row("state", Text(job.state, style=_STYLES.get(job.state, "")))
     bar = ProgressBar(total=job.num_trials, completed=progress.num_finished, width=30)
-    table.add_row("trials", Group(bar, f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}"))
+    table.add_row("trials", bar)
+    table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
     table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
     if job.specification.baseline is not None:
         table.add_row("baseline's best", _best(progress.baseline_best) if progress.baseline_best else "none yet")
@@ -104,19 +106,20 @@ def progress_panel(job: JobRead) -> RenderableType:
     return table
 
 
-def jobs_table(jobs: Sequence[JobRead]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("id", "name", "state", "trials", "best", "baseline", "created (UTC)"):
-        table.add_column(heading, no_wrap=heading in ("id", "state", "trials"))
+def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
+    """A row for each job; where `width` columns do not hold the time of creation, it is left out."""
+    wide = width >= WIDE_COLUMNS
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("id", "name", "state", "trials", "best", "baseline", *(["created (UTC)"] if wide else [])):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=30 if heading == "id" else None)
     for job in jobs:
         table.add_row(
             job.id,
             escape(job.name),
             Text(job.state, style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
-            _best(job.progress.best) if job.progress.best else "",
-            _best(job.progress.baseline_best) if job.progress.baseline_best else "",
-            f"{job.created_at:%Y-%m-%d %H:%M:%S}",
+            *(f"{best.value:.5g}" if best else "" for best in (job.progress.best, job.progress.baseline_best)),
+            *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
         )
     return table
 

@@ -61,7 +61,7 @@ def test_a_refused_job_is_one_line_that_names_the_field(job_file: str) -> None:
     result = run("submit", job_file, "--set", "budget.num_trials=-8")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr == "shampoo-tuner: budget.num_trials: Input should be greater than or equal to 1\n"
+    assert result.stderr == "shampoo-tuner: budget.num_trials: must be greater than or equal to 1\n"
 
 
 def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:
@@ -87,7 +87,7 @@ def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     listed = run("jobs").stdout
     assert listed.index(waiting) < listed.index(done)
     assert "4/4" in listed
-    assert "0.2 (trial 2)" in listed
+    assert "0.2" in listed
     assert waiting not in run("jobs", "--state", "succeeded").stdout
 
 
@@ -112,7 +112,7 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(sqlite_database: Da
     lines = result.stdout.splitlines()
     assert lines[0] == "running · 0/4 trials (none started)"
     assert any("best validation_loss 0.5 (trial 0) · baseline 0.4 (trial 1)" in line for line in lines)
-    assert lines[-1].startswith("succeeded")
+    assert any(line.startswith("succeeded · 3/4") for line in lines)
 
 
 @pytest.mark.usefixtures("url")
@@ -190,3 +190,53 @@ def test_help_names_every_command() -> None:
     assert result.exit_code == 0
     for command in ("serve", "api", "worker", "migrate", "submit", "jobs", "watch", "recommend", "cancel", "demo"):
         assert command in result.stdout
+
+
+@pytest.mark.usefixtures("url")
+def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database) -> None:
+    older, newer = finished_job(sqlite_database), finished_job(sqlite_database)
+    for job_id in (older, newer):
+        assert json.loads(run("recommend", "--job", job_id, "--format", "json").stdout)["job_id"] == job_id
+    unknown = run("recommend", "digits")
+    assert unknown.exit_code == 1
+    assert "unknown model 'digits' (known: digits-mlp" in unknown.stderr
+    assert run("recommend").exit_code == run("recommend", "digits-mlp", "--job", older).exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_ends_with_the_evidence_and_the_way_to_the_config(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    result = run("watch", job_id)
+    assert result.exit_code == 0, result.output
+    assert "Verdict: " in result.stdout
+    assert result.stdout.splitlines()[-1] == f"`shampoo-tuner recommend --job {job_id}` prints the config."
+
+
+@pytest.mark.parametrize("command", ["migrate", "worker"])
+@pytest.mark.parametrize(
+    ("database_url", "message"),
+    [
+        ("mysql://u:secret@h/x", "must be sqlite:///... or postgresql+psycopg://..., got mysql://..."),
+        ("u:secret@h", "must be sqlite:///... or postgresql+psycopg://..., got no URL"),
+        ("sqlite:////dev/null/x.sqlite3", "cannot make the directory /dev/null"),
+    ],
+)
+def test_an_impossible_database_is_one_line(command: str, database_url: str, message: str) -> None:
+    result = run(command, "--database-url", database_url)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "secret" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> None:
+    result = run("worker", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert "run `shampoo-tuner migrate`" in result.stderr
+
+
+def test_an_impossible_address_of_the_service_is_refused() -> None:
+    for url in ("ftp://x", "http://["):
+        result = run("jobs", "--url", url)
+        assert result.exit_code == 2
+        assert "Invalid value for --url" in result.stderr
