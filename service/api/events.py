@@ -110,11 +110,19 @@ async def _stream(feed: EventFeed, after: int, job_id: str | None) -> AsyncItera
         except DATABASE_ERRORS as error:
             logger.warning("a stream of events ends, its reader will connect again: %s", error)
             return
+        ended = False
+        chunk = list[bytes]()
         for event in events:
             after = event.id
-            yield format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id))
-            if job_id is not None and _tells_the_end(event):
-                return
+            chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
+            ended = job_id is not None and _tells_the_end(event)
+            if ended:
+                break
+        if chunk:
+            # In one piece: each piece sent to a reader that has gone would be a warning in the log.
+            yield b"".join(chunk)
+        if ended:
+            return
         if len(events) < BATCH and not await feed.wait(newest):
             yield KEEPALIVE_COMMENT
 

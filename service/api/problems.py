@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from http import HTTPStatus
@@ -104,7 +105,7 @@ async def _service_error(request: Request, error: Exception) -> Response:
 
 async def _errors_of(request: Request, error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
-        return [FieldError(field="Idempotency-Key", message=str(error), value=error.key)]
+        return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
     if not isinstance(error, InvalidInput):
         return []
     try:
@@ -135,13 +136,30 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
         given = messages.setdefault(field, [])
-        if one["msg"] not in given:
-            given.append(one["msg"])
+        message = _message(one)
+        if message not in given:
+            given.append(message)
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
     errors = [
         FieldError(field=field, message="; ".join(given), value=values[field]) for field, given in messages.items()
     ]
     return _invalid(request, errors)
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """What is wrong with a field, in the words of the project's own checks."""
+    match error["type"]:
+        case "missing":
+            return "is required"
+        case "extra_forbidden":
+            return "there is no such field"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "must be an object"
+        case "too_short" | "string_too_short" if isinstance(error.get("input"), str):
+            return f"must have at least {error['ctx']['min_length']} characters"
+        case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
+            return f"must have at most {error['ctx']['max_length']} characters"
+    return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
 
 
 def _malformed(request: Request, message: str) -> Response:

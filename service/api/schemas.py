@@ -38,7 +38,7 @@ class JobCreate(JobSpecification):
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = None
     """What people call the job; null: the workload's name."""
     tags: dict[TagName, TagValue] = Field(default_factory=dict, max_length=MAX_TAGS)
     """Anything to find the job by."""

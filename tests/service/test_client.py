@@ -34,7 +34,7 @@ def test_submit_gives_the_job_and_an_idempotency_key_gives_it_again(client: Clie
 
 
 def test_a_refusal_names_its_fields(client: Client) -> None:
-    with pytest.raises(ApiError, match=r"budget\.num_trials: Input should be") as caught:
+    with pytest.raises(ApiError, match=r"budget\.num_trials: must be") as caught:
         client.submit({"workload": {"name": "digits-mlp"}, "budget": {"num_trials": -1}})
     assert caught.value.status == 422
     assert caught.value.problem.errors[0].value == -1
