@@ -20,6 +20,7 @@ MAX_POINTS = 300
 """Points drawn of one curve; more cannot be told apart on a screen."""
 MAX_CURVES = 100
 """Curves drawn in one chart: beyond, the best half and an even choice of the rest."""
+MAX_LOG_TICKS = 12
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 
@@ -241,7 +242,7 @@ def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
 
 
 def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
-    return {
+    layout: Figure = {
         "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
         "yaxis": {
             "title": {"text": _text(metric), "standoff": 12},
@@ -254,6 +255,22 @@ def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
         "margin": {"l": 56, "r": 12, "t": 36, "b": 44},
         "hovermode": "closest",
     }
+    if layout["yaxis"]["type"] == "log":
+        ticks = log_ticks(min(values), max(values))
+        layout["yaxis"] |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return layout
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis for `low` to `high` (both positive), at most `MAX_LOG_TICKS`.
+
+    Plotly's own leave out the power of ten between two powers: 0.2 is labelled "2".
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    exponents = range(first, last + 1)
+    digits = (1, 2, 5) if 3 * len(exponents) <= MAX_LOG_TICKS else (1,)
+    stride = math.ceil(len(digits) * len(exponents) / MAX_LOG_TICKS)
+    return [float(f"{digit}e{exponent}") for exponent in exponents[::stride] for digit in digits]
 
 
 def axis_type(values: Sequence[float]) -> Literal["log", "linear"]:

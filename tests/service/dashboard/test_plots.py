@@ -13,6 +13,7 @@ from service.dashboard.plots import (
     best_so_far,
     choose_curves,
     learning_curves,
+    log_ticks,
     thin,
 )
 from service.domain import Direction, FailureReason, Phase, TrialState
@@ -179,3 +180,11 @@ def test_only_positive_values_far_apart_get_a_logarithmic_axis() -> None:
     assert axis_type([-1.0, 200.0]) == "linear"
     assert axis_type([0.0, 200.0]) == "linear"
     assert axis_type([]) == "linear"
+
+
+def test_a_logarithmic_axis_names_whole_numbers_at_its_ticks() -> None:
+    assert log_ticks(0.13, 2.2) == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+    assert log_ticks(1e-7, 3.0) == [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0]
+    ticks = log_ticks(1e-300, 1e300)
+    assert len(ticks) <= 12
+    assert ticks[0] <= 1e-300
