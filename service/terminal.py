@@ -90,7 +90,9 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_column()
     table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
     table.add_row("state", Text(job.state, style=_STYLES.get(job.state, "")))
-    bar = ProgressBar(total=job.num_trials, completed=progress.num_finished, width=30)
+    bar = ProgressBar(
+        total=job.num_trials, completed=progress.num_finished, width=30, complete_style="cyan", finished_style="green"
+    )
     table.add_row("trials", bar)
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
     table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
@@ -111,7 +113,8 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     wide = width >= WIDE_COLUMNS
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for heading in ("id", "name", "state", "trials", "best", "baseline", *(["created (UTC)"] if wide else [])):
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=30 if heading == "id" else None)
+        room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=room)
     for job in jobs:
         table.add_row(
             job.id,
