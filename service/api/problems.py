@@ -156,7 +156,7 @@ def _message(error: Mapping[str, Any]) -> str:
         case "model_type" | "model_attributes_type" | "dict_type":
             return "must be an object"
         case "too_short" | "string_too_short" if isinstance(error.get("input"), str):
-            return f"must have at least {error['ctx']['min_length']} characters"
+            return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
         case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
             return f"must have at most {error['ctx']['max_length']} characters"
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])

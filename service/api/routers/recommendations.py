@@ -38,7 +38,7 @@ def read_recommendation(session: ReadSession, job_id: JobId) -> RecommendationRe
     job = JobRepository(session).get(job_id)
     recommendation = RecommendationRepository(session).of_job(job.id)
     if recommendation is None:
-        raise NotFound("recommendation", f"{job.id} ({job.state})")
+        raise NotFound(f"recommendation of the {job.state} job", job.id)
     return _read(recommendation)
 
 
