@@ -118,6 +118,8 @@ def best_so_far(
     title = "finished trials of each phase" if axis == "trials" else "seconds since the job started"
     layout = _layout(x_title=title, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
+    if axis == "trials" and len(finished) <= 10:
+        layout["xaxis"]["dtick"] = 1  # Plotly would set ticks at halves
     return {"data": data, "layout": layout}
 
 
