@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 8.0
 """After the run was told to end, how long it may take before it ends without ceremony."""
+CLUSTER_POLL_SECONDS = 2.0
+"""How often a run looks whether its Ray cluster still counts on it."""
 
 
 class Watch:
@@ -60,10 +62,22 @@ class Watch:
         self._poll_seconds = poll_seconds
         self._told: Ending | None = None
         self._deadline: float | None = None
+        self._leaving = threading.Event()
+        self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
 
     def start(self) -> None:
         threading.Thread(target=self._watch_worker, name="watch-worker", daemon=True).start()
         threading.Thread(target=self._watch_lease, name="watch-lease", daemon=True).start()
+
+    def start_for_cluster(self) -> None:
+        """Watches the connected Ray cluster too, until `stop_for_cluster`."""
+        self._cluster_watch.start()
+
+    def stop_for_cluster(self) -> None:
+        """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
+        self._leaving.set()
+        if self._cluster_watch.is_alive():
+            self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
 
     def end_on_sigterm(self) -> None:
         """Notes the signal, from a thread of its own: a handler may interrupt code that holds a lock."""
@@ -109,6 +123,18 @@ class Watch:
             if not held:
                 self.end(Ending.LEASE_LOST)
 
+    def _watch_cluster(self) -> None:
+        """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
+        while not self._leaving.wait(CLUSTER_POLL_SECONDS):
+            try:
+                lost = ray_cluster.own_machine_is_lost()
+            except Exception:  # a thread's boundary: a run without its cluster's head is ended by Ray after a minute
+                logger.exception("cannot see whether the cluster is well")
+                continue
+            if lost and not self._leaving.is_set():
+                logger.error("the Ray cluster has lost the machine of this run; job %s starts anew", self._lease.job_id)
+                end_at_once(status=1)
+
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
@@ -131,6 +157,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     except JobImpossible as error:
         failure = str(error)
     # Before the job changes hands or its checkpoints go, its ranks must be gone.
+    watch.stop_for_cluster()
     ray_cluster.leave(address)
     if ending is Ending.STOPPED:
         _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
@@ -175,6 +202,7 @@ def _search(
         raise RunEnded(Ending.DONE)
 
     nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
+    watch.start_for_cluster()
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))

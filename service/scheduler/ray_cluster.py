@@ -51,6 +51,13 @@ def connect(address: str | None, *, directory: Path) -> list[Node]:
     return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
 
 
+def own_machine_is_lost() -> bool:
+    """Whether the cluster has given up the machine of this process, whose actors it then ends, now and later."""
+    own = ray.get_runtime_context().get_node_id()
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return not any(node["NodeID"] == own and node["Alive"] for node in nodes)
+
+
 def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     """How many CPUs this process may use at once: the machine's, unless its affinity or its container allows fewer.
 

@@ -102,6 +102,20 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
     service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)], seconds=5)
 
 
+def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
+    service.start_worker()
+    job_id = service.submit(specification(num_trials=3, options={"seconds_per_step": 0.3}))
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)), seconds=60)
+    [raylet] = [process for process in service.processes() if process.name() == "raylet"]
+    raylet.kill()
+    service.wait_for("a new run", lambda: service.job(job_id).attempt == 2, seconds=60)
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.number for trial in trials] == [0, 1, 2]
+    assert {trial.state for trial in trials} == {TrialState.COMPLETED}
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
+
+
 def test_ctrl_c_while_ray_starts_leaves_nothing_behind(service: ServiceProcesses) -> None:
     service.start_worker()
     service.submit(specification(num_trials=1))
