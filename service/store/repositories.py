@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, delete, func, or_, select, text, update
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, load_only, selectinload
 
 from service.domain import JobState, Phase, TrialState
 from service.errors import NotFound
@@ -168,9 +168,12 @@ class TrialRepository:
         return list(self._session.scalars(statement.order_by(Trial.finished_at.desc()).limit(limit)))
 
     def completed(self, job_ids: Iterable[str]) -> list[Trial]:
-        """Completed trials with a value, of these jobs."""
-        statement = select(Trial).where(
-            Trial.job_id.in_(list(job_ids)), Trial.state == TrialState.COMPLETED, Trial.value.is_not(None)
+        """Completed trials with a value, of these jobs; only what tells the best of them is loaded."""
+        statement = (
+            select(Trial)
+            .where(Trial.job_id.in_(list(job_ids)), Trial.state == TrialState.COMPLETED, Trial.value.is_not(None))
+            # The JSON columns, configs above all, are most of a row, and every page that shows progress reads all rows.
+            .options(load_only(Trial.job_id, Trial.number, Trial.phase, Trial.state, Trial.value, raiseload=True))
         )
         return list(self._session.scalars(statement.order_by(Trial.job_id, Trial.number)))
 
