@@ -18,6 +18,9 @@ def run_environment(settings: Settings) -> Mapping[str, str]:
     """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave."""
     environment = settings.to_environment() | {
         "RAY_USAGE_STATS_ENABLED": "0",
+        # NumPy's own; every process of a run would keep one for each CPU of the machine. Torch has others, which a rank
+        # sets by its share of the machine.
+        "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
         "RAY_CHDIR_TO_TRIAL_DIR": "0",
         "RAY_AIR_NEW_OUTPUT": "0",  # with the old one, `verbose=0` is obeyed
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",

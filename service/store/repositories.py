@@ -100,10 +100,6 @@ class JobRepository:
             .values(lease_expires_at=expires_at)
         )
 
-    def held_by(self, worker_id: str) -> list[Job]:
-        """Jobs whose lease `worker_id` holds."""
-        return list(self._session.scalars(select(Job).where(Job.lease_worker_id == worker_id).order_by(Job.id)))
-
 
 class TrialRepository:
     def __init__(self, session: Session) -> None:
