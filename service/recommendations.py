@@ -122,10 +122,13 @@ class Recommendation:
         return dataclasses.asdict(self)
 
 
-def recommend(trials: Sequence[FinishedTrial], *, metric: str, direction: Direction) -> Recommendation | None:
+def recommend(
+    trials: Sequence[FinishedTrial], *, metric: str, direction: Direction, num_planned: int | None = None
+) -> Recommendation | None:
     """The best completed search trial with its evidence; None if no search trial completed.
 
-    A search that lost to the baseline still gives its best config, with verdict `worse`.
+    A search that lost to the baseline still gives its best config, with verdict `worse`. If fewer than `num_planned`
+    trials ran to an end of their own, because the time was up or the run failed, a caveat says so.
     """
     best = _winner(trials, Phase.SEARCH, direction)
     if best is None:
@@ -144,7 +147,7 @@ def recommend(trials: Sequence[FinishedTrial], *, metric: str, direction: Direct
         reached_baseline=_reached_baseline(trials, best, baseline, metric, direction),
         num_trials=_num_trials(trials),
         seeds=sorted({winner.config["seed"] for winner in winners}),
-        caveats=_caveats(trials, baseline),
+        caveats=_caveats(trials, baseline, num_planned),
     )
     return Recommendation(
         workload=best.config["workload"],
@@ -245,8 +248,11 @@ def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
     return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}
 
 
-def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None) -> list[str]:
+def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_planned: int | None) -> list[str]:
     caveats = [CAVEAT_ONE_SEED]
+    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in trials)
+    if num_planned is not None and num_ended < num_planned:
+        caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
     num_baseline = sum(trial.phase is Phase.BASELINE for trial in trials)
     num_search = sum(trial.phase is Phase.SEARCH for trial in trials)
     if baseline is None:

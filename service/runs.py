@@ -144,7 +144,12 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     job = lock_leased_job(session, lease)
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
     trials = TrialRepository(session).with_measurements(job.id)
-    recommendation = recommend([_finished(trial) for trial in trials], metric=job.metric, direction=job.direction)
+    recommendation = recommend(
+        [_finished(trial) for trial in trials],
+        metric=job.metric,
+        direction=job.direction,
+        num_planned=job.num_trials,
+    )
     if recommendation is not None:
         RecommendationRepository(session).replace(
             Recommendation(
@@ -179,4 +184,7 @@ def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:
     search = [trial for trial in trials if trial.phase is Phase.SEARCH]
     ended = ", ".join(f"trial {t.number} {t.state}{f' ({t.reason})' if t.reason else ''}" for t in search[:5])
     more = f" and {len(search) - 5} more" if len(search) > 5 else ""
-    return f"no search trial completed, so {job.model!r} gets no recommendation: {ended or 'none was started'}{more}"
+    told = next((f"; trial {t.number}: {t.detail}" for t in search if t.reason and t.detail), "")
+    return (
+        f"no search trial completed, so {job.model!r} gets no recommendation: {ended or 'none was started'}{more}{told}"
+    )

@@ -63,6 +63,7 @@ class Watch:
         self._told: Ending | None = None
         self._deadline: float | None = None
         self._leaving = threading.Event()
+        self._finishing = threading.Event()
         self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
 
     def start(self) -> None:
@@ -78,6 +79,10 @@ class Watch:
         self._leaving.set()
         if self._cluster_watch.is_alive():
             self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
+
+    def stop_for_lease(self) -> None:
+        """Watches the lease no more. To be called before the run gives it up by finishing the job."""
+        self._finishing.set()
 
     def end_on_sigterm(self) -> None:
         """Notes the signal, from a thread of its own: a handler may interrupt code that holds a lock."""
@@ -110,8 +115,7 @@ class Watch:
         self.end(Ending.STOPPED)
 
     def _watch_lease(self) -> None:
-        while self._told is None:
-            time.sleep(self._poll_seconds)
+        while self._told is None and not self._finishing.wait(self._poll_seconds):
             try:
                 with self._database.reading() as session:
                     held = self._lease.is_held_on(JobRepository(session).get(self._lease.job_id))
@@ -120,7 +124,7 @@ class Watch:
             except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
                 logger.exception("cannot see whether the lease is still held")
                 continue
-            if not held:
+            if not held and not self._finishing.is_set():
                 self.end(Ending.LEASE_LOST)
 
     def _watch_cluster(self) -> None:
@@ -162,6 +166,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     if ending is Ending.STOPPED:
         _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
         return
+    watch.stop_for_lease()
     try:
         if ending is not Ending.LEASE_LOST:
             _write(database, lambda session: runs.finish_job(session, lease, failure=failure, now=_now()))

@@ -96,11 +96,12 @@ def end_trial(
     state: TrialState = TrialState.COMPLETED,
     *,
     reason: FailureReason | None = None,
+    detail: str | None = None,
     now: datetime = NOW,
 ) -> None:
     """Ends a running trial."""
     with database.writing() as session:
-        finish_trial(session, lease, number, state, reason=reason, now=now)
+        finish_trial(session, lease, number, state, reason=reason, detail=detail, now=now)
 
 
 def run_trial(

@@ -66,7 +66,9 @@ def test_settings_reach_nested_fields_and_leave_the_original_alone() -> None:
     assert content == {"workload": {"name": "x"}, "baseline": None, "search_space": {"parameters": [{"low": 1}]}}
 
 
-@pytest.mark.parametrize("setting", ["budget", "=1", ".=1", "a..b=1", "a.=1", "workload.name.first=1", "tags[0]=1", "list[5]=1"])
+@pytest.mark.parametrize(
+    "setting", ["budget", "=1", ".=1", "a..b=1", "a.=1", "workload.name.first=1", "tags[0]=1", "list[5]=1"]
+)
 def test_an_impossible_setting_is_refused(setting: str) -> None:
     with pytest.raises(InvalidInput):
         apply_settings({"workload": {"name": "x"}, "list": [1]}, [setting])

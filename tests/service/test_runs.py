@@ -116,17 +116,19 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert recommendation.content["evidence"]["best"]["number"] == 1
     assert recommendation.content["evidence"]["verdict"] == "better"
     assert last.state is TrialState.CANCELLED
+    assert "The job ended early, after 3 of 4 trials." in recommendation.content["evidence"]["caveats"]
 
 
 def test_a_job_without_a_completed_search_trial_fails_and_says_what_became_of_them(database: Database) -> None:
     lease = claimed_job(database)
     run_trial(database, lease, 0, 0.5, Phase.BASELINE)
     begin_trial(database, lease, 1)
-    end_trial(database, lease, 1, TrialState.FAILED, reason=FailureReason.DIVERGED)
+    end_trial(database, lease, 1, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="loss nan at step 7")
     job = _finish(database, lease)
     assert job.state is JobState.FAILED
     assert job.failure is not None
     assert "trial 1 failed (diverged)" in job.failure
+    assert "trial 1: loss nan at step 7" in job.failure
 
 
 def test_a_run_that_ends_with_a_failure_keeps_what_it_found(database: Database) -> None:
