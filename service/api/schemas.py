@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -317,8 +316,3 @@ class Problem(BaseModel):
     instance: str | None = None
     """The path of the request."""
     errors: list[FieldError] = Field(default_factory=list)
-
-
-def field_errors(problem: Problem) -> Mapping[str, str]:
-    """{field: message} of a problem."""
-    return {error.field: error.message for error in problem.errors}

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
-from service.store.session import Database
+from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ def write_with_retries(
         may_wait: asked before each pause; False raises the error at once.
 
     Raises:
-        OperationalError, DBAPIError: the database stayed out of reach.
+        DBAPIError, TimeoutError: SQLAlchemy's; the database stayed out of reach, or refused the statement.
     """
     deadline = time.monotonic() + give_up_seconds
     pause = FIRST_PAUSE_SECONDS
@@ -49,12 +48,11 @@ def write_with_retries(
         try:
             with database.writing() as session:
                 return write(session)
-        except DBAPIError as error:
-            # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
-            if not (isinstance(error, OperationalError) or error.connection_invalidated):
+        except DATABASE_ERRORS as error:
+            if not is_unavailable(error) or time.monotonic() + pause > deadline or not may_wait():
                 raise
-            if time.monotonic() + pause > deadline or not may_wait():
-                raise
-            logger.warning("the database is out of reach, trying again in %.1f s: %s", pause, error.orig)
+            logger.warning(
+                "the database is out of reach, trying again in %.1f s: %s", pause, getattr(error, "orig", error)
+            )
         sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -61,6 +61,7 @@ class Database:
 def is_unavailable(error: Exception) -> bool:
     """Whether the database is out of reach for now, so that the same request may do later."""
     if isinstance(error, DBAPIError):
+        # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
         return isinstance(error, OperationalError) or error.connection_invalidated
     return isinstance(error, PoolTimeout)
 
