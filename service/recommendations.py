@@ -135,15 +135,14 @@ def recommend(
         return None
     baseline = _winner(trials, Phase.BASELINE, direction)
     winners = [best] if baseline is None else [best, baseline]
-    improvement = None if baseline is None else _improvement(best.value, baseline.value, direction)
     evidence = Evidence(
         metric=metric,
         direction=direction,
         best=best,
         baseline=baseline,
-        verdict=_verdict(best, baseline, improvement, direction),
+        verdict=Verdict.NO_BASELINE if baseline is None else compare(best.value, baseline.value, direction),
         equal_within=EQUAL_WITHIN,
-        improvement=improvement,
+        improvement=None if baseline is None else improvement_over(baseline.value, best.value, direction),
         reached_baseline=_reached_baseline(trials, best, baseline, metric, direction),
         num_trials=_num_trials(trials),
         seeds=sorted({winner.config["seed"] for winner in winners}),
@@ -194,18 +193,19 @@ def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction)
     return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds)
 
 
-def _improvement(best: float, baseline: float, direction: Direction) -> float | None:
+def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
+    """By how much `best` is better than `baseline`, as a share of it: negative if worse, None if infinite."""
     difference = baseline - best if direction is Direction.MINIMIZE else best - baseline
     ratio = difference / abs(baseline) if baseline else math.inf
     return ratio if math.isfinite(ratio) else None
 
 
-def _verdict(best: Winner, baseline: Winner | None, improvement: float | None, direction: Direction) -> Verdict:
-    if baseline is None:
-        return Verdict.NO_BASELINE
-    if best.value == baseline.value or (improvement is not None and abs(improvement) <= EQUAL_WITHIN):
+def compare(best: float, baseline: float, direction: Direction) -> Verdict:
+    """Whether the search's best value is better than the baseline's, equal to it within `EQUAL_WITHIN`, or worse."""
+    improvement = improvement_over(baseline, best, direction)
+    if best == baseline or (improvement is not None and abs(improvement) <= EQUAL_WITHIN):
         return Verdict.EQUAL
-    return Verdict.BETTER if direction.is_better(best.value, than=baseline.value) else Verdict.WORSE
+    return Verdict.BETTER if direction.is_better(best, than=baseline) else Verdict.WORSE
 
 
 def _reached_baseline(

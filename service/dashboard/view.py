@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from service import recommendations
 from service.dashboard.plots import PlotTrial
 from service.domain import Direction, JobState, Phase, TrialState
 from service.jobs import JobProgress
-from service.recommendations import EQUAL_WITHIN
+from service.recommendations import EQUAL_WITHIN, compare, improvement_over
 from service.store.models import Job, Trial
 
 DASH = "–"
@@ -118,15 +119,15 @@ def verdict(job: Job, progress: JobProgress, labels: Mapping[Phase, str], *, has
 
 
 def _comparison(best: float, baseline: float, ours: str, theirs: str, direction: Direction, *, over: bool) -> Verdict:
-    gap = abs(best - baseline)
-    share = gap / abs(baseline) if baseline else math.inf
-    relation = "lower" if best < baseline else "higher"
-    if gap == 0 or share <= EQUAL_WITHIN:
+    outcome = compare(best, baseline, direction)
+    if outcome is recommendations.Verdict.EQUAL:
         headline = f"{ours} and {theirs} are level" + ("" if over else " so far")
         return Verdict("equal", headline, f"Their best values differ by less than {EQUAL_WITHIN:.1%}.")
-    size = f"{share:.1%}" if math.isfinite(share) else number(gap)
+    gap, share = abs(best - baseline), improvement_over(baseline, best, direction)
+    size = number(gap) if share is None else f"{abs(share):.1%}"
+    relation = "lower" if best < baseline else "higher"
     detail = f"Its best value is {relation} by {number(gap, 3)}."
-    if direction.is_better(best, baseline):
+    if outcome is recommendations.Verdict.BETTER:
         return Verdict("better", f"{ours} {'beats' if over else 'leads'} {theirs} by {size}", detail)
     return Verdict("worse", f"{ours} {'falls short of' if over else 'trails'} {theirs} by {size}", detail)
 
