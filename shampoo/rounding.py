@@ -1,0 +1,61 @@
+"""Stochastic rounding of float32 to bfloat16, which keeps the small updates of a bfloat16 parameter on average.
+
+A float32 number lies between two bfloat16 numbers, at the fraction p of their distance, as its low 16 bits say. Adding
+16 uniformly random bits to it carries into the upper half with probability p; cutting the lower half off then gives
+the neighbour farther from zero with probability p and the nearer one otherwise, so the expectation is the number.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_LARGEST = torch.finfo(torch.bfloat16).max
+
+
+def rounding_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Independent uniform 16-bit patterns, int16, of this shape, on the generator's device; advances the generator."""
+    numel = shape.numel()
+    # Four patterns to a draw: drawing is most of the work.
+    drawn = torch.empty(-(-numel // 4), dtype=torch.int64, device=generator.device)
+    drawn.random_(-(1 << 63), None, generator=generator)
+    return drawn.view(torch.int16)[:numel].view(shape)
+
+
+def stochastic_round_to_bfloat16_(
+    target: Tensor, value: Tensor, *, generator: torch.Generator | None = None, noise: Tensor | None = None
+) -> Tensor:
+    """Writes `value` rounded at random to one of its two neighbours in bfloat16; its expectation is `value`.
+
+    Exact values stay as they are, signed zeros, infinities and NaN as well. Between bfloat16's largest number, 3.39e38,
+    and float32's, the result is bfloat16's largest: a finite value does not become infinite.
+
+    Args:
+        target: bfloat16, written in place and returned.
+        value: float32 of the same shape.
+        generator: On `value`'s device; advanced by `rounding_noise`.
+        noise: Instead of the generator, int16 or int32 of that shape, whose low 16 bits are used.
+
+    Raises:
+        ValueError: other dtypes or shapes, or not exactly one of generator and noise.
+    """
+    if (generator is None) == (noise is None):
+        raise ValueError("needs either a generator or noise")
+    if generator is not None:
+        noise = rounding_noise(value.shape, generator)
+    assert noise is not None
+    if target.dtype != torch.bfloat16 or value.dtype != torch.float32 or noise.dtype not in (torch.int16, torch.int32):
+        raise ValueError(
+            "needs a bfloat16 target, a float32 value and int16 or int32 noise, "
+            f"got {target.dtype}, {value.dtype}, {noise.dtype}"
+        )
+    if not target.shape == value.shape == noise.shape:
+        raise ValueError(
+            "target, value and noise must have one shape, "
+            f"got {tuple(target.shape)}, {tuple(value.shape)}, {tuple(noise.shape)}"
+        )
+    # The sign is a bit of its own, so adding to the integer moves negative numbers away from zero too.
+    bits = noise.to(torch.int32, copy=True).bitwise_and_(0xFFFF).add_(value.view(torch.int32)).bitwise_and_(-0x10000)
+    rounded = bits.view(torch.float32).clamp_(-_LARGEST, _LARGEST)
+    # The addition turns some NaN into infinities or zeros, and the clamp infinities into finite numbers.
+    return target.copy_(torch.where(value.isfinite(), rounded, value))
