@@ -1,28 +1,54 @@
 """One step of stacked blocks: from their gradient and state to the direction along which they move.
 
-    A_i, roots   as in `preconditioners`; V, N as in `grafting`
     F = (β3 M + (1 − β3) G) / (1 − β3 β1^(t−1));   M ← β1 M + (1 − β1) G          (F = G for β1 = 0)
-    P = N(F)                                       before the first refresh, and for blocks without a factor
-    P = (F ×_i P_i) · ‖N(F)‖ / ‖F ×_i P_i‖         from then on, norms per block; without grafting F ×_i P_i itself
+    P = the member's preconditioned F, once all factors of the block have been refreshed; else the plain step N(F)
     B ← μ B + P;  the direction is B, with Nesterov P + μ B, without momentum P
 
-Shi et al., arXiv 2309.06497, algorithm 2 and section 2. Departure: weight decay is no part of P, so it never enters B.
+The members, with x_i the mode-i product (`mode_products`) and N as in `grafting`:
+
+    shampoo   A_i ← β A_i + w G_(i) G_(i)ᵀ;   P = F ×_i P_i, P_i = (Â_i + ε λmax I)^(−e), e = 1/(2·number of factors),
+              scaled per block to ‖N(F)‖ with grafting.            Gupta et al., arXiv 1802.09568, algorithms 1 and 2;
+              averages, grafting, blocks: Shi et al., arXiv 2309.06497, algorithm 2 and section 2
+    soap      the same A_i; G' = G ×_i Q_iᵀ in their eigenbasis Q_i; M and V are Adam's of G';
+              P = (F/(√(V/c) + εg)) ×_i Q_i.                        Vyas et al., arXiv 2409.11321, algorithm 3
+    kl        see `kl_statistics`; P = F ×_i S_i^(−1/2).            Lin et al., arXiv 2509.03378
+    spectral  P = UVᵀ of F = UΣVᵀ, by a polynomial iteration, times a scale.         Jordan et al., Muon
+    none      P = N(F)
+
+Departures: weight decay is no part of P, so it never enters B. ε is relative to the largest eigenvalue unless asked
+otherwise. Vectors never get a matrix: they step plainly. soap's V follows every change of the basis (`refresh`).
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from shampoo import grafting
-from shampoo.buckets import BlockState
-from shampoo.hyperparameters import Hyperparameters, StepScalars
-from shampoo.matrix_roots import RootSolver
-from shampoo.preconditioners import precondition, refresh_roots, update_statistics
+from shampoo.block_state import BlockState
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.kl_statistics import initialize_kl, kl_root, update_kl, whitened
+from shampoo.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.orthogonalization import orthogonalize
+from shampoo.refresh import read_basis, read_root, refresh_side
+from shampoo.timing import StepScalars
+
+Scratch = tuple[Tensor, Tensor, Tensor]
+Due = tuple[tuple[int, int, int], ...]
+"""What is to be refreshed: (side, first block, last block + 1)."""
 
 
 def block_direction(
-    scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hyperparameters, at: StepScalars, solver: RootSolver
+    scratch: Scratch,
+    state: BlockState,
+    h: Hyperparameters,
+    at: StepScalars,
+    *,
+    step: int,
+    due: Due,
+    all_refreshed: bool,
 ) -> Tensor:
     """The direction P of W ← W − lr·P, (K, d_1, ..., d_k); updates `state` in place.
 
@@ -30,45 +56,187 @@ def block_direction(
         scratch: three tensors of the blocks' stacked shape; the first holds the gradient. All are overwritten.
         state: of the same blocks.
         at: their step's scalars.
+        step: t.
+        due: the units to refresh.
+        all_refreshed: whether it is known that all units have been refreshed before; saves looking.
 
     Returns:
         A scratch tensor, or the momentum buffer itself: not to be written to.
     """
-    G, second, third = scratch
+    scale: float | Tensor
+    if not state.sides:
+        if h.preconditioner == "spectral" and scratch[0].dim() > 2:
+            P, scale = _spectral(scratch, state, h)
+            # Orthogonalisation knows no lengths, so there is no bias to correct.
+            scale *= at.first_moment_correction
+        else:
+            P, scale = _plain(scratch, state, h, at)
+    elif h.preconditioner == "kl":
+        P, scale = _kl(scratch, state, h, at, step=step, due=due, all_refreshed=all_refreshed)
+    else:
+        _update_gram_factors(scratch[0], state, at)
+        _refresh(scratch, state, h, at, step, due)
+        if h.preconditioner == "soap":
+            P, scale = _soap(scratch, state, h, at)
+        else:
+            P, scale = _shampoo(scratch, state, h, at, ready=all_refreshed or is_refreshed(state))
+    # The first moment itself must not be scaled in place.
+    out = P if any(P is x for x in scratch) else scratch[1]
+    return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
+
+
+def is_refreshed(state: BlockState) -> bool | Tensor:
+    """Which blocks have had all their factors refreshed at least once: all, none, or a mask (K,) on the host."""
+    ready: Tensor | None = None
+    for side in state.sides:
+        if side.refreshed is not None:
+            ready = side.refreshed > 0 if ready is None else ready & (side.refreshed > 0)
+    if ready is None:
+        return False
+    return bool(ready.all()) or (ready if bool(ready.any()) else False)
+
+
+def _update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
     if at.update_statistics:
-        update_statistics(state.factors, G, at)
-    if at.refresh and state.num_failed_roots is not None:
-        refresh_roots(state.factors, state.roots, state.num_failed_roots, h, at, solver)
+        for mode, side in enumerate(state.sides):
+            if side.factor is not None:
+                accumulate_gram(side.factor, G, mode, decay=at.factor_decay, weight=at.factor_weight)
+
+
+def _refresh(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> None:
+    for mode, start, stop in due:
+        rows = state.rows(start, stop)
+        X, spare = scratch[0][start:stop], (scratch[1][start:stop], scratch[2][start:stop])
+        weight = 1.0
+        if h.preconditioner == "kl" and h.low_precision_state:
+            X, weight = whitened(X, spare, rows, mode, h)
+            # The basis of M changes after the sample has been taken, so the two may share memory.
+        refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight)
+
+
+def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
+    G, second, third = scratch
+    method = h.plain_method
     if state.second_moment is not None:
-        grafting.accumulate(state.second_moment, G, method=h.grafting, beta=h.second_moment_beta)
+        grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
+    F = _first_moment(G, state.first_moment, h, out=second)
+    return grafting.direction(
+        F,
+        state.second_moment,
+        method=method,
+        epsilon=h.grafting_epsilon,
+        correction=at.second_moment_correction,
+        out=third,
+    )
+
+
+def _shampoo(
+    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, *, ready: bool | Tensor
+) -> tuple[Tensor, float | Tensor]:
+    method = h.grafting_method
+    if method == "none":
+        F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
+        if ready is False:
+            return F, 1.0
+        spare = (
+            (scratch[1], scratch[2]) if F is scratch[0] else (scratch[0], scratch[2] if F is scratch[1] else scratch[1])
+        )
+        P = mode_products([read_root(side) for side in state.sides], F, spare)
+        return (P if ready is True else _where(ready, P, F)), 1.0
+    G, second, third = scratch
+    if state.second_moment is not None:
+        grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
     F = _first_moment(G, state.first_moment, h, out=second)
     spare = (second, third) if F is G else (G, third)
-
     N, root = grafting.direction(
         F,
         state.second_moment,
-        method=h.grafting,
+        method=method,
         epsilon=h.grafting_epsilon,
         correction=at.second_moment_correction,
         out=spare[0],
     )
-    # Bias corrections are scalars, so they are left out of F and N and multiply the result.
-    scale: float | Tensor = root / at.first_moment_correction
-    P = N
-    if at.preconditioned and state.roots:
-        if h.grafting == "none":
-            P = precondition(state.roots, F, spare)
-        else:
-            length = _norms(N) * scale
-            P = precondition(state.roots, F, spare)
-            # No step where P is zero, or so far from 1 that its square is zero or infinite.
-            scale = length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0)
-    # F may be the first moment itself, which must not be scaled in place.
-    return _momentum(P, scale, state.momentum, h, out=spare[0] if P is F else P)
+    if ready is False:
+        return N, root
+    length = _norms(N)
+    plain = None if ready is True else N.clone()
+    P = mode_products([read_root(side) for side in state.sides], F, spare)
+    # No step where P is zero, or so far from 1 that its square is zero or infinite.
+    scale = length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0).mul_(root)
+    if plain is None or ready is True:
+        return P, scale
+    return _where(ready, P, plain), _where(ready, scale, torch.full_like(scale, root))
+
+
+def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
+    G, second, third = scratch
+    bases = [read_basis(side) for side in state.sides]
+    in_basis = mode_products(bases, G, (second, third), transposed=True)
+    spare = [x for x in scratch if x is not in_basis]
+    assert state.second_moment is not None
+    grafting.accumulate(state.second_moment, in_basis, method="adam", beta=h.betas[1])
+    F = _first_moment(in_basis, state.first_moment, h, out=spare[0])
+    out = spare[1]
+    N, root = grafting.direction(
+        F,
+        state.second_moment,
+        method="adam",
+        epsilon=h.grafting_epsilon,
+        correction=at.second_moment_correction,
+        out=out,
+    )
+    return mode_products(bases, N, (spare[0], in_basis)), root
+
+
+def _kl(
+    scratch: Scratch,
+    state: BlockState,
+    h: Hyperparameters,
+    at: StepScalars,
+    *,
+    step: int,
+    due: Due,
+    all_refreshed: bool,
+) -> tuple[Tensor, float]:
+    G, second, third = scratch
+    in_basis: Tensor | None = None
+    if not all_refreshed and is_refreshed(state) is False:
+        if not at.has_started:
+            return _first_moment(G, state.first_moment, h, out=second), 1.0
+        initialize_kl(G, (second, third), state, h, at, step)
+    else:
+        kept = G.clone() if due and at.update_statistics else None
+        if at.update_statistics:
+            in_basis = update_kl(scratch, state, h, at)
+        if due:
+            if kept is not None:
+                G.copy_(kept)
+            in_basis = None
+            _refresh(scratch, state, h, at, step, due)
+    bases = [read_basis(side) for side in state.sides]
+    if in_basis is None:
+        in_basis = mode_products(bases, G, (second, third), transposed=True)
+    spare = [x for x in scratch if x is not in_basis]
+    F = _first_moment(in_basis, state.first_moment, h, out=spare[0])
+    scaled = spare[1].copy_(F)
+    for mode, side in enumerate(state.sides):
+        root = kl_root(side, h)
+        if root is not None:
+            scale_along(scaled, mode, root)
+    return mode_products(bases, scaled, (spare[0], in_basis)), 1.0
+
+
+def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[Tensor, float]:
+    F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
+    K, m = F.shape[:2]
+    n = math.prod(F.shape[2:])
+    scale = 0.2 * math.sqrt(max(m, n)) if h.adjust_lr_fn == "match_rms_adamw" else math.sqrt(max(1.0, m / n))
+    scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n)))
+    return scratch[2], scale
 
 
 def _first_moment(G: Tensor, M: Tensor | None, h: Hyperparameters, out: Tensor) -> Tensor:
-    """F without its bias correction; updates M. Is G, M or `out`."""
+    """F without its bias correction, which `block_direction` puts in; updates M. Is G, M or `out`."""
     if M is None:
         return G
     beta1 = h.betas[0]
@@ -79,8 +247,10 @@ def _first_moment(G: Tensor, M: Tensor | None, h: Hyperparameters, out: Tensor) 
     return out
 
 
-def _momentum(P: Tensor, scale: float | Tensor, B: Tensor | None, h: Hyperparameters, out: Tensor) -> Tensor:
-    torch.mul(P, scale, out=out)
+def _momentum(
+    P: Tensor, scale: float | Tensor, correction: float, B: Tensor | None, h: Hyperparameters, out: Tensor
+) -> Tensor:
+    torch.mul(P, scale * correction, out=out)
     if B is None:
         return out
     B.mul_(h.momentum).add_(out)
@@ -91,3 +261,7 @@ def _norms(X: Tensor) -> Tensor:
     """Frobenius norm of each block, (K, 1, ..., 1)."""
     norms: Tensor = torch.linalg.vector_norm(X, dim=tuple(range(1, X.dim())), keepdim=True)
     return norms
+
+
+def _where(mask: Tensor, X: Tensor, Y: Tensor) -> Tensor:
+    return torch.where(mask.to(X.device).view(-1, *(1 for _ in X.shape[1:])), X, Y)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.sides import is_plain
+
 
 def merged_shape(shape: Sequence[int], max_dim: int) -> tuple[int, ...]:
     """The shape in which a tensor is preconditioned; () for an empty tensor.
@@ -93,28 +96,34 @@ class Region:
                 )
 
 
-def regions(shape: Sequence[int], max_dim: int) -> list[Region]:
+def regions(shape: Sequence[int], h: Hyperparameters) -> list[Region]:
     """The regions that together cover a tensor of this shape: at most 2^order, none if it is empty.
 
-    Vectors stay whole whatever their length: their preconditioner is diagonal, if they have one.
+    A tensor without a preconditioner is one region whose blocks are its elements, in their order.
     """
-    merged = merged_shape(shape, max_dim)
+    merged = merged_shape(shape, h.max_preconditioner_dim)
     if not merged:
         return []
+    flat = [Region(grid=(math.prod(merged),), block=(), strides=(1,), offset=0)]
+    if len(merged) < 2 or h.preconditioner == "none":
+        return flat
     strides = [math.prod(merged[i + 1 :]) for i in range(len(merged))]
     runs: list[list[tuple[int, int, int]]] = []
     for length in merged:
         start = 0
         runs.append([])
-        for count, size in cut(length, max_dim) if len(merged) > 1 else [(1, length)]:
+        for count, size in cut(length, h.max_preconditioner_dim) if h.large_dim_method == "blocking" else [(1, length)]:
             runs[-1].append((start, count, size))
             start += count * size
+    corners = list(itertools.product(*runs))
+    if all(is_plain([size for _, _, size in corner], h) for corner in corners):
+        return flat
     return [
         Region(
-            grid=tuple(count for _, count, _ in combination),
-            block=tuple(size for _, _, size in combination),
-            strides=(*(s * size for s, (_, _, size) in zip(strides, combination, strict=True)), *strides),
-            offset=sum(s * start for s, (start, _, _) in zip(strides, combination, strict=True)),
+            grid=tuple(count for _, count, _ in corner),
+            block=tuple(size for _, _, size in corner),
+            strides=(*(s * size for s, (_, _, size) in zip(strides, corner, strict=True)), *strides),
+            offset=sum(s * start for s, (start, _, _) in zip(strides, corner, strict=True)),
         )
-        for combination in itertools.product(*runs)
+        for corner in corners
     ]

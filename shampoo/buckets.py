@@ -1,94 +1,32 @@
 """Optimizer state in stacked buckets: all equal-shaped blocks of a parameter group lie in one tensor per quantity.
 
 So a step is a few batched operations whatever the number of layers. A parameter's regions are consecutive rows of
-one or more buckets; what a checkpoint holds are those rows, so the order of a bucket is no part of the format.
+one or more buckets; what a checkpoint holds are those rows, so the order of a bucket is no part of the format. The
+elements of parameters without a preconditioner are blocks of shape (): their bucket is one flat tensor.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from shampoo.block_state import BlockState, allocate, assemble
+from shampoo.block_step import Due, is_refreshed
 from shampoo.blocking import Region, regions
-from shampoo.grafting import has_second_moment
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.preconditioners import factor_kinds, factor_shape, set_to_identity
+from shampoo.stagger import Line, lines
+from shampoo.timing import StepScalars
 
-# 4 MB of gradient on the CPU stay in the cache from the gather to the update; at least four blocks per matrix product.
-_CPU_CHUNK_BYTES = 4 << 20
-_CPU_CHUNK_BLOCKS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class BlockState:
-    """State of K stacked blocks of shape d_1 × ... × d_k; slices of it share its memory."""
-
-    factors: tuple[Tensor, ...]
-    """A_i, (K, d_i, d_i) or (K, d_i)."""
-    roots: tuple[Tensor, ...]
-    """P_i, like the factors; the identity before the first refresh."""
-    num_failed_roots: Tensor | None
-    """How often a block's root could not be found and the previous one stayed, (K,) int64; None without factors."""
-    first_moment: Tensor | None
-    """M, (K, d_1, ..., d_k); None for β1 = 0."""
-    second_moment: Tensor | None
-    """V of the grafting."""
-    momentum: Tensor | None
-    """B; None without momentum."""
-
-    @classmethod
-    def zeros(cls, num_blocks: int, block: Sequence[int], h: Hyperparameters, like: Tensor) -> BlockState:
-        """State before the first step, with dtype and device of `like`."""
-        kinds = factor_kinds(block, h.grafting)
-        shapes = [(num_blocks, *factor_shape(kind, d)) for kind, d in zip(kinds, block, strict=False)]
-        roots = tuple(like.new_empty(shape) for shape in shapes)
-        for root in roots:
-            set_to_identity(root)
-
-        def elementwise(wanted: bool) -> Tensor | None:
-            return like.new_zeros((num_blocks, *block)) if wanted else None
-
-        return cls(
-            factors=tuple(like.new_zeros(shape) for shape in shapes),
-            roots=roots,
-            num_failed_roots=like.new_zeros(num_blocks, dtype=torch.int64) if kinds else None,
-            first_moment=elementwise(h.betas[0] > 0),
-            second_moment=elementwise(has_second_moment(h.grafting)),
-            momentum=elementwise(h.momentum > 0),
-        )
-
-    def rows(self, start: int, stop: int) -> BlockState:
-        """The state of blocks start, ..., stop − 1."""
-
-        def part(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[start:stop]
-
-        return BlockState(
-            factors=tuple(A[start:stop] for A in self.factors),
-            roots=tuple(P[start:stop] for P in self.roots),
-            num_failed_roots=part(self.num_failed_roots),
-            first_moment=part(self.first_moment),
-            second_moment=part(self.second_moment),
-            momentum=part(self.momentum),
-        )
-
-    def named(self) -> dict[str, Tensor]:
-        """Every tensor by the name under which a checkpoint holds it."""
-        optional = {
-            "num_failed_roots": self.num_failed_roots,
-            "first_moment": self.first_moment,
-            "second_moment": self.second_moment,
-            "momentum": self.momentum,
-        }
-        return {
-            **{f"factor{i}": A for i, A in enumerate(self.factors)},
-            **{f"root{i}": P for i, P in enumerate(self.roots)},
-            **{name: x for name, x in optional.items() if x is not None},
-        }
+CHUNK_BYTES = {"cpu": 4 << 20}
+"""Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""
+OTHER_CHUNK_BYTES = 256 << 20
+"""The same elsewhere, where the only reason is to bound the scratch memory."""
+_MIN_CHUNK_BLOCKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +45,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive pieces of a bucket at the same step count, small enough to be worked on together."""
+    """Consecutive pieces of a bucket, small enough to be worked on together, and their state."""
 
-    step: int
     pieces: tuple[Piece, ...]
+    state: BlockState
 
     @property
     def start(self) -> int:
@@ -128,13 +66,37 @@ class Bucket:
         self.block = block
         starts = itertools.accumulate((region.num_blocks for _, region in owners), initial=0)
         self.pieces = [Piece(param, region, start) for (param, region), start in zip(owners, starts, strict=False)]
-        like = owners[0][0].new_empty((), dtype=state_dtype(owners[0][0].dtype))
-        self.state = BlockState.zeros(self.pieces[-1].stop, block, h, like)
-        self._max_blocks = _max_blocks(block, like)
+        self.num_blocks = self.pieces[-1].stop
+        self.like = owners[0][0].new_empty((), dtype=state_dtype(owners[0][0].dtype))
+        self.tensors = allocate(self.num_blocks, block, h, self.like)
+        self.state = assemble(self.tensors, block, h)
+        self.all_refreshed = False
+        """Whether every unit has been refreshed at least once; `look_at_refreshes` brings it up to date."""
+        self.line: Line
+        self._max_blocks = max_chunk_blocks(block, self.like.device.type, self.like.element_size())
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
+        self._whole: list[Chunk] = []
 
-    def chunks(self, steps: Mapping[Tensor, int]) -> Iterator[Chunk]:
-        """The chunks to work on, given the step count of each parameter that takes part in this step."""
+    @property
+    def side_costs(self) -> tuple[int, ...]:
+        """Cost of refreshing each side of a block."""
+        return tuple(side.size**3 if side.kind == "full" else 0 for side in self.state.sides)
+
+    def chunks(self, steps: Mapping[Tensor, int]) -> Iterator[tuple[int, Chunk]]:
+        """Step count and chunk to work on, given the step count of each parameter that takes part in this step."""
+        counts = {steps.get(piece.param) for piece in self.pieces}
+        if len(counts) > 1:
+            yield from self._ragged(steps)
+            return
+        (step,) = counts
+        if step is not None:
+            # As in almost every step: the same chunks each time.
+            if not self._whole:
+                self._whole = [chunk for _, chunk in self._ragged(steps)]
+            for chunk in self._whole:
+                yield step, chunk
+
+    def _ragged(self, steps: Mapping[Tensor, int]) -> Iterator[tuple[int, Chunk]]:
         pending: list[Piece] = []
         for part in self._parts:
             step = steps.get(part.param)
@@ -142,21 +104,53 @@ class Bucket:
                 step != steps[pending[0].param]  # also where a part sits this step out, so the rows stay consecutive
                 or part.stop - pending[0].start > self._max_blocks
             ):
-                yield Chunk(steps[pending[0].param], tuple(pending))
+                yield steps[pending[0].param], self._chunk(pending)
                 pending = []
             if step is not None:
                 pending.append(part)
         if pending:
-            yield Chunk(steps[pending[0].param], tuple(pending))
+            yield steps[pending[0].param], self._chunk(pending)
+
+    def _chunk(self, pieces: Sequence[Piece]) -> Chunk:
+        return Chunk(tuple(pieces), self.state.rows(pieces[0].start, pieces[-1].stop))
+
+    def due(self, chunk: Chunk, h: Hyperparameters, at: StepScalars) -> Due:
+        """The units of a chunk to refresh, as (side, first row of the chunk, last row + 1)."""
+        if not self.state.sides:
+            return ()
+        num_rows = chunk.stop - chunk.start
+        sides = [number for number, side in enumerate(self.state.sides) if side.refreshed is not None]
+        if not self.all_refreshed:
+            ready = is_refreshed(chunk.state)
+            if at.has_started and not h.steps_plainly_first and ready is not True:
+                return tuple((number, 0, num_rows) for number in sides)
+            if not at.has_started and ready is False:
+                return ()
+        if not h.stagger_refresh:
+            return tuple((number, 0, num_rows) for number in sides) if at.phase == 0 else ()
+        due: list[tuple[int, int, int]] = []
+        for number in sides:
+            start, stop = self.line.rows(number, at.phase, h.refresh_period)
+            start, stop = max(start - chunk.start, 0), min(stop - chunk.start, num_rows)
+            if start < stop:
+                due.append((number, start, stop))
+        return tuple(due)
+
+    def look_at_refreshes(self) -> None:
+        """Brings `all_refreshed` up to date."""
+        self.all_refreshed = is_refreshed(self.state) is True
 
 
 def make_buckets(params: Sequence[Tensor], h: Hyperparameters) -> list[Bucket]:
     """Buckets with fresh state for the parameters of one group, in order of first appearance."""
     owners: dict[tuple[object, ...], list[tuple[Tensor, Region]]] = {}
     for param in params:
-        for region in regions(param.shape, h.max_preconditioner_dim):
+        for region in regions(param.shape, h):
             owners.setdefault((region.block, param.dtype, param.device), []).append((param, region))
-    return [Bucket(members[0][1].block, members, h) for members in owners.values()]
+    buckets = [Bucket(members[0][1].block, members, h) for members in owners.values()]
+    for bucket, line in zip(buckets, lines([(b.num_blocks, b.side_costs) for b in buckets]), strict=True):
+        bucket.line = line
+    return buckets
 
 
 def state_by_param(buckets: Sequence[Bucket]) -> dict[Tensor, dict[str, Tensor]]:
@@ -167,8 +161,9 @@ def state_by_param(buckets: Sequence[Bucket]) -> dict[Tensor, dict[str, Tensor]]
         for piece in bucket.pieces:
             index = num_regions.get(piece.param, 0)
             num_regions[piece.param] = index + 1
-            rows = bucket.state.rows(piece.start, piece.stop).named()
-            views.setdefault(piece.param, {}).update({f"{name}.{index}": x for name, x in rows.items()})
+            views.setdefault(piece.param, {}).update(
+                {f"{name}.{index}": x[piece.start : piece.stop] for name, x in bucket.tensors.items()}
+            )
     return views
 
 
@@ -178,11 +173,10 @@ def state_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _max_blocks(block: tuple[int, ...], like: Tensor) -> int:
-    numel = torch.Size(block).numel()
-    if like.device.type != "cpu":
-        return (1 << 62) // numel
-    return max(_CPU_CHUNK_BLOCKS, _CPU_CHUNK_BYTES // (numel * like.element_size()))
+def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> int:
+    """How many blocks of this shape are worked on at a time."""
+    chunk_bytes = CHUNK_BYTES.get(device_type, OTHER_CHUNK_BYTES)
+    return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
 
 
 def _parts(piece: Piece, max_blocks: int) -> Iterator[Piece]:

@@ -1,7 +1,8 @@
-"""The hyperparameters of one parameter group: their meaning, their legal values, and the scalars of one step.
+"""The hyperparameters of one parameter group: their meaning and their legal values.
 
 They live in `param_groups` and are read and checked at every step, so a change there (a learning-rate schedule,
-population-based training) takes effect at the next step or raises.
+population-based training) takes effect at the next step or raises. A hyperparameter that a group's member of the
+family does not use must have its default: none is silently ignored.
 """
 
 from __future__ import annotations
@@ -12,10 +13,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+Preconditioner: TypeAlias = Literal["shampoo", "soap", "kl", "spectral", "none"]
 Grafting: TypeAlias = Literal["none", "sgd", "adagrad", "rmsprop", "adam"]
 WeightDecayType: TypeAlias = Literal["decoupled", "l2", "independent"]
+EpsilonType: TypeAlias = Literal["relative", "absolute"]
+Solver: TypeAlias = Literal["eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"]
+LargeDimMethod: TypeAlias = Literal["blocking", "diagonal", "one_sided"]
+AdjustLr: TypeAlias = Literal["match_rms_adamw", "original"]
+StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
+LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
 
 DEFAULT_GRAFTING_EPSILON = 1e-8
+
+_DEFAULT_REFRESH_PERIOD: Mapping[Preconditioner, int] = {"shampoo": 50, "soap": 10, "kl": 10, "spectral": 1, "none": 1}
+_DEFAULT_SOLVER: Mapping[Preconditioner, Solver] = {"shampoo": "eigh", "soap": "qr", "kl": "qr"}
+
+# What the members have in common, and what each of them uses beside that.
+_SHARED = frozenset({"lr", "betas", "beta3", "weight_decay", "weight_decay_type", "momentum", "nesterov"}) | frozenset(
+    {"preconditioner", "use_bias_correction", "low_precision_weights", "grafting_epsilon"}
+)
+_KRONECKER = _SHARED | {
+    "solver",
+    "max_preconditioner_dim",
+    "large_dim_method",
+    "one_sided",
+    "precondition_frequency",
+    "start_preconditioning_step",
+    "statistics_frequency",
+    "stagger_refresh",
+    "refresh_tolerance",
+    "state_dtype",
+    "max_failed_refreshes",
+}
+_USED: Mapping[Preconditioner, frozenset[str]] = {
+    "shampoo": _KRONECKER
+    | {"epsilon", "epsilon_type", "grafting", "grafting_beta2", "exponent_override", "pseudo_inverse"},
+    "soap": _KRONECKER | {"shampoo_beta", "grafting"},
+    "kl": _KRONECKER | {"epsilon", "epsilon_type", "grafting"},
+    "spectral": _SHARED | {"grafting", "max_preconditioner_dim", "large_dim_method", "adjust_lr_fn"},
+    "none": _SHARED | {"grafting", "grafting_beta2"},
+}
 
 
 def _require(condition: bool, name: str, value: object, rule: str) -> None:
@@ -31,7 +68,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
     """Checked hyperparameters of a parameter group; flat and JSON-able.
 
@@ -39,53 +76,90 @@ class Hyperparameters:
         ValueError: a value is illegal, or would have no effect beside the others; the message holds the values.
     """
 
-    lr: float
-    """Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate."""
-    betas: tuple[float, float]
-    """(β1, β2). β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors, 1 sums."""
-    beta3: float | None
-    """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam."""
-    epsilon: float
-    """Added to the eigenvalues of a factor, *as a share of its largest one*; > 0."""
-    weight_decay: float
+    lr: float = 1.5e-3
+    """Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate, with soap and kl of
+    Adam's."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """(β1, β2). β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
+    squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums."""
+    beta3: float | None = None
+    """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's Nesterov."""
+    shampoo_beta: float | None = None
+    """soap's average of the factors, in [0, 1], 1 sums; None: β2."""
+    epsilon: float = 1e-6
+    """Added to the eigenvalues of a factor; > 0. With `pseudo_inverse` the largest eigenvalue that counts as null."""
+    epsilon_type: EpsilonType = "relative"
+    """relative: `epsilon` is a share of the factor's largest eigenvalue; absolute: a number."""
+    weight_decay: float = 0.0
     """λ >= 0."""
-    weight_decay_type: WeightDecayType
+    weight_decay_type: WeightDecayType = "decoupled"
     """decoupled: W ← (1 − lr·λ)W, as AdamW; independent: W ← (1 − λ·lr/peak_lr)W; l2: G ← G + λW."""
-    momentum: float
+    momentum: float = 0.0
     """μ in [0, 1) of B ← μB + P, undamped as in `torch.optim.SGD`; 0: none."""
-    nesterov: bool
+    nesterov: bool = False
     """Step along P + μB instead of B; needs momentum."""
-    max_preconditioner_dim: int
-    """Longest side of a block, >= 2; longer sides are cut evenly. Shapes the state."""
-    precondition_frequency: int
-    """Steps from one refresh of the roots to the next, >= 1."""
-    start_preconditioning_step: int | None
-    """Step of the first refresh; before it the grafted method steps alone. None: `precondition_frequency`."""
-    statistics_frequency: int
-    """Steps from one update of the factors to the next; at most the two above."""
-    grafting: Grafting
-    """Method whose step length each block takes; none: the preconditioned step's own length. Shapes the state."""
-    grafting_beta2: float | None
+    preconditioner: Preconditioner = "shampoo"
+    """The member of the family. shampoo: inverse roots of Kronecker factors; soap: Adam in their eigenbasis; kl: the
+    factors that minimise the Kullback-Leibler divergence; spectral: orthogonalised momentum (Muon); none: the plain
+    method that `grafting` names. Shapes the state."""
+    solver: Solver | None = None
+    """How roots and eigenbases are found: eigh, eigh64 (in float64), coupled_newton (shampoo), and the warm-started
+    qr and cholesky_qr. None: eigh for shampoo, qr for soap and kl. Between those that keep a basis and those that do
+    not it shapes shampoo's state."""
+    max_preconditioner_dim: int = 1024
+    """Longest side of a block, >= 2; for longer sides see `large_dim_method`. Shapes the state."""
+    large_dim_method: LargeDimMethod = "blocking"
+    """A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor (diagonal), or
+    none (one_sided). Shapes the state."""
+    one_sided: bool = False
+    """Precondition the shortest side of a block alone. Shapes the state."""
+    precondition_frequency: int | None = None
+    """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
+    start_preconditioning_step: int | None = None
+    """Step from which roots and bases are computed. None: `precondition_frequency` where a plain step is at hand until
+    then (grafting, soap), else the first step with statistics."""
+    statistics_frequency: int | None = None
+    """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
+    `state_dtype` an update is part of a refresh, and nothing else can be asked for."""
+    stagger_refresh: bool = True
+    """Refresh an equal share of the factors at every step instead of all at once: no step is longer than others."""
+    refresh_tolerance: float = 0.0
+    """Leave out a due refresh while the off-diagonal part of the factor in its old basis has at most this share of its
+    norm, in [0, 1); 0: never. Useful: 0.2 to 0.4. Keeps a basis, so for shampoo 0 or not shapes the state."""
+    grafting: Grafting | None = None
+    """Method whose step length each block takes, and which steps for blocks without a preconditioner; none: the
+    preconditioned step's own length. None: adam for shampoo and none, none for the others. Shapes the state."""
+    grafting_beta2: float | None = None
     """Average of squared gradients of rmsprop and adam grafting, in [0, 1); None: β2."""
-    grafting_epsilon: float
-    """Added to the root of the squared gradients in adagrad, rmsprop and adam grafting; > 0."""
-    exponent_override: float | None
-    """Factors enter as A^(−exponent_override), > 0, for every order >= 2; None: 1/(2·order)."""
-    use_bias_correction: bool
-    """Divide averages (gradient, factors, adam grafting) by the sum of their weights."""
+    grafting_epsilon: float = DEFAULT_GRAFTING_EPSILON
+    """Added to the root of the squared gradients in adagrad, rmsprop and adam steps, soap's included; > 0."""
+    exponent_override: float | None = None
+    """Factors enter as A^(−exponent_override), > 0; None: 1/(2·number of factors of the block)."""
+    pseudo_inverse: bool = False
+    """Leave out the null space of a factor instead of damping it: eigenvalues up to `epsilon` have the root 0."""
+    use_bias_correction: bool = True
+    """Divide averages (gradient, factors, squared gradients) by the sum of their weights."""
+    adjust_lr_fn: AdjustLr = "match_rms_adamw"
+    """Scale of spectral's m×n step. match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original: √max(1, m/n).
+    """
+    state_dtype: StateDtype = "float32"
+    """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
+    precision and its eigenvalues in float32. Shapes the state."""
+    low_precision_weights: LowPrecisionWeights = "nearest"
+    """How parameters below float32 take a step: rounded to nearest; rounded stochastically; or from a float32 master
+    copy in the state. Shapes the state."""
+    max_failed_refreshes: int = 3
+    """How often in a row the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
 
     def __post_init__(self) -> None:
         _require(_is_number(self.lr) and self.lr >= 0, "lr", self.lr, "a finite number >= 0")
+        self._check_choices()
         self._check_averages()
         for name in ("weight_decay", "epsilon", "grafting_epsilon"):
             value = getattr(self, name)
             _require(_is_number(value) and value >= 0, name, value, "a finite number >= 0")
         for name in ("epsilon", "grafting_epsilon"):
             _require(getattr(self, name) > 0, name, getattr(self, name), "> 0")
-        decays = get_args(WeightDecayType)
-        _require(self.weight_decay_type in decays, "weight_decay_type", self.weight_decay_type, f"one of {decays}")
-        _require(isinstance(self.nesterov, bool), "nesterov", self.nesterov, "a bool")
-        _require(isinstance(self.use_bias_correction, bool), "use_bias_correction", self.use_bias_correction, "a bool")
         if self.nesterov and self.momentum == 0:
             raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
         exponent = self.exponent_override
@@ -95,8 +169,18 @@ class Hyperparameters:
             exponent,
             "None or a finite number > 0",
         )
+        self._check_effect()
         self._check_schedule()
         self._check_grafting()
+        self._check_solver()
+
+    def _check_choices(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            legal = value in choices if isinstance(value, str) else value is None and name in _OPTIONAL_CHOICES
+            _require(legal, name, value, f"one of {choices}")
+        for name in ("nesterov", "use_bias_correction", "one_sided", "stagger_refresh", "pseudo_inverse"):
+            _require(isinstance(getattr(self, name), bool), name, getattr(self, name), "a bool")
 
     def _check_averages(self) -> None:
         betas = self.betas
@@ -109,44 +193,56 @@ class Hyperparameters:
         object.__setattr__(self, "betas", (betas[0], betas[1]))
         _require(0 <= betas[0] < 1, "betas[0]", betas[0], "in [0, 1)")
         _require(0 <= betas[1] <= 1, "betas[1]", betas[1], "in [0, 1]")
-        _require(
-            self.beta3 is None or (_is_number(self.beta3) and 0 <= self.beta3 < 1),
-            "beta3",
-            self.beta3,
-            "None or in [0, 1)",
-        )
+        for name, rule in (("beta3", "None or in [0, 1)"), ("shampoo_beta", "None or in [0, 1]")):
+            value = getattr(self, name)
+            legal = value is None or (_is_number(value) and 0 <= value <= 1 and (value < 1 or name == "shampoo_beta"))
+            _require(legal, name, value, rule)
         if self.beta3 is not None and betas[0] == 0:
             raise ValueError(f"beta3 needs betas[0] > 0, got beta3={self.beta3}, betas[0]={betas[0]}")
+        if self.preconditioner in ("soap", "kl"):
+            _require(betas[1] < 1, "betas[1]", betas[1], f"below 1 for preconditioner={self.preconditioner!r}")
         _require(_is_number(self.momentum) and 0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
 
-    def _check_schedule(self) -> None:
-        _require(
-            _is_int(self.max_preconditioner_dim) and self.max_preconditioner_dim >= 2,
-            "max_preconditioner_dim",
-            self.max_preconditioner_dim,
-            "an integer >= 2",
-        )
-        for name in ("precondition_frequency", "statistics_frequency"):
+    def _check_effect(self) -> None:
+        for name in unused(self.preconditioner):
             value = getattr(self, name)
-            _require(_is_int(value) and value >= 1, name, value, "an integer >= 1")
-        start = self.start_preconditioning_step
-        _require(
-            start is None or (_is_int(start) and start >= 1),
-            "start_preconditioning_step",
-            start,
-            "None or an integer >= 1",
-        )
-        if self.statistics_frequency > min(self.precondition_frequency, self.first_refresh):
+            if value != DEFAULTS[name]:
+                raise ValueError(f"{name}={value!r} has no effect with preconditioner={self.preconditioner!r}")
+        if self.one_sided and self.large_dim_method == "diagonal":
+            raise ValueError("large_dim_method='diagonal' has no effect with one_sided=True")
+
+    def _check_schedule(self) -> None:
+        dim = self.max_preconditioner_dim
+        _require(_is_int(dim) and dim >= 2, "max_preconditioner_dim", dim, "an integer >= 2")
+        for name in ("precondition_frequency", "statistics_frequency", "start_preconditioning_step"):
+            value = getattr(self, name)
+            _require(value is None or (_is_int(value) and value >= 1), name, value, "None or an integer >= 1")
+        if self.low_precision_state:
+            if self.statistics_frequency is not None:
+                raise ValueError(
+                    f"statistics_frequency={self.statistics_frequency} has no effect with state_dtype="
+                    f"{self.state_dtype!r}: statistics are part of a refresh"
+                )
+        elif self.statistics_period > min(self.refresh_period, self.first_refresh):
             raise ValueError(
                 "a refresh before the statistics have changed has no effect: statistics_frequency="
-                f"{self.statistics_frequency} must be at most precondition_frequency={self.precondition_frequency} "
+                f"{self.statistics_frequency} must be at most precondition_frequency={self.refresh_period} "
                 f"and start_preconditioning_step={self.first_refresh}"
             )
+        tolerance = self.refresh_tolerance
+        _require(_is_number(tolerance) and 0 <= tolerance < 1, "refresh_tolerance", tolerance, "in [0, 1)")
+        limit = self.max_failed_refreshes
+        _require(_is_int(limit) and limit >= 0, "max_failed_refreshes", limit, "an integer >= 0")
 
     def _check_grafting(self) -> None:
-        methods = get_args(Grafting)
-        _require(self.grafting in methods, "grafting", self.grafting, f"one of {methods}")
-        averaged = self.grafting in ("rmsprop", "adam")
+        method = self.grafting_method
+        if self.preconditioner in ("soap", "kl", "spectral") and method != "none":
+            raise ValueError(
+                f"preconditioner={self.preconditioner!r} has its own step length, got {method=!s} grafting"
+            )
+        if self.preconditioner == "none" and method == "none":
+            raise ValueError("preconditioner='none' is the plain method that grafting names, got grafting='none'")
+        averaged = method in ("rmsprop", "adam")
         if self.grafting_beta2 is not None:
             _require(
                 _is_number(self.grafting_beta2) and 0 <= self.grafting_beta2 < 1,
@@ -155,11 +251,27 @@ class Hyperparameters:
                 "None or in [0, 1)",
             )
             if not averaged:
-                raise ValueError(f"grafting_beta2={self.grafting_beta2} has no effect with grafting={self.grafting!r}")
+                raise ValueError(f"grafting_beta2={self.grafting_beta2} has no effect with grafting={method!r}")
         elif averaged and self.betas[1] == 1:
-            raise ValueError(f"grafting={self.grafting!r} with betas[1]=1 needs grafting_beta2 < 1, got None")
-        if self.grafting in ("none", "sgd") and self.grafting_epsilon != DEFAULT_GRAFTING_EPSILON:
-            raise ValueError(f"grafting_epsilon={self.grafting_epsilon} has no effect with grafting={self.grafting!r}")
+            raise ValueError(f"grafting={method!r} with betas[1]=1 needs grafting_beta2 < 1, got None")
+        if method == "sgd" and self.grafting_epsilon != DEFAULT_GRAFTING_EPSILON:
+            raise ValueError(f"grafting_epsilon={self.grafting_epsilon} has no effect with grafting={method!r}")
+
+    def _check_solver(self) -> None:
+        if self.preconditioner in ("soap", "kl") and self.solver == "coupled_newton":
+            raise ValueError(f"preconditioner={self.preconditioner!r} needs eigenbases, got solver='coupled_newton'")
+        if self.solver != "coupled_newton":
+            return
+        exponent = self.exponent_override
+        if exponent is not None and abs(1 / exponent - round(1 / exponent)) > 1e-9:
+            raise ValueError(f"solver='coupled_newton' needs exponent_override=1/p for an integer p, got {exponent}")
+        for name, conflict in (
+            ("pseudo_inverse", self.pseudo_inverse),
+            ("refresh_tolerance", self.refresh_tolerance > 0),
+            ("state_dtype", self.low_precision_state),
+        ):
+            if conflict:
+                raise ValueError(f"{name}={getattr(self, name)!r} needs eigenvectors, got solver='coupled_newton'")
 
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:
@@ -170,24 +282,88 @@ class Hyperparameters:
         return cls(**{name: group[name] for name in NAMES})
 
     @property
+    def refresh_period(self) -> int:
+        """Steps from one refresh of a unit to the next, `precondition_frequency` or its default."""
+        period = self.precondition_frequency
+        return _DEFAULT_REFRESH_PERIOD[self.preconditioner] if period is None else period
+
+    @property
+    def statistics_period(self) -> int:
+        """Steps from one update of the factors to the next, `statistics_frequency` or its default."""
+        if self.low_precision_state and self.preconditioner != "kl":
+            return self.refresh_period
+        return 1 if self.statistics_frequency is None else self.statistics_frequency
+
+    @property
+    def steps_plainly_first(self) -> bool:
+        """Whether a plain step (grafting's, or Adam in the identity basis) is at hand before the first refresh."""
+        return self.preconditioner == "soap" or self.grafting_method != "none"
+
+    @property
     def first_refresh(self) -> int:
-        """Step of the first refresh, `start_preconditioning_step` or its default."""
-        start = self.start_preconditioning_step
-        return self.precondition_frequency if start is None else start
+        """Step from which units are refreshed, `start_preconditioning_step` or its default."""
+        if self.start_preconditioning_step is not None:
+            return self.start_preconditioning_step
+        if self.steps_plainly_first:
+            return self.refresh_period
+        return 1 if self.low_precision_state else self.statistics_period
+
+    @property
+    def grafting_method(self) -> Grafting:
+        """`grafting` or its default."""
+        if self.grafting is not None:
+            return self.grafting
+        return "adam" if self.preconditioner in ("shampoo", "none") else "none"
+
+    @property
+    def plain_method(self) -> Grafting:
+        """The method that steps for parameters without a preconditioner: grafting's, or adam; adagrad if β2 sums."""
+        if self.grafting_method != "none":
+            return self.grafting_method
+        return "adagrad" if self.betas[1] == 1 else "adam"
 
     @property
     def second_moment_beta(self) -> float:
-        """The β of grafting's squared gradients; meaningful for rmsprop and adam."""
+        """The β of the average of squared gradients; meaningful for rmsprop, adam and soap."""
         return self.betas[1] if self.grafting_beta2 is None else self.grafting_beta2
+
+    @property
+    def factor_beta(self) -> float:
+        """The β of the factors."""
+        return self.betas[1] if self.shampoo_beta is None else self.shampoo_beta
+
+    @property
+    def low_precision_state(self) -> bool:
+        return self.state_dtype != "float32"
+
+    @property
+    def resolved_solver(self) -> Solver:
+        """`solver` or its default; meaningful for members with factors."""
+        return self.solver if self.solver is not None else _DEFAULT_SOLVER.get(self.preconditioner, "eigh")
+
+    @property
+    def keeps_basis(self) -> bool:
+        """Whether the state holds the eigenvectors of factors."""
+        if self.preconditioner == "shampoo":
+            warm = self.resolved_solver in ("qr", "cholesky_qr") or self.refresh_tolerance > 0
+            return warm or self.low_precision_state
+        return self.preconditioner in ("soap", "kl")
 
     @property
     def structure(self) -> dict[str, object]:
         """What decides which state tensors exist and their shapes: fixed once the state is allocated."""
         return {
+            "preconditioner": self.preconditioner,
             "max_preconditioner_dim": self.max_preconditioner_dim,
-            "grafting": self.grafting,
+            "large_dim_method": self.large_dim_method,
+            "one_sided": self.one_sided,
+            "grafting": self.grafting_method,
+            "betas[1] == 1 without grafting": self.plain_method == "adagrad" and self.grafting_method == "none",
             "betas[0] > 0": self.betas[0] > 0,
             "momentum > 0": self.momentum > 0,
+            "eigenvectors kept (solver, refresh_tolerance)": self.keeps_basis,
+            "state_dtype": self.state_dtype,
+            "low_precision_weights": self.low_precision_weights,
         }
 
     def require_structure(self, built: Mapping[str, object]) -> None:
@@ -204,47 +380,26 @@ class Hyperparameters:
                 )
 
 
-NAMES: tuple[str, ...] = tuple(field.name for field in dataclasses.fields(Hyperparameters))
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "preconditioner": get_args(Preconditioner),
+    "solver": get_args(Solver),
+    "grafting": get_args(Grafting),
+    "weight_decay_type": get_args(WeightDecayType),
+    "epsilon_type": get_args(EpsilonType),
+    "large_dim_method": get_args(LargeDimMethod),
+    "adjust_lr_fn": get_args(AdjustLr),
+    "state_dtype": get_args(StateDtype),
+    "low_precision_weights": get_args(LowPrecisionWeights),
+}
+_OPTIONAL_CHOICES = frozenset({"solver", "grafting"})
+
+DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
+NAMES: tuple[str, ...] = tuple(DEFAULTS)
+_UNUSED: Mapping[str, tuple[str, ...]] = {
+    member: tuple(name for name in NAMES if name not in used) for member, used in _USED.items()
+}
 
 
-@dataclass(frozen=True, slots=True)
-class StepScalars:
-    """What depends on hyperparameters and a parameter's step count t = 1, 2, ... alone."""
-
-    preconditioned: bool
-    """t has reached the first refresh."""
-    update_statistics: bool
-    refresh: bool
-    factor_decay: float
-    """Weight of the old factor in an update of the statistics."""
-    factor_weight: float
-    """Weight of G Gᵀ in it."""
-    factor_correction: float
-    """Sum of the weights in the factor; 1 for sums and without bias correction."""
-    first_moment_correction: float
-    """Sum of the weights in the direction F."""
-    second_moment_correction: float
-    """Sum of the weights in V; 1 unless grafting is adam with bias correction."""
-
-
-def step_scalars(h: Hyperparameters, t: int) -> StepScalars:
-    """The scalars of step t.
-
-    Statistics taken every k steps decay by β2^k, which keeps their horizon in steps. The correction of the direction
-    F_t = β3·M_{t−1} + (1 − β3)·G_t is 1 − β3·β1^(t−1), which is Adam's 1 − β1^t for β3 = β1.
-    """
-    beta1, beta2 = h.betas
-    beta3 = beta1 if h.beta3 is None else h.beta3
-    k = h.statistics_frequency
-    decay = beta2**k
-    correct = h.use_bias_correction
-    return StepScalars(
-        preconditioned=t >= h.first_refresh,
-        update_statistics=t % k == 0,
-        refresh=t >= h.first_refresh and (t - h.first_refresh) % h.precondition_frequency == 0,
-        factor_decay=decay,
-        factor_weight=1.0 if beta2 == 1 else 1 - decay,
-        factor_correction=1 - decay ** (t // k) if correct and beta2 < 1 else 1.0,
-        first_moment_correction=1 - beta3 * beta1 ** (t - 1) if correct and beta1 > 0 else 1.0,
-        second_moment_correction=1 - h.second_moment_beta**t if correct and h.grafting == "adam" else 1.0,
-    )
+def unused(preconditioner: str) -> tuple[str, ...]:
+    """The hyperparameters that this member of the family does not use."""
+    return _UNUSED.get(preconditioner, ())

@@ -1,6 +1,6 @@
 """`Shampoo`: the class that holds hyperparameters and state, and walks over the blocks at every step.
 
-The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `preconditioners`, `matrix_roots`,
+The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `refresh`, `matrix_roots`, `eigenbases`,
 `grafting`; the geometry in `blocking`, the storage in `buckets`.
 """
 
@@ -13,36 +13,48 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.block_step import block_direction
+from shampoo.block_step import Scratch, block_direction
 from shampoo.buckets import Bucket, Chunk, make_buckets, state_by_param, state_dtype
+from shampoo.failures import RefreshFailures
 from shampoo.hyperparameters import (
     DEFAULT_GRAFTING_EPSILON,
+    DEFAULTS,
     NAMES,
+    AdjustLr,
+    EpsilonType,
     Grafting,
     Hyperparameters,
-    StepScalars,
+    LargeDimMethod,
+    LowPrecisionWeights,
+    Preconditioner,
+    Solver,
+    StateDtype,
     WeightDecayType,
-    step_scalars,
+    unused,
 )
-from shampoo.matrix_roots import eigh_inverse_root
+from shampoo.state_transfer import copy_state, own_memory, require_same_layout
+from shampoo.timing import StepScalars, step_scalars
+from shampoo.weights import Weights, finite_gradients, gradient_of
 
 # What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
 _OTHER_GROUP_KEYS = frozenset({"params", "param_names", "name", "initial_lr", "peak_lr"})
 
 
 class Shampoo(Optimizer):
-    """Kronecker-factored Shampoo with grafting, for tensors of any order.
+    """The Shampoo family: Kronecker-factored Shampoo with grafting, SOAP, KL-Shampoo, spectral descent, and plain
+    AdamW and SGD beside them, for tensors of any order.
 
     Every argument after `params` is a hyperparameter of a parameter group and may be overridden there. All are plain
     numbers, strings and pairs, so `Shampoo(model.parameters(), **json.loads(text))` works. They are documented in
     `Hyperparameters`; the update is in `block_step`. Each is live: a value changed in `param_groups` counts from the
-    next step, and one that shapes the state (`max_preconditioner_dim`, `grafting`, whether `betas[0]` and `momentum`
-    are 0) raises when it is changed.
+    next step, and one that shapes the state raises when it is changed. A group that overrides `preconditioner` does
+    not inherit what its member has no use for.
 
-    State is allocated here, so the model must be on its device already. It is at least float32. A parameter without
-    a gradient is left alone, and has its own step count; one whose gradient's norm is not finite is left alone too,
-    and counted in `state[param]["num_skipped"]`. Finding that out reads one number per gradient from the device. A
-    factor whose root cannot be computed keeps its previous one, counted per block in `num_failed_roots`.
+    State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
+    factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
+    whose gradient's norm is not finite does not move, and is counted in `state[param]["num_skipped"]`; on the CPU its
+    state does not move either, elsewhere, where the host would have to wait to know, its averages take the gradient
+    as zero. A refresh that fails keeps the previous root and is counted in `num_failed`; `diagnostics` sums it up.
 
     Raises:
         ValueError: an argument is illegal or would have no effect; the message holds the values.
@@ -55,20 +67,33 @@ class Shampoo(Optimizer):
         *,
         betas: Sequence[float] = (0.9, 0.999),
         beta3: float | None = None,
+        shampoo_beta: float | None = None,
         epsilon: float = 1e-6,
+        epsilon_type: EpsilonType = "relative",
         weight_decay: float = 0.0,
         weight_decay_type: WeightDecayType = "decoupled",
         momentum: float = 0.0,
         nesterov: bool = False,
+        preconditioner: Preconditioner = "shampoo",
+        solver: Solver | None = None,
         max_preconditioner_dim: int = 1024,
-        precondition_frequency: int = 50,
+        large_dim_method: LargeDimMethod = "blocking",
+        one_sided: bool = False,
+        precondition_frequency: int | None = None,
         start_preconditioning_step: int | None = None,
-        statistics_frequency: int = 1,
-        grafting: Grafting = "adam",
+        statistics_frequency: int | None = None,
+        stagger_refresh: bool = True,
+        refresh_tolerance: float = 0.0,
+        grafting: Grafting | None = None,
         grafting_beta2: float | None = None,
         grafting_epsilon: float = DEFAULT_GRAFTING_EPSILON,
         exponent_override: float | None = None,
+        pseudo_inverse: bool = False,
         use_bias_correction: bool = True,
+        adjust_lr_fn: AdjustLr = "match_rms_adamw",
+        state_dtype: StateDtype = "float32",
+        low_precision_weights: LowPrecisionWeights = "nearest",
+        max_failed_refreshes: int = 3,
     ) -> None:
         arguments = locals()
         defaults = {name: arguments[name] for name in NAMES}
@@ -77,6 +102,7 @@ class Shampoo(Optimizer):
         self._buckets: list[list[Bucket]] = []
         self._structures: list[dict[str, object]] = []
         self._scratch: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._failures = RefreshFailures()
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -89,17 +115,22 @@ class Shampoo(Optimizer):
         for name in param_group:
             if name not in NAMES and name not in _OTHER_GROUP_KEYS:
                 raise ValueError(f"unknown hyperparameter {name!r} = {param_group[name]!r} (known: {', '.join(NAMES)})")
-        h = Hyperparameters.of_group({**self.defaults, **param_group})
+        inherited = _inherited(self.defaults, param_group.get("preconditioner", self.defaults["preconditioner"]))
+        h = Hyperparameters.of_group({**inherited, **param_group})
         given = param_group["params"]
         params = [given] if isinstance(given, Tensor) else list(given)
-        for index, named in enumerate(params):
-            param = named[1] if isinstance(named, tuple) else named
+        tensors = [named[1] if isinstance(named, tuple) else named for named in params]
+        for index, param in enumerate(tensors):
             if isinstance(param, Tensor) and not param.is_floating_point():
                 raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
-        tensors = [named[1] if isinstance(named, tuple) else named for named in params]
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise ValueError(f"a parameter appears twice in one group of {len(tensors)} parameters")
-        super().add_param_group({**param_group, "params": params})
+        if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):
+            raise ValueError(
+                f"low_precision_weights={h.low_precision_weights!r} has no effect on parameters of "
+                f"{sorted({str(param.dtype) for param in tensors})}"
+            )
+        super().add_param_group({**inherited, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
         group.setdefault("peak_lr", group["lr"])
@@ -122,7 +153,8 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed;
                 nothing has moved then.
-            RuntimeError: a gradient is sparse.
+            RuntimeError: a gradient is sparse; nothing has moved then.
+            RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row; a RuntimeError.
         """
         loss = None
         if closure is not None:
@@ -133,83 +165,81 @@ class Shampoo(Optimizer):
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             h.require_structure(structure)
             _require_peak_lr(h, group["peak_lr"])
+            for param in group["params"]:
+                gradient_of(param)
         for h, group, buckets in zip(checked, self.param_groups, self._buckets, strict=True):
             self._step_group(group, buckets, h)
+        self._failures.raise_if_too_many()
         return loss
 
     def _step_group(self, group: Mapping[str, Any], buckets: Sequence[Bucket], h: Hyperparameters) -> None:
-        steps = self._advance(group["params"])
-        # Regions are strided views of contiguous tensors; other layouts go through a contiguous copy.
-        weights = {param: param if param.is_contiguous() else param.contiguous() for param in steps}
-        gradients = {param: _gradient(param).contiguous() for param in steps}
-        if weights and h.weight_decay > 0 and h.weight_decay_type != "l2":
-            torch._foreach_mul_(list(weights.values()), 1 - _decay_per_step(h, group["peak_lr"]))
-        scalars = {t: step_scalars(h, t) for t in set(steps.values())}
-        for bucket in buckets:
-            for chunk in bucket.chunks(steps):
-                self._step_chunk(bucket, chunk, weights, gradients, h, scalars[chunk.step])
-        for param, weight in weights.items():
-            if weight is not param:
-                param.copy_(weight)
-
-    def _advance(self, params: Sequence[Tensor]) -> dict[Tensor, int]:
-        """Counts the step of every parameter that takes part in it; gives its number by parameter."""
-        present = [param for param in params if param.grad is not None and param.numel() > 0]
-        gradients = [_gradient(param) for param in present]
-        by_dtype: dict[torch.dtype, list[int]] = {}
-        for index, param in enumerate(present):
-            by_dtype.setdefault(state_dtype(param.dtype), []).append(index)
-        # A norm that overflows is refused as well: so would the entries of G Gᵀ.
-        norms = {
-            index: norm
-            for dtype, indices in by_dtype.items()
-            for index, norm in zip(
-                indices, torch._foreach_norm([gradients[i] for i in indices], 2, dtype=dtype), strict=True
-            )
-        }
+        present = [param for param in group["params"] if param.grad is not None and param.numel() > 0]
+        finite = finite_gradients(present, [self.state[param]["num_skipped"] for param in present])
         steps: dict[Tensor, int] = {}
-        for index, finite in sorted(_finite(norms).items()):
-            param = present[index]
-            counter = "step" if finite else "num_skipped"
-            self.state[param][counter] += 1
-            if finite:
-                steps[param] = self.state[param]["step"]
-        return steps
+        for param in finite.taking_part:
+            self.state[param]["step"] += 1
+            steps[param] = self.state[param]["step"]
+        weights = Weights(steps, self.state, h)
+        if steps and h.weight_decay > 0 and h.weight_decay_type != "l2":
+            weights.decay(_decay_per_step(h, group["peak_lr"]), finite)
+        scalars: dict[tuple[int, bool], StepScalars] = {}
+        for bucket in buckets:
+            has_factors = bool(bucket.state.sides)
+            for step, chunk in bucket.chunks(steps):
+                key = (step, has_factors)
+                if key not in scalars:
+                    scalars[key] = step_scalars(h, step, has_factors=has_factors)
+                at = scalars[key]
+                self._step_chunk(bucket, chunk, weights, finite.rows(chunk.pieces), h, at, step)
+        weights.write_back()
 
     def _step_chunk(
         self,
         bucket: Bucket,
         chunk: Chunk,
-        weights: Mapping[Tensor, Tensor],
-        gradients: Mapping[Tensor, Tensor],
+        weights: Weights,
+        is_finite: Tensor | None,
         h: Hyperparameters,
         at: StepScalars,
+        step: int,
     ) -> None:
-        state = bucket.state.rows(chunk.start, chunk.stop)
-        first = chunk.pieces[0].param
-        scratch = self._scratch_of(first.device, state_dtype(first.dtype), (chunk.stop - chunk.start, *bucket.block))
-        for piece in chunk.pieces:
-            view, rows = piece.region.view, slice(piece.start - chunk.start, piece.stop - chunk.start)
-            G = scratch[0][rows].view(piece.region.grid + bucket.block)
-            G.copy_(view(gradients[piece.param]))
-            if h.weight_decay > 0 and h.weight_decay_type == "l2":
-                G.add_(view(weights[piece.param]), alpha=h.weight_decay)
-        P = block_direction(scratch, state, h, at, eigh_inverse_root)
-        for piece in chunk.pieces:
-            view, rows = piece.region.view, slice(piece.start - chunk.start, piece.stop - chunk.start)
-            view(weights[piece.param]).add_(P[rows].view(piece.region.grid + bucket.block), alpha=-h.lr)
+        scratch = self._scratch_of(bucket.like, (chunk.stop - chunk.start, *bucket.block))
+        pieces = [
+            (slice(piece.start - chunk.start, piece.stop - chunk.start), piece.region.grid + bucket.block)
+            for piece in chunk.pieces
+        ]
+        targets = [scratch[0][rows].view(shape) for rows, shape in pieces]
+        torch._foreach_copy_(targets, [piece.region.view(weights.gradients[piece.param]) for piece in chunk.pieces])
+        views = [piece.region.view(weights.of[piece.param]) for piece in chunk.pieces]
+        if h.weight_decay > 0 and h.weight_decay_type == "l2":
+            torch._foreach_add_(targets, views, alpha=h.weight_decay)
+        if is_finite is not None:
+            mask = is_finite.view(-1, *(1 for _ in bucket.block))
+            scratch[0].masked_fill_(~mask, 0.0)
+        due = bucket.due(chunk, h, at)
+        P = block_direction(scratch, chunk.state, h, at, step=step, due=due, all_refreshed=bucket.all_refreshed)
+        if is_finite is not None:
+            free = scratch[0] if P is not scratch[0] else scratch[1]
+            P = torch.mul(P, mask, out=free)
+        torch._foreach_add_(views, [P[rows].view(shape) for rows, shape in pieces], alpha=-h.lr)
+        for side, _, _ in due:
+            counter = chunk.state.sides[side].num_failed_in_a_row
+            if counter is not None:
+                shape = tuple(chunk.pieces[0].param.shape)
+                where = f"factor {side} of a block {bucket.block} of a parameter {shape}"
+                self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
+        if due and not bucket.all_refreshed:
+            bucket.look_at_refreshes()
 
-    def _scratch_of(
-        self, device: torch.device, dtype: torch.dtype, shape: tuple[int, ...]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
         """Three uninitialised tensors of this shape, in memory kept from step to step.
 
         Fresh temporaries cost five times the arithmetic on the CPU: the allocator maps and unmaps large ones.
         """
         numel = torch.Size(shape).numel()
-        slab = self._scratch.get((device, dtype))
+        slab = self._scratch.get((like.device, like.dtype))
         if slab is None or slab.shape[1] < numel:
-            slab = self._scratch[device, dtype] = torch.empty(3, numel, device=device, dtype=dtype)
+            slab = self._scratch[like.device, like.dtype] = like.new_empty(3, numel)
         return slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)
 
     def _allocate(self, group: Mapping[str, Any], h: Hyperparameters) -> None:
@@ -218,7 +248,10 @@ class Shampoo(Optimizer):
         self._structures.append(h.structure)
         views = state_by_param(buckets)
         for param in group["params"]:
-            self.state[param] = {"step": 0, "num_skipped": 0, **views.get(param, {})}
+            num_skipped = torch.zeros((), dtype=torch.int64, device=param.device)
+            self.state[param] = {"step": 0, "num_skipped": num_skipped, **views.get(param, {})}
+            if h.low_precision_weights == "master" and state_dtype(param.dtype) != param.dtype:
+                self.state[param]["master"] = param.detach().to(state_dtype(param.dtype))
 
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
@@ -228,7 +261,7 @@ class Shampoo(Optimizer):
         packed = super().state_dict()
         return {
             **packed,
-            "state": {key: _own_memory(state) for key, state in packed["state"].items()},
+            "state": {key: own_memory(state) for key, state in packed["state"].items()},
             "param_groups": [dict(group) for group in packed["param_groups"]],
         }
 
@@ -259,47 +292,48 @@ class Shampoo(Optimizer):
                 if key not in state_dict["state"]:
                     raise ValueError(f"checkpoint lacks the state of parameter {key}")
                 source, target = state_dict["state"][key], self.state[param]
-                _require_same_layout(source, target, parameter=key)
+                require_same_layout(source, target, parameter=key)
                 pairs.append((source, target))
         for source, target in pairs:
-            _copy_state(source, target)
+            copy_state(source, target)
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             group.update({name: value for name, value in saved.items() if name != "params"})
             group["betas"] = tuple(group["betas"])
+        self._look_at_refreshes()
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
 
+    def _look_at_refreshes(self) -> None:
+        for buckets in self._buckets:
+            for bucket in buckets:
+                bucket.look_at_refreshes()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "state": {param: _own_memory(state) for param, state in self.state.items()}}
+        return {**super().__getstate__(), "state": {param: own_memory(state) for param, state in self.state.items()}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state["state"]
         self._buckets, self._structures, self._scratch = [], [], {}
+        self._failures = RefreshFailures()
         super().__setstate__({**state, "state": {}})
         for group in self.param_groups:
             self._allocate(group, Hyperparameters.of_group(group))
             for param in group["params"]:
-                _copy_state(saved[param], self.state[param])
+                copy_state(saved[param], self.state[param])
+        self._look_at_refreshes()
 
 
-def _gradient(param: Tensor) -> Tensor:
-    gradient = param.grad
-    assert gradient is not None
-    if gradient.layout != torch.strided:
-        raise RuntimeError(f"Shampoo needs dense gradients, got {gradient.layout} for shape {tuple(param.shape)}")
-    return gradient
-
-
-def _finite(norms: Mapping[int, Tensor]) -> dict[int, bool]:
-    """Which of these scalars are finite; one read from each device and dtype."""
-    together: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for index, norm in norms.items():
-        together.setdefault((norm.device, norm.dtype), []).append(index)
-    return {
-        index: finite
-        for indices in together.values()
-        for index, finite in zip(indices, torch.stack([norms[i] for i in indices]).isfinite().tolist(), strict=True)
-    }
+def _inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:
+    """The constructor's arguments as far as this member of the family has a use for them, else their defaults."""
+    if preconditioner == defaults["preconditioner"]:
+        return dict(defaults)
+    reset = set(unused(preconditioner))
+    takes_grafting = preconditioner in ("shampoo", "none")
+    if not takes_grafting or (preconditioner == "none" and defaults["grafting"] == "none"):
+        reset |= {"grafting"}
+    if preconditioner in ("soap", "kl") and defaults["solver"] == "coupled_newton":
+        reset |= {"solver"}
+    return {name: DEFAULTS[name] if name in reset else value for name, value in defaults.items()}
 
 
 def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
@@ -310,32 +344,3 @@ def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
 def _decay_per_step(h: Hyperparameters, peak_lr: float) -> float:
     """The share of the weights that decoupled or independent weight decay takes away."""
     return h.lr * h.weight_decay if h.weight_decay_type == "decoupled" else h.lr / peak_lr * h.weight_decay
-
-
-def _own_memory(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
-
-
-def _copy_state(source: Mapping[str, Any], target: dict[str, Any]) -> None:
-    """Writes a parameter's state into the views that are its place in the buckets."""
-    for name, value in source.items():
-        if isinstance(value, Tensor):
-            target[name].copy_(value)
-        else:
-            target[name] = value
-
-
-def _require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *, parameter: object) -> None:
-    if set(source) != set(target):
-        raise ValueError(f"state of parameter {parameter} holds {sorted(source)}, expected {sorted(target)}")
-    for name, expected in target.items():
-        found = source[name]
-        if isinstance(expected, Tensor):
-            if not isinstance(found, Tensor) or found.shape != expected.shape or found.dtype != expected.dtype:
-                described = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
-                raise ValueError(
-                    f"state {name!r} of parameter {parameter} is {described}, "
-                    f"expected {expected.dtype} {tuple(expected.shape)}"
-                )
-        elif not isinstance(found, int) or isinstance(found, bool) or found < 0:
-            raise ValueError(f"state {name!r} of parameter {parameter} must be a count, got {found!r}")

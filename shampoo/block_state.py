@@ -1,0 +1,203 @@
+"""The state of stacked blocks: which tensors there are, and of which shape, and the tensors themselves.
+
+`state_layout` is the one place that says what the state holds; allocation and `shampoo.cost` both follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.sides import SideKind, is_plain, side_kinds
+from shampoo.stored_matrices import StoredMatrices, TensorSpec
+
+HOST = "refreshed"
+"""The only tensor that lies in the memory of the host wherever the others are: the host decides by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """State of one side, of size d, of K stacked blocks: a factor with what is derived from it."""
+
+    kind: SideKind
+    size: int
+    factor: Tensor | None
+    """A, (K, d, d), of which only the lower triangle is meant, or (K, d) for a diagonal one. None in low precision."""
+    root: StoredMatrices | Tensor | None
+    """A^(−e): matrices, or (K, d); the identity before the first refresh."""
+    basis: StoredMatrices | None
+    """Eigenvectors Q in columns; the identity before the first refresh."""
+    eigenvalues: Tensor | None
+    """(K, d)."""
+    refreshed: Tensor | None
+    """The parameter's step at the last refresh, 0 for none, (K,) int64 on the host. None without a factor."""
+    num_failed: Tensor | None
+    """Refreshes that failed and left the previous root or basis in use, (K,) int64."""
+    num_failed_in_a_row: Tensor | None
+    condition: Tensor | None
+    """Condition number of the factor, damped, at its last refresh, (K,) float32."""
+    residual: Tensor | None
+    """What the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
+
+    def rows(self, start: int, stop: int) -> Side:
+        """The state of blocks start, ..., stop − 1."""
+
+        def part(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[start:stop]
+
+        root = self.root
+        return Side(
+            kind=self.kind,
+            size=self.size,
+            factor=part(self.factor),
+            root=root.rows(start, stop) if isinstance(root, StoredMatrices) else part(root),
+            basis=None if self.basis is None else self.basis.rows(start, stop),
+            eigenvalues=part(self.eigenvalues),
+            refreshed=part(self.refreshed),
+            num_failed=part(self.num_failed),
+            num_failed_in_a_row=part(self.num_failed_in_a_row),
+            condition=part(self.condition),
+            residual=part(self.residual),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockState:
+    """State of K stacked blocks of shape d_1 × ... × d_k; slices of it share its memory."""
+
+    sides: tuple[Side, ...]
+    """() for blocks without factors."""
+    first_moment: Tensor | None
+    """M, (K, d_1, ..., d_k), in the eigenbasis for soap and kl; None for β1 = 0."""
+    second_moment: Tensor | None
+    """V of the grafting, or of soap in the eigenbasis."""
+    momentum: Tensor | None
+    """B; None without momentum."""
+
+    def rows(self, start: int, stop: int) -> BlockState:
+        """The state of blocks start, ..., stop − 1."""
+
+        def part(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x[start:stop]
+
+        return BlockState(
+            sides=tuple(side.rows(start, stop) for side in self.sides),
+            first_moment=part(self.first_moment),
+            second_moment=part(self.second_moment),
+            momentum=part(self.momentum),
+        )
+
+
+def state_layout(block: Sequence[int], h: Hyperparameters, working: torch.dtype) -> dict[str, TensorSpec]:
+    """Name, shape (without the leading K) and dtype of every tensor in the state of blocks of this shape.
+
+    Names of a side end in its number: "factor0", "root1.codes".
+    """
+    layout: dict[str, TensorSpec] = {}
+    for number, (kind, d) in enumerate(zip(side_kinds(block, h), block, strict=False)):
+        for name, spec in _side_layout(kind, d, h, working).items():
+            quantity, _, part = name.partition(".")
+            layout[f"{quantity}{number}" + (f".{part}" if part else "")] = spec
+    plain = is_plain(block, h)
+    method = h.plain_method if plain else h.grafting_method
+    has_second_moment = method in ("adagrad", "rmsprop", "adam") or (h.preconditioner == "soap" and not plain)
+    for name, wanted in (
+        ("first_moment", h.betas[0] > 0),
+        ("second_moment", has_second_moment),
+        ("momentum", h.momentum > 0),
+    ):
+        if wanted:
+            layout[name] = (tuple(block), working)
+    return layout
+
+
+def _side_layout(kind: SideKind, d: int, h: Hyperparameters, working: torch.dtype) -> dict[str, TensorSpec]:
+    if kind == "identity":
+        return {}
+    layout: dict[str, TensorSpec] = {}
+    if kind == "diagonal":
+        # kl's diagonal factor is its eigenvalues; low precision would save nothing.
+        layout["eigenvalues" if h.preconditioner == "kl" else "factor"] = ((d,), working)
+        if h.preconditioner == "shampoo":
+            layout["root"] = ((d,), working)
+    else:
+        if not h.low_precision_state:
+            layout["factor"] = ((d, d), working)
+        if h.preconditioner == "shampoo":
+            root = StoredMatrices.layout(d, h.state_dtype, working=working, diagonal_apart=True)
+            layout.update(_prefixed("root", root, h))
+        if h.keeps_basis:
+            basis = StoredMatrices.layout(d, h.state_dtype, working=working)
+            layout.update(_prefixed("basis", basis, h))
+        if h.low_precision_state or h.preconditioner == "kl":
+            layout["eigenvalues"] = ((d,), working)
+    layout.update(dict.fromkeys((HOST, "num_failed", "num_failed_in_a_row"), ((), torch.int64)))
+    layout.update(dict.fromkeys(("condition", "residual"), ((), torch.float32)))
+    return layout
+
+
+def _prefixed(quantity: str, parts: Mapping[str, TensorSpec], h: Hyperparameters) -> dict[str, TensorSpec]:
+    if not h.low_precision_state:
+        return {quantity: parts["values"]}
+    return {f"{quantity}.{part}": spec for part, spec in parts.items()}
+
+
+def allocate(num_blocks: int, block: Sequence[int], h: Hyperparameters, like: Tensor) -> dict[str, Tensor]:
+    """The tensors of `state_layout` for K = `num_blocks`, before the first step, on the device of `like`."""
+    tensors = {
+        name: torch.zeros((num_blocks, *shape), dtype=dtype, device="cpu" if name.startswith(HOST) else like.device)
+        for name, (shape, dtype) in state_layout(block, h, like.dtype).items()
+    }
+    for side in assemble(tensors, block, h).sides:
+        if isinstance(side.root, Tensor):
+            side.root.fill_(1)
+        for matrices in (side.root, side.basis):
+            if isinstance(matrices, StoredMatrices):
+                matrices.set_to_identity()
+        if side.eigenvalues is not None and h.preconditioner == "kl":
+            side.eigenvalues.fill_(1)
+    return tensors
+
+
+def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparameters) -> BlockState:
+    """The state whose tensors have these names."""
+
+    def of_side(number: int) -> Callable[[str], Tensor | None]:
+        return lambda quantity: tensors.get(f"{quantity}{number}")
+
+    def matrices(quantity: str, number: int, size: int) -> StoredMatrices | None:
+        whole = tensors.get(f"{quantity}{number}")
+        if whole is not None:
+            return StoredMatrices(size, "float32", {"values": whole})
+        prefix = f"{quantity}{number}."
+        parts = {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
+        return StoredMatrices(size, h.state_dtype, parts) if parts else None
+
+    sides: list[Side] = []
+    for number, (kind, d) in enumerate(zip(side_kinds(block, h), block, strict=False)):
+        get = of_side(number)
+        sides.append(
+            Side(
+                kind=kind,
+                size=d,
+                factor=get("factor"),
+                root=get("root") if kind == "diagonal" else matrices("root", number, d),
+                basis=matrices("basis", number, d),
+                eigenvalues=get("eigenvalues"),
+                refreshed=get(HOST),
+                num_failed=get("num_failed"),
+                num_failed_in_a_row=get("num_failed_in_a_row"),
+                condition=get("condition"),
+                residual=get("residual"),
+            )
+        )
+    return BlockState(
+        sides=tuple(sides),
+        first_moment=tensors.get("first_moment"),
+        second_moment=tensors.get("second_moment"),
+        momentum=tensors.get("momentum"),
+    )

@@ -1,0 +1,103 @@
+"""The factors of KL-Shampoo: the S_i whose Kronecker product is nearest to E[g gᵀ] in Kullback-Leibler divergence.
+
+With D_i the product of the other sides, Q_i and λ_i the eigenvectors and eigenvalues of S_i, λ̃ = λ + ε λmax:
+
+    X = G ×_{j≠i} (λ̃_j^(−1/2) Q_jᵀ);   Δ_i = X_(i) X_(i)ᵀ / D_i, which for a matrix is G S_b^(−1) Gᵀ / d_b
+    S_i ← β S_i + w Δ_i;                λ_i ← β λ_i + w diag(Q_iᵀ Δ_i Q_i)
+
+all sides from the same old Q and λ; β and w = 1 − β are β2 and 1 − β2, but for the bias (`timing`). The first time
+S_i = Δ_i and Q_i, λ_i follow at once, one side after the other: the product of the factors then has the gradient's
+scale from the first step. (All at once from λ = 1 it would have its square, which the recurrence takes many steps to
+forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from shampoo.block_state import BlockState, Side
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.refresh import read_basis, refresh_side
+from shampoo.timing import StepScalars
+
+
+def kl_root(side: Side, h: Hyperparameters) -> Tensor | None:
+    """λ̃^(−1/2), (K, d); None for a side without a factor. 1 where all eigenvalues are 0: nothing is known."""
+    values = side.eigenvalues
+    if values is None:
+        return None
+    values = values.clamp(min=0)
+    largest = values.amax(dim=-1, keepdim=True)
+    roots = (values + (h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon)).rsqrt()
+    return torch.where(largest == 0, torch.ones_like(roots), roots)
+
+
+def whitened(
+    G: Tensor, spare: tuple[Tensor, Tensor], state: BlockState, mode: int, h: Hyperparameters
+) -> tuple[Tensor, float]:
+    """X of one side, in new memory, and 1/D_i."""
+    others = [None if other == mode else read_basis(side) for other, side in enumerate(state.sides)]
+    X = mode_products(others, G, spare, transposed=True).clone()
+    for other, side in enumerate(state.sides):
+        root = kl_root(side, h)
+        if other != mode and root is not None:
+            scale_along(X, other, root)
+    return X, G.shape[mode + 1] / math.prod(G.shape[1:])
+
+
+def initialize_kl(
+    G: Tensor, spare: tuple[Tensor, Tensor], state: BlockState, h: Hyperparameters, at: StepScalars, step: int
+) -> None:
+    """Sets all factors from the first gradient G, (K, d_1, ..., d_k), one side after the other."""
+    for mode, side in enumerate(state.sides):
+        if side.kind == "identity":
+            continue
+        X, weight = whitened(G, spare, state, mode, h)
+        if side.factor is not None:
+            accumulate_gram(side.factor, X, mode, decay=0.0, weight=weight)
+        elif side.eigenvalues is not None:
+            accumulate_gram(side.eigenvalues, X, mode, decay=0.0, weight=weight)
+        refresh_side(state, mode, X, spare, h, at, step, sample_weight=weight)
+
+
+def update_kl(scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hyperparameters, at: StepScalars) -> Tensor:
+    """Adds the gradient, `scratch[0]`, to all factors and their eigenvalues, in place.
+
+    Returns:
+        G ×_i Q_iᵀ, one of the scratch tensors, all of which are overwritten.
+    """
+    roots = [kl_root(side, h) for side in state.sides]
+    bases = [read_basis(side) for side in state.sides]
+    sides = scratch[0].shape[1:]
+    numel = math.prod(sides)
+    prefix, free = scratch[0], (scratch[1], scratch[2])  # prefix: G with the bases of the sides so far
+    for mode, side in enumerate(state.sides):
+        if side.factor is not None:
+            later = [Q if other > mode else None for other, Q in enumerate(bases)]
+            X = mode_products(later, prefix, free, transposed=True)
+            X = free[0].copy_(prefix) if X is prefix else X
+            for other, root in enumerate(roots):
+                if other != mode and root is not None:
+                    scale_along(X, other, root)
+            weight = at.factor_weight * sides[mode] / numel
+            accumulate_gram(side.factor, X, mode, decay=at.factor_decay, weight=weight)
+        own = [Q if other == mode else None for other, Q in enumerate(bases)]
+        prefix = mode_products(own, prefix, free, transposed=True)
+        first, second = (x for x in scratch if x is not prefix)
+        free = (first, second)
+    squares = free[0].copy_(prefix)
+    for mode, root in enumerate(roots):
+        if root is not None:
+            scale_along(squares, mode, root)
+    squares.mul_(squares)
+    for mode, (side, root) in enumerate(zip(state.sides, roots, strict=True)):
+        if side.eigenvalues is not None and root is not None:
+            others = tuple(1 + other for other in range(len(sides)) if other != mode)
+            # Divided by its own root as well, which is to be undone.
+            sample = squares.sum(dim=others).div_(root.square()).mul_(sides[mode] / numel)
+            side.eigenvalues.mul_(at.factor_decay).add_(sample, alpha=at.factor_weight)
+    return prefix

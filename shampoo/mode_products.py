@@ -1,0 +1,94 @@
+"""Products of stacked blocks with matrices along one side, and Gram matrices of their unfoldings.
+
+Legend: K blocks are stacked, (K, d_1, ..., d_k), contiguous. G ×_i A has A's rows in place of side i of G; the mode-i
+unfolding G_(i) is d_i × rest. Kolda and Bader, "Tensor Decompositions and Applications", 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+# From this side on half of a Gram matrix is left out; below, smaller products lose more than is saved (measured on
+# CPUs: 0.72 of the whole at 1,024, 0.85 at 512, 1.15 and more at 256).
+_HALVING_FROM = 512
+_HALVING_LEVELS = 2
+
+
+def mode_products(
+    matrices: Sequence[Tensor | None], X: Tensor, spare: tuple[Tensor, Tensor], *, transposed: bool = False
+) -> Tensor:
+    """X ×_1 A_1 ... ×_k A_k, or with the matrices transposed.
+
+    Args:
+        matrices: (K, d, d), or (K, d) for a diagonal one, or None for the identity.
+        spare: two tensors like X to work in, neither of them X.
+
+    Returns:
+        One of the spare tensors; X itself if every matrix is None.
+    """
+    source, (target, other) = X, spare
+    for mode, A in enumerate(matrices):
+        if A is None:
+            continue
+        S, T = _around(source, mode), _around(target, mode)
+        K, before, d, after = S.shape
+        if A.dim() == 2:
+            torch.mul(S, A.view(K, 1, d, 1), out=T)
+        elif before == 1:
+            torch.bmm(A.mT if transposed else A, S.view(K, d, after), out=T.view(K, d, after))
+        elif after == 1:
+            torch.bmm(S.view(K, before, d), A if transposed else A.mT, out=T.view(K, before, d))
+        else:
+            unfolded = S.transpose(1, 2).reshape(K, d, before * after)
+            T.copy_(torch.bmm(A.mT if transposed else A, unfolded).view(K, d, before, after).transpose(1, 2))
+        source, target, other = target, other, target
+    return source
+
+
+def accumulate_gram(A: Tensor, X: Tensor, mode: int, *, decay: float, weight: float) -> None:
+    """A ← decay·A + weight·X_(i) X_(i)ᵀ for X (K, d_1, ..., d_k); in place.
+
+    A is (K, d, d), of which the lower triangle is what counts and the upper one may be left as it is; or (K, d), the
+    diagonal.
+    """
+    S = _around(X, mode)
+    K, before, d, after = S.shape
+    if A.dim() == 2:
+        A.mul_(decay).add_(S.square().sum(dim=(1, 3)), alpha=weight)
+        return
+    if before == 1:
+        unfolded = S.view(K, d, after)
+    elif after == 1:
+        unfolded = S.view(K, before, d).mT
+    else:
+        unfolded = S.transpose(1, 2).reshape(K, d, before * after)
+    halve = A.device.type == "cpu"  # elsewhere more launches cost more than they save
+    _accumulate_lower(A, unfolded, decay, weight, levels=_HALVING_LEVELS if halve else 0)
+
+
+def _accumulate_lower(A: Tensor, X: Tensor, decay: float, weight: float, *, levels: int) -> None:
+    d = X.shape[1]
+    if levels == 0 or d < _HALVING_FROM >> (_HALVING_LEVELS - levels) or d % 2 == 1:
+        A.baddbmm_(X, X.mT, beta=decay, alpha=weight)
+        return
+    h = d // 2
+    A[:, h:, :h].baddbmm_(X[:, h:], X[:, :h].mT, beta=decay, alpha=weight)
+    for half in (slice(0, h), slice(h, d)):
+        _accumulate_lower(A[:, half, half], X[:, half], decay, weight, levels=levels - 1)
+
+
+def scale_along(X: Tensor, mode: int, values: Tensor) -> Tensor:
+    """Multiplies X in place, along one side, by `values` (K, d)."""
+    K, d = values.shape
+    _around(X, mode).mul_(values.view(K, 1, d, 1))
+    return X
+
+
+def _around(X: Tensor, mode: int) -> Tensor:
+    """A contiguous (K, d_1, ..., d_k) as (K, product of the sides before `mode`, d_mode, product of those after)."""
+    sides = X.shape[1:]
+    return X.view(X.shape[0], math.prod(sides[:mode]), sides[mode], math.prod(sides[mode + 1 :]))

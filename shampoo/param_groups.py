@@ -1,0 +1,59 @@
+"""The usual split of a model's parameters: hidden matrices get the preconditioner, everything else steps plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+PLAIN_MODULES: tuple[type[nn.Module], ...] = (nn.Embedding, nn.EmbeddingBag)
+"""Modules whose matrices are tables: only some rows of their gradient are ever non-zero, so a factor over the rows
+learns nothing that Adam's squares do not know."""
+
+
+def param_groups(
+    model: nn.Module,
+    *,
+    precondition_head: bool = False,
+    plain: Mapping[str, Any] | None = None,
+    plain_modules: Iterable[type[nn.Module]] = PLAIN_MODULES,
+) -> list[dict[str, Any]]:
+    """Parameter groups for `Shampoo(param_groups(model), ...)`, each parameter once, frozen ones left out.
+
+    - "matrices": weights of two and more sides larger than 1, with the optimizer's own hyperparameters;
+    - "plain matrices": those of embeddings (and what is tied to them) and of the head, by plain AdamW;
+    - "vectors": biases, norms and scalars, by plain AdamW without weight decay.
+
+    Groups without a parameter are left out. The head is the last `nn.Linear` in the order of `model.modules()`.
+
+    Args:
+        precondition_head: put the head among the matrices; sensible where it is as small as other layers (an
+            autoencoder), not for a vocabulary.
+        plain: hyperparameters of both plain groups, such as `{"lr": 3e-4, "betas": (0.9, 0.95)}`.
+        plain_modules: modules whose matrices step plainly.
+
+    Raises:
+        ValueError: no parameter requires a gradient.
+    """
+    tables = tuple(plain_modules)
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    apart = {
+        id(p) for module in model.modules() if isinstance(module, tables) for p in module.parameters(recurse=False)
+    }
+    if linears and not precondition_head:
+        apart.add(id(linears[-1].weight))
+    members: dict[str, list[nn.Parameter]] = {"matrices": [], "plain matrices": [], "vectors": []}
+    for parameter in model.parameters():  # shared ones come once
+        if parameter.requires_grad:
+            is_matrix = sum(size != 1 for size in parameter.shape) > 1
+            kind = "vectors" if not is_matrix else "plain matrices" if id(parameter) in apart else "matrices"
+            members[kind].append(parameter)
+    if not any(members.values()):
+        raise ValueError(f"{type(model).__name__} has no parameter that requires a gradient")
+    arguments: dict[str, dict[str, Any]] = {
+        "matrices": {},
+        "plain matrices": {"preconditioner": "none", **(plain or {})},
+        "vectors": {"preconditioner": "none", "weight_decay": 0.0, **(plain or {})},
+    }
+    return [{"name": kind, "params": group, **arguments[kind]} for kind, group in members.items() if group]

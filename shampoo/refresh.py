@@ -1,0 +1,195 @@
+"""The refresh of what is derived from a factor: inverse roots and eigenbases of one side of stacked blocks.
+
+    shampoo   P = (Â + ε λmax I)^(−e)
+    soap      Q' = eigenvectors of A;  S = QᵀQ';  M ← M ×_i Sᵀ,  V ← V ×_i (S∘S)ᵀ,  Q ← Q'
+    kl        the same with M alone, and λ ← diag(Q'ᵀ A Q')
+
+V holds squares, which mix under a rotation S by the squares of its entries as long as what they are squares of is
+uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. In low precision A = QΛQᵀ is all there is of
+the factor, and the statistics are brought up to date here: A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time
+A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144, whose rectification of Q is used too).
+
+Where no finite result is found the previous one stays in use and the failure is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shampoo.block_state import BlockState, Side
+from shampoo.eigenbases import eigenbasis, off_diagonal_share, refined_eigenbasis
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.matrix_roots import InverseRoot, inverse_root, root_of_eigenvalues
+from shampoo.mode_products import accumulate_gram, mode_products
+from shampoo.quantization import rectify
+from shampoo.stored_matrices import StoredMatrices
+from shampoo.timing import StepScalars
+
+# Rounding errors of a stored basis are removed where it is read (the times of the 4-bit paper, section 3).
+_RECTIFICATIONS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Eigen:
+    """Eigenvalues (K, d) and basis (K, d, d) of which `is_new` (K,) are, and the others are the old ones."""
+
+    values: Tensor
+    basis: Tensor
+    is_new: Tensor
+
+
+def read_basis(side: Side) -> Tensor | None:
+    """Q, (K, d, d), orthogonal to working precision; None for the identity."""
+    if side.basis is None:
+        return None
+    Q = side.basis.read()
+    return Q if side.basis.dtype == "float32" else rectify(Q, _RECTIFICATIONS)
+
+
+def read_root(side: Side) -> Tensor | None:
+    """P, (K, d, d) or (K, d); None for the identity."""
+    return side.root.read() if isinstance(side.root, StoredMatrices) else side.root
+
+
+def refresh_side(
+    state: BlockState,
+    mode: int,
+    X: Tensor,
+    scratch: tuple[Tensor, Tensor],
+    h: Hyperparameters,
+    at: StepScalars,
+    step: int,
+    *,
+    sample_weight: float = 1.0,
+) -> None:
+    """Refreshes one side of all blocks of `state`, in place.
+
+    Args:
+        X: the tensor whose Gram matrix is this step's sample of the factor, (K, d_1, ..., d_k); read in low precision.
+        scratch: two tensors like X to work in.
+        step: t, put down as the time of the refresh.
+        sample_weight: multiplies the sample.
+    """
+    side = state.sides[mode]
+    assert side.refreshed is not None
+    is_first = side.refreshed == 0
+    side.refreshed.fill_(step)
+    if side.kind == "diagonal":
+        if isinstance(side.root, Tensor) and side.factor is not None:
+            _keep_finite(side, root_of_eigenvalues(side.factor, _root(h, at, state)), side.root, side.root.copy_)
+        return
+    A = side.factor if side.factor is not None else _low_precision_factor(side, X, mode, at, is_first, sample_weight)
+    solver = h.resolved_solver
+    if side.basis is None:
+        assert isinstance(side.root, StoredMatrices)
+        assert solver in ("eigh", "eigh64", "coupled_newton")
+        result = inverse_root(A, _root(h, at, state), solver)
+        _keep_finite(side, result.root, side.root.read(), side.root.write)
+        side.condition.copy_(result.condition)  # type: ignore[union-attr]
+        side.residual.copy_(result.residual)  # type: ignore[union-attr]
+        return
+    old = read_basis(side)
+    assert old is not None
+    eigen = _eigen(side, A, old, h, is_first=is_first)
+    _write_condition(side, eigen, h)
+    if h.preconditioner == "shampoo":
+        assert isinstance(side.root, StoredMatrices)
+        roots = root_of_eigenvalues(eigen.values, _root(h, at, state))
+        found = torch.bmm(eigen.basis * roots.unsqueeze(-2), eigen.basis.mT)
+        keep = torch.where(eigen.is_new.view(-1, 1, 1), found, side.root.read())
+        side.root.write(keep)
+    side.basis.write(eigen.basis)
+    if side.eigenvalues is not None:
+        side.eigenvalues.copy_(torch.where(eigen.is_new.unsqueeze(-1), eigen.values, side.eigenvalues))
+    if h.preconditioner in ("soap", "kl"):
+        # What is stored is the basis from now on, rounding included.
+        new = eigen.basis if side.basis.dtype == "float32" else read_basis(side)
+        assert new is not None
+        _change_basis(state, mode, torch.bmm(old.mT, new), scratch)
+
+
+def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor, Tensor]) -> None:
+    matrices: list[Tensor | None] = [None] * len(state.sides)
+    for moment, transform in ((state.first_moment, S), (state.second_moment, S * S)):
+        if moment is not None:
+            matrices[mode] = transform
+            moment.copy_(mode_products(matrices, moment, scratch, transposed=True))
+
+
+def _eigen(side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: Tensor) -> _Eigen:
+    """Solves for the eigenvectors of A (K, d, d), except where they have not moved and where it fails."""
+    solver = h.resolved_solver
+    stays = torch.zeros(len(A), dtype=torch.bool, device=A.device)
+    if h.refresh_tolerance > 0:
+        stays = (off_diagonal_share(A, old) <= h.refresh_tolerance) & ~is_first.to(A.device)
+        if bool(stays.all()):  # the price of leaving work out is that the host looks
+            return _Eigen(A.new_zeros(A.shape[:-1]), old, ~stays)
+
+    def solve(A: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
+        if solver in ("qr", "cholesky_qr") and not bool(is_first.any()):
+            return refined_eigenbasis(A, Q, "qr" if solver == "qr" else "cholesky_qr")
+        return eigenbasis(A, double=solver == "eigh64")
+
+    if h.refresh_tolerance > 0:
+        moved = (~stays).nonzero().squeeze(1)
+        values, Q = A.new_zeros(A.shape[:-1]), old.clone()
+        values[moved], Q[moved] = solve(A[moved], old[moved])
+    else:
+        values, Q = solve(A, old)
+    is_finite = values.isfinite().all(dim=-1) & Q.isfinite().flatten(start_dim=1).all(dim=-1)
+    _count_failures(side, ~is_finite)
+    is_new = is_finite & ~stays
+    return _Eigen(values, torch.where(is_new.view(-1, 1, 1), Q, old), is_new)
+
+
+def _low_precision_factor(
+    side: Side, X: Tensor, mode: int, at: StepScalars, is_first: Tensor, sample_weight: float
+) -> Tensor:
+    Q, values = read_basis(side), side.eigenvalues
+    assert Q is not None
+    assert values is not None
+    # Where there is nothing yet the sample counts fully.
+    first = is_first.to(values.device).view(-1, 1, 1)
+    sample = torch.zeros_like(Q)
+    accumulate_gram(sample, X, mode, decay=0.0, weight=sample_weight)
+    past = torch.where(first, 0.0, torch.bmm(Q * (at.sample_decay * values).unsqueeze(-2), Q.mT))
+    return past.add_(torch.where(first, sample, at.sample_weight * sample))
+
+
+def _root(h: Hyperparameters, at: StepScalars, state: BlockState) -> InverseRoot:
+    num_factors = sum(side.kind != "identity" for side in state.sides)
+    # With grafting the length of P is made up for, so the unit of a relative ε can be the root's own.
+    in_own_unit = h.grafting_method != "none" and h.epsilon_type == "relative"
+    return InverseRoot(
+        exponent=1 / (2 * num_factors) if h.exponent_override is None else h.exponent_override,
+        epsilon=h.epsilon,
+        relative_epsilon=h.epsilon_type == "relative",
+        pseudo_inverse=h.pseudo_inverse,
+        correction=None if in_own_unit else at.factor_correction,
+    )
+
+
+def _keep_finite(side: Side, found: Tensor, old: Tensor, write: Callable[[Tensor], object]) -> None:
+    """Takes over the results that are finite, and counts those that are not."""
+    is_finite = found.isfinite().flatten(start_dim=1).all(dim=1)
+    _count_failures(side, ~is_finite)
+    write(torch.where(is_finite.view(-1, *(1 for _ in found.shape[1:])), found, old))
+
+
+def _count_failures(side: Side, failed: Tensor) -> None:
+    assert side.num_failed is not None
+    assert side.num_failed_in_a_row is not None
+    side.num_failed.add_(failed)
+    side.num_failed_in_a_row.add_(1).mul_(failed)
+
+
+def _write_condition(side: Side, eigen: _Eigen, h: Hyperparameters) -> None:
+    assert side.condition is not None
+    largest = eigen.values.amax(dim=-1)
+    epsilon = h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon
+    condition = (largest + epsilon) / (eigen.values.amin(dim=-1).clamp(min=0) + epsilon)
+    side.condition.copy_(torch.where(eigen.is_new, condition, side.condition))

@@ -1,0 +1,43 @@
+"""Copying optimizer state out of and into the stacked buckets, and checking that it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+def own_memory(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose tensors share no memory: a view would pickle its whole bucket."""
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in state.items()}
+
+
+def copy_state(source: Mapping[str, Any], target: dict[str, Any]) -> None:
+    """Writes a parameter's state into the views that are its place in the buckets."""
+    for name, value in source.items():
+        if isinstance(value, Tensor):
+            target[name].copy_(value)
+        else:
+            target[name] = value
+
+
+def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *, parameter: object) -> None:
+    """Checks that a saved state fits where it is to go.
+
+    Raises:
+        ValueError: a name, shape, dtype or count differs; the message says which.
+    """
+    if set(source) != set(target):
+        raise ValueError(f"state of parameter {parameter} holds {sorted(source)}, expected {sorted(target)}")
+    for name, expected in target.items():
+        found = source[name]
+        if isinstance(expected, Tensor):
+            if not isinstance(found, Tensor) or found.shape != expected.shape or found.dtype != expected.dtype:
+                described = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+                raise ValueError(
+                    f"state {name!r} of parameter {parameter} is {described}, "
+                    f"expected {expected.dtype} {tuple(expected.shape)}"
+                )
+        elif not isinstance(found, int) or isinstance(found, bool) or found < 0:
+            raise ValueError(f"state {name!r} of parameter {parameter} must be a count, got {found!r}")

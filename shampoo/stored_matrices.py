@@ -1,0 +1,69 @@
+"""Stacks of square matrices as the state holds them: as they are, or packed in a lower precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shampoo.hyperparameters import StateDtype
+from shampoo.quantization import pack, packed_layout, unpack
+
+TensorSpec = tuple[tuple[int, ...], torch.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMatrices:
+    """K matrices of size d×d; slices share memory."""
+
+    size: int
+    dtype: StateDtype
+    tensors: Mapping[str, Tensor]
+    """With "values" alone a matrix is as it is in the working precision; "diagonal", in float32, is apart from what is
+    packed: roots have a dominant one."""
+
+    @staticmethod
+    def layout(
+        size: int, dtype: StateDtype, *, working: torch.dtype, diagonal_apart: bool = False
+    ) -> dict[str, TensorSpec]:
+        """Shapes, without K, and dtypes of the tensors that hold one matrix."""
+        if dtype == "float32":
+            return {"values": ((size, size), working)}
+        apart: dict[str, TensorSpec] = {"diagonal": ((size,), torch.float32)} if diagonal_apart else {}
+        return {**packed_layout(size, dtype), **apart}
+
+    @property
+    def _packed(self) -> dict[str, Tensor]:
+        return {name: x for name, x in self.tensors.items() if name != "diagonal"}
+
+    def rows(self, start: int, stop: int) -> StoredMatrices:
+        """Matrices start, ..., stop − 1."""
+        return StoredMatrices(self.size, self.dtype, {name: x[start:stop] for name, x in self.tensors.items()})
+
+    def read(self) -> Tensor:
+        """(K, d, d); the memory itself where nothing is packed."""
+        if self.dtype == "float32":
+            return self.tensors["values"]
+        X = unpack(self._packed, self.size, self.dtype)
+        if "diagonal" in self.tensors:
+            X.diagonal(dim1=-2, dim2=-1).copy_(self.tensors["diagonal"])
+        return X
+
+    def write(self, X: Tensor) -> None:
+        """Takes over X (K, d, d)."""
+        if self.dtype == "float32":
+            self.tensors["values"].copy_(X)
+            return
+        X = X.float()
+        if "diagonal" in self.tensors:
+            self.tensors["diagonal"].copy_(X.diagonal(dim1=-2, dim2=-1))
+            X = X.clone()
+            X.diagonal(dim1=-2, dim2=-1).zero_()
+        pack(X, self._packed, self.dtype)
+
+    def set_to_identity(self) -> None:
+        first = next(iter(self.tensors.values()))
+        dtype = first.dtype if self.dtype == "float32" else torch.float32
+        self.write(torch.eye(self.size, dtype=dtype, device=first.device).expand(first.shape[0], -1, -1))

@@ -1,0 +1,90 @@
+"""What happens at a parameter's step t = 1, 2, ...: which statistics and refreshes are due, and the step's scalars.
+
+With f the refresh period, s the first refresh and k the statistics period:
+
+    statistics   at t = k, 2k, ...; for kl, whose statistics need the other sides' roots, at t = s, s + k, ...
+    refresh      of a unit with phase φ in [0, f) when (t − s) mod f = φ, for t >= s or once it has been refreshed
+                 of every unit that has not been yet, from t = s on, if there is no plain step to take until then
+
+A unit is one factor of one block. With `stagger_refresh` the phases spread the units of a group evenly over the period:
+the first one begins at s, the last at s + f − 1, each block stepping plainly until its own. Otherwise all are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shampoo.hyperparameters import Hyperparameters
+
+
+@dataclass(frozen=True, slots=True)
+class StepScalars:
+    """What depends on hyperparameters and a parameter's step count alone."""
+
+    update_statistics: bool
+    has_started: bool
+    """t has reached the first refresh; after that, units that have been refreshed stay in use whatever changes."""
+    phase: int
+    """The phase φ whose units are due."""
+    factor_decay: float
+    """Weight of the old factor in an update of the statistics."""
+    factor_weight: float
+    """Weight of G Gᵀ in it."""
+    factor_correction: float
+    """Sum of the weights in the factor; 1 for sums, without bias correction and where the first one counts fully."""
+    sample_decay: float
+    """Weight of the old factor at a refresh in low precision."""
+    sample_weight: float
+    """Weight of the step's own Gram matrix in it."""
+    first_moment_correction: float
+    """Sum of the weights in the direction F."""
+    second_moment_correction: float
+    """Sum of the weights in V; 1 unless the method is Adam's with bias correction."""
+
+
+def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool) -> StepScalars:
+    """The scalars of step t, for blocks with factors or for plain ones.
+
+    Statistics taken every k steps decay by β^k, which keeps their horizon in steps. The correction of the direction
+    F_t = β3·M_{t−1} + (1 − β3)·G_t is 1 − β3·β1^(t−1), which is Adam's 1 − β1^t for β3 = β1.
+    """
+    beta1 = h.betas[0]
+    beta3 = beta1 if h.beta3 is None else h.beta3
+    f, s, k = h.refresh_period, h.first_refresh, h.statistics_period
+    is_kl = h.preconditioner == "kl"
+    decay = h.factor_beta**k
+    correct = h.use_bias_correction
+    # These averages feed back into themselves, so their bias is kept out instead of being divided out.
+    old, new = _weights(h, k, num_updates=(t - s) // k + 1) if is_kl else (decay, _complement(decay))
+    sample_old, sample_new = _weights(h, f, num_updates=(t - s) // f + 1)
+    method = (
+        "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
+    )
+    return StepScalars(
+        update_statistics=((t - s) % k == 0 and t >= s) if is_kl else t % k == 0,
+        has_started=t >= s,
+        phase=(t - s) % f,
+        factor_decay=old,
+        factor_weight=new,
+        factor_correction=1 - decay ** (t // k)
+        if correct and h.factor_beta < 1 and not (is_kl or h.low_precision_state)
+        else 1.0,
+        sample_decay=sample_old,
+        sample_weight=sample_new,
+        first_moment_correction=1 - beta3 * beta1 ** (t - 1) if correct and beta1 > 0 else 1.0,
+        second_moment_correction=1 - h.second_moment_beta**t if correct and method == "adam" else 1.0,
+    )
+
+
+def _weights(h: Hyperparameters, period: int, *, num_updates: int) -> tuple[float, float]:
+    """Weights of the old average and the n-th sample: the first counts fully, and with bias correction the n-th as
+    much as in an average of n of them."""
+    decay = h.factor_beta**period
+    if not h.use_bias_correction or h.factor_beta == 1 or num_updates < 1:
+        return decay, _complement(decay)
+    weight = 1 - decay**num_updates
+    return decay * (1 - decay ** (num_updates - 1)) / weight, (1 - decay) / weight
+
+
+def _complement(decay: float) -> float:
+    return 1.0 if decay == 1 else 1 - decay

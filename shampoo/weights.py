@@ -1,0 +1,116 @@
+"""The weights and gradients of a step: which take part, in which precision they are stepped, and the way back.
+
+Blocks are strided views of contiguous tensors in the precision of the state, so weights of another layout, and those
+below float32 unless rounding to nearest is wanted, are stepped in a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shampoo.buckets import Piece, state_dtype
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.rounding import stochastic_round_to_bfloat16_
+
+READABLE_DEVICES = frozenset({"cpu"})
+"""Where the host reads a number without waiting for a queue of work."""
+
+
+def gradient_of(param: Tensor) -> Tensor | None:
+    """The gradient, if there is one.
+
+    Raises:
+        RuntimeError: it is sparse.
+    """
+    gradient = param.grad
+    if gradient is not None and gradient.layout != torch.strided:
+        raise RuntimeError(f"Shampoo needs dense gradients, got {gradient.layout} for shape {tuple(param.shape)}")
+    return gradient
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteGradients:
+    """The parameters that take a step, and, where only the device knows, whether their gradients are finite."""
+
+    taking_part: Sequence[Tensor]
+    flags: Mapping[Tensor, Tensor]
+    """Scalars on the device; empty where the host knows, and then those that are not finite do not take part."""
+
+    def rows(self, pieces: Sequence[Piece]) -> Tensor | None:
+        """The flag of each row of consecutive pieces, (K,); None where the host knows."""
+        if pieces[0].param not in self.flags:
+            return None
+        return torch.cat([self.flags[piece.param].expand(piece.stop - piece.start) for piece in pieces])
+
+
+def finite_gradients(params: Sequence[Tensor], num_skipped: Sequence[Tensor]) -> FiniteGradients:
+    """Sorts out gradients that are not finite, and counts them in `num_skipped`, in place.
+
+    A norm that overflows is not finite either: neither would the entries of G Gᵀ be.
+    """
+    by_dtype: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for index, param in enumerate(params):
+        by_dtype.setdefault((param.device, state_dtype(param.dtype)), []).append(index)
+    knows: dict[int, bool] = {}
+    flags: dict[Tensor, Tensor] = {}
+    for (device, dtype), indices in by_dtype.items():
+        gradients = [gradient_of(params[index]) for index in indices]
+        norms = torch._foreach_norm([gradient for gradient in gradients if gradient is not None], 2, dtype=dtype)
+        finite = torch.stack(norms).isfinite()
+        if device.type in READABLE_DEVICES:
+            knows.update(zip(indices, finite.tolist(), strict=True))
+        else:
+            knows.update(dict.fromkeys(indices, True))
+            flags.update(zip((params[index] for index in indices), finite.unbind(), strict=True))
+            torch._foreach_add_([num_skipped[index] for index in indices], list((~finite).unbind()))
+    for index, is_finite in knows.items():
+        if not is_finite:
+            num_skipped[index].add_(1)
+    return FiniteGradients([param for index, param in enumerate(params) if knows[index]], flags)
+
+
+class Weights:
+    """Contiguous weights and gradients of the parameters that take a step, for the time of the step."""
+
+    def __init__(self, steps: Mapping[Tensor, int], state: Mapping[Tensor, dict[str, Any]], h: Hyperparameters) -> None:
+        self.of: dict[Tensor, Tensor] = {}
+        self.gradients: dict[Tensor, Tensor] = {}
+        self._steps = steps
+        self._stochastic = h.low_precision_weights == "stochastic"
+        for param in steps:
+            gradient = gradient_of(param)
+            assert gradient is not None
+            self.gradients[param] = gradient.contiguous()
+            master = state[param].get("master")
+            if master is not None:
+                self.of[param] = master
+            elif self._stochastic and param.dtype == torch.bfloat16:
+                self.of[param] = param.to(torch.float32, memory_format=torch.contiguous_format)
+            else:
+                self.of[param] = param if param.is_contiguous() else param.contiguous()
+
+    def decay(self, share: float, finite: FiniteGradients) -> None:
+        """Takes away this share of every weight that takes the step."""
+        known = [weight for param, weight in self.of.items() if param not in finite.flags]
+        if known:
+            torch._foreach_mul_(known, 1 - share)
+        for param, flag in finite.flags.items():
+            self.of[param].mul_(1 - share * flag)
+
+    def write_back(self) -> None:
+        """Brings copies back into the parameters."""
+        for number, (param, weight) in enumerate(self.of.items()):
+            if weight is param:
+                continue
+            if self._stochastic and param.dtype == torch.bfloat16:
+                # Drawn from the step and the parameter alone, so that a resumed run draws the same.
+                generator = torch.Generator(device=param.device)
+                generator.manual_seed(self._steps[param] * 1_000_003 + number)
+                stochastic_round_to_bfloat16_(param, weight, generator=generator)
+            else:
+                param.copy_(weight)
