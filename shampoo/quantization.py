@@ -182,20 +182,32 @@ def _codebook(bits: int, device: torch.device) -> Tensor:
 
 def _encode(values: Tensor, codes: Tensor, scales: Tensor, *, bits: int) -> None:
     """Writes the nearest codes of (K, values per matrix) float32, and their scales."""
-    codebook = _codebook(bits, values.device)
-    midpoints = (codebook[1:] + codebook[:-1]) / 2
     for rows in _chunks(codes):
         # The values that fill up the last block, and the last byte, are zeros.
         padded = pad(values[rows], (0, -values.shape[1] % BLOCK_VALUES))
         blocks = padded.view(*scales[rows].shape, BLOCK_VALUES)
         scales[rows] = scale = _scales(blocks)
         divisor = torch.where(scale == 0, 1, scale.float())
-        # Ties take the smaller code.
-        nearest = torch.bucketize(blocks / divisor.unsqueeze(-1), midpoints, out_int32=True).flatten(1)
-        code = nearest.to(torch.uint8).bitwise_xor_((1 << bits - 1) - 1)
+        nearest = _nearest_entries(blocks / divisor.unsqueeze(-1), bits).flatten(1)
+        code = nearest.bitwise_xor_((1 << bits - 1) - 1)
         if bits == 4:
             code = code[:, 0::2] | (code[:, 1::2] << 4)
         codes[rows] = code[:, : codes.shape[1]]
+
+
+def _nearest_entries(x: Tensor, bits: int) -> Tensor:
+    """The j whose R_j is nearest, uint8, for |x| hardly above 1; that of 0 for NaN. Overwrites x.
+
+    In units of 1/m² the entries are the squares of the odd numbers k, signed. Halfway between k² and (k + 2)² lies
+    (k + 1)² + 1, so p = ⌊√(|x| − 1)/2⌋ steps lead from 1 to the nearest. That has no entry at −1 but one at 0, which
+    is parted from 1 at 0.5 and from −9 at −4.5. A search among the midpoints gives the same in 1.7 (4 bit) to 3.5
+    times (8 bit) the time.
+    """
+    last = (1 << bits) - 1
+    x = x.mul_(last**2)
+    p = x.abs().sub_(1).clamp_(min=0).sqrt_().mul_(0.5).floor_()
+    down = torch.fmax(p, (x < -4.5).to(p.dtype)).neg_()
+    return torch.where(x > 0.5, p.add_(1), down).add_((last - 1) // 2).to(torch.uint8)
 
 
 def _scales(blocks: Tensor) -> Tensor:

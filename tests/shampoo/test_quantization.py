@@ -133,6 +133,17 @@ def test_the_entries_of_the_codebook_survive(dtype: StateDtype, bits: int) -> No
     assert torch.equal(_through(X.unsqueeze(0), dtype), X.unsqueeze(0))
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("int8", 8), ("int4", 4)])
+def test_the_midpoints_part_the_entries(dtype: StateDtype, bits: int) -> None:
+    entries = _codebook(bits)
+    midpoints = (entries[1:] + entries[:-1]) / 2
+    for nudge, expected in ((-1e-5, entries[:-1]), (1e-5, entries[1:])):
+        X = torch.zeros(1, 256, 64)  # one block to a row, one midpoint to a block
+        X[0, :, 0] = 1
+        X[0, : len(midpoints), 1] = (midpoints + midpoints.abs() * nudge).float()
+        assert torch.equal(_through(X.view(1, 128, 128), dtype).view(256, 64)[: len(midpoints), 1], expected.float())
+
+
 def test_decode_tables_hold_the_codebook() -> None:
     device = torch.device("cpu")
     pairs = decode_table("int4", device)
