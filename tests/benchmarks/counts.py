@@ -1,0 +1,193 @@
+"""What one step does, counted while it runs: operations of aten, floating-point operations, reads by the host, memory.
+
+On the meta device tensors have shapes and no values: a step takes the path of an accelerator (whole buckets, no cache
+to fit into) at any size of model, and nothing is computed. Where the host reads a value there, the read is counted and
+answered as if all went well: no to `any` (has one failed?), yes to other questions (are all finite?), or zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._autograd import DeviceType
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+_ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"})
+_READS = frozenset({"_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select"})
+_NO_KERNEL = _ALLOCATIONS | frozenset({"_local_scalar_dense", "lift_fresh", "_unsafe_view", "transpose_", "squeeze_"})
+# What a tensor answers to the host in one call that never reaches the dispatcher, or cannot on the meta device.
+_HOST_METHODS: Mapping[str, Callable[[Tensor], object]] = {
+    "tolist": lambda x: _answer(x).tolist(),
+    "item": lambda x: _answer(x.new_empty(())).item(),
+    "cpu": lambda x: _answer(x),
+    "numpy": lambda x: _answer(x).numpy(),
+    "__bool__": lambda _: True,
+    "__int__": lambda _: 0,
+    "__index__": lambda _: 0,
+    "__float__": lambda _: 0.0,
+}
+
+
+def _answer(x: Tensor) -> Tensor:
+    return torch.full(x.shape, x.dtype == torch.bool, dtype=x.dtype, device="cpu")
+
+
+def _product_added(_target: torch.Size, left: torch.Size, right: torch.Size, **_: Any) -> int:
+    """2·K·m·k·n for a (K, m, k) times (K, k, n) product; K may be missing."""
+    return 2 * math.prod(left) * right[-1]
+
+
+# The counter knows these only where they do not work in place.
+_IN_PLACE_PRODUCTS = {torch.ops.aten.baddbmm_: _product_added, torch.ops.aten.addmm_: _product_added}
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """One step."""
+
+    operations: Counter[str]
+    """Operations of aten other than views and allocations, by name: at least one kernel launch each on an accelerator.
+    Those between tensors of the host are left out where the parameters are elsewhere."""
+    floating_point_operations: int
+    """Of matrix products, as `FlopCounterMode` has them."""
+    host_reads: Counter[str]
+    """Values that the host waited for, by operation. On the CPU reads of tensors that lie there anyway."""
+    scratch_bytes: int
+    """Most memory in use at once beside what there was before the first counted step; what a step leaves behind for
+    the next ones is part of it."""
+
+    @property
+    def num_launches(self) -> int:
+        return self.operations.total()
+
+
+class Scratch:
+    """Memory that operations have allocated, followed from step to step."""
+
+    def __init__(self) -> None:
+        self._live: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.peak = 0
+
+    def restart(self) -> None:
+        """Begins a new peak; what is still in use counts on."""
+        self.peak = self._total()
+
+    def record(self, inputs: Iterable[object], outputs: Iterable[object]) -> None:
+        """Takes note of an operation: storage that it gives and was not given is new."""
+        given = {_address(x) for x in inputs if isinstance(x, Tensor)}
+        for x in outputs:
+            if isinstance(x, Tensor) and _address(x) not in given:
+                storage = x.untyped_storage()
+                self._live[_address(x)] = (StorageWeakRef(storage), storage.nbytes())
+                self.peak = max(self.peak, self._total())
+
+    def _total(self) -> int:
+        self._live = {key: entry for key, entry in self._live.items() if not entry[0].expired()}
+        return sum(nbytes for _, nbytes in self._live.values())
+
+
+class _Operations(TorchDispatchMode):
+    def __init__(self, device: str, scratch: Scratch) -> None:
+        super().__init__()
+        self.launches: Counter[str] = Counter()
+        self.reads: Counter[str] = Counter()
+        self._device = device
+        self._scratch = scratch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        inputs = list(tree_iter((args, kwargs)))
+        outputs = list(tree_iter(result))
+        on_device = any(isinstance(x, Tensor) and x.device.type == self._device for x in (*inputs, *outputs))
+        name = func._schema.name.removeprefix("aten::")
+        if on_device:
+            self._scratch.record(inputs, outputs)
+            if name in _READS:
+                self.reads[name] += 1
+            if name not in _NO_KERNEL and not _is_view(func):
+                self.launches[name] += 1
+        return result
+
+
+class _HostReads(TorchFunctionMode):
+    """Counts and answers what the host asks of tensors on the meta device; elsewhere counts what has no operation."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.reads: Counter[str] = Counter()
+        self._device = device
+        self._any = WeakIdKeyDictionary()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _HOST_METHODS and isinstance(args[0], Tensor) and args[0].device.type == self._device:
+            if self._device == "meta":
+                self.reads[name] += 1
+                return False if args[0] in self._any else _HOST_METHODS[name](args[0])
+            if name in ("tolist", "numpy"):
+                self.reads[name] += 1
+        result = func(*args, **(kwargs or {}))
+        if name == "any" and self._device == "meta":
+            self._any[result] = None
+        return result
+
+
+def count_step(step: Callable[[], object], *, device: str, scratch: Scratch) -> StepCounts:
+    """Takes a step and counts.
+
+    Args:
+        step: to be called once.
+        device: type of the parameters' device.
+        scratch: the same for all steps of an optimizer, from the first one on.
+    """
+    scratch.restart()
+    operations, host = _Operations(device, scratch), _HostReads(device)
+    with FlopCounterMode(display=False, custom_mapping=_IN_PLACE_PRODUCTS) as products, operations, host:
+        step()
+    return StepCounts(
+        operations=operations.launches,
+        floating_point_operations=products.get_total_flops(),
+        host_reads=operations.reads + host.reads,
+        scratch_bytes=scratch.peak,
+    )
+
+
+def count_kernels(step: Callable[[], object]) -> tuple[int, int]:
+    """Kernels (copies included) and waits of the host in one step on a CUDA device, as the profiler sees them."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=activities) as profile:
+        step()
+    events = profile.events()
+    kernels = sum(event.device_type == DeviceType.CUDA for event in events)
+    waits = sum(event.name in ("cudaStreamSynchronize", "cudaDeviceSynchronize") for event in events)
+    # The profiler itself waits for the device once, at the end.
+    return kernels, max(0, waits - 1)
+
+
+def allocated_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the memory behind these tensors, each piece counted once."""
+    return sum({_address(x): x.untyped_storage().nbytes() for x in tensors}.values())
+
+
+def _address(x: Tensor) -> int:
+    # Not data_ptr(): that is 0 for everything on the meta device.
+    address: int = x.untyped_storage()._cdata
+    return address
+
+
+def _is_view(func: Any) -> bool:
+    aliases = [value.alias_info for value in func._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
