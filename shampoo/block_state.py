@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.quantization import Structure
 from shampoo.sides import SideKind, is_plain, side_kinds
 from shampoo.stored_matrices import StoredMatrices, TensorSpec
 
@@ -128,10 +129,10 @@ def _side_layout(kind: SideKind, d: int, h: Hyperparameters, working: torch.dtyp
         if not h.low_precision_state:
             layout["factor"] = ((d, d), working)
         if h.preconditioner == "shampoo":
-            root = StoredMatrices.layout(d, h.state_dtype, working=working, diagonal_apart=True)
+            root = StoredMatrices.layout(d, h.state_dtype, "symmetric", working=working)
             layout.update(_prefixed("root", root, h))
         if h.keeps_basis:
-            basis = StoredMatrices.layout(d, h.state_dtype, working=working)
+            basis = StoredMatrices.layout(d, h.state_dtype, "orthogonal", working=working)
             layout.update(_prefixed("basis", basis, h))
         if h.low_precision_state or h.preconditioner == "kl":
             layout["eigenvalues"] = ((d,), working)
@@ -169,13 +170,13 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
     def of_side(number: int) -> Callable[[str], Tensor | None]:
         return lambda quantity: tensors.get(f"{quantity}{number}")
 
-    def matrices(quantity: str, number: int, size: int) -> StoredMatrices | None:
+    def matrices(quantity: str, number: int, size: int, structure: Structure) -> StoredMatrices | None:
         whole = tensors.get(f"{quantity}{number}")
         if whole is not None:
-            return StoredMatrices(size, "float32", {"values": whole})
+            return StoredMatrices(size, "float32", structure, {"values": whole})
         prefix = f"{quantity}{number}."
         parts = {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
-        return StoredMatrices(size, h.state_dtype, parts) if parts else None
+        return StoredMatrices(size, h.state_dtype, structure, parts) if parts else None
 
     sides: list[Side] = []
     for number, (kind, d) in enumerate(zip(side_kinds(block, h), block, strict=False)):
@@ -185,8 +186,8 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
                 kind=kind,
                 size=d,
                 factor=get("factor"),
-                root=get("root") if kind == "diagonal" else matrices("root", number, d),
-                basis=matrices("basis", number, d),
+                root=get("root") if kind == "diagonal" else matrices("root", number, d, "symmetric"),
+                basis=matrices("basis", number, d, "orthogonal"),
                 eigenvalues=get("eigenvalues"),
                 refreshed=get(HOST),
                 num_failed=get("num_failed"),

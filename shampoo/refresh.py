@@ -7,7 +7,7 @@
 V holds squares, which mix under a rotation S by the squares of its entries as long as what they are squares of is
 uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. In low precision A = QΛQᵀ is all there is of
 the factor, and the statistics are brought up to date here: A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time
-A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144, whose rectification of Q is used too).
+A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144, whose rectification of Q is used as well).
 
 Where no finite result is found the previous one stays in use and the failure is counted.
 """
@@ -29,9 +29,6 @@ from shampoo.quantization import rectify
 from shampoo.stored_matrices import StoredMatrices
 from shampoo.timing import StepScalars
 
-# Rounding errors of a stored basis are removed where it is read (the times of the 4-bit paper, section 3).
-_RECTIFICATIONS = 1
-
 
 @dataclass(frozen=True, slots=True)
 class _Eigen:
@@ -43,11 +40,8 @@ class _Eigen:
 
 
 def read_basis(side: Side) -> Tensor | None:
-    """Q, (K, d, d), orthogonal to working precision; None for the identity."""
-    if side.basis is None:
-        return None
-    Q = side.basis.read()
-    return Q if side.basis.dtype == "float32" else rectify(Q, _RECTIFICATIONS)
+    """Q, (K, d, d), as it is stored, in low precision orthogonal to that precision; None for the identity."""
+    return None if side.basis is None else side.basis.read()
 
 
 def read_root(side: Side) -> Tensor | None:
@@ -92,8 +86,7 @@ def refresh_side(
         side.condition.copy_(result.condition)  # type: ignore[union-attr]
         side.residual.copy_(result.residual)  # type: ignore[union-attr]
         return
-    old = read_basis(side)
-    assert old is not None
+    old = side.basis.read()
     eigen = _eigen(side, A, old, h, is_first=is_first)
     _write_condition(side, eigen, h)
     if h.preconditioner == "shampoo":
@@ -102,14 +95,15 @@ def refresh_side(
         found = torch.bmm(eigen.basis * roots.unsqueeze(-2), eigen.basis.mT)
         keep = torch.where(eigen.is_new.view(-1, 1, 1), found, side.root.read())
         side.root.write(keep)
-    side.basis.write(eigen.basis)
     if side.eigenvalues is not None:
         side.eigenvalues.copy_(torch.where(eigen.is_new.unsqueeze(-1), eigen.values, side.eigenvalues))
-    if h.preconditioner in ("soap", "kl"):
-        # What is stored is the basis from now on, rounding included.
-        new = eigen.basis if side.basis.dtype == "float32" else read_basis(side)
-        assert new is not None
-        _change_basis(state, mode, torch.bmm(old.mT, new), scratch)
+    # As it is, the old basis is the memory that is written now; packed, the new one is what is read back.
+    moves = h.preconditioner in ("soap", "kl")
+    change = torch.bmm(old.mT, eigen.basis) if moves and side.basis.dtype == "float32" else None
+    side.basis.write(eigen.basis)
+    if moves:
+        change = torch.bmm(old.mT, side.basis.read()) if change is None else change
+        _change_basis(state, mode, change, scratch)
 
 
 def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor, Tensor]) -> None:
@@ -149,9 +143,9 @@ def _eigen(side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: 
 def _low_precision_factor(
     side: Side, X: Tensor, mode: int, at: StepScalars, is_first: Tensor, sample_weight: float
 ) -> Tensor:
-    Q, values = read_basis(side), side.eigenvalues
-    assert Q is not None
-    assert values is not None
+    assert side.basis is not None
+    assert side.eigenvalues is not None
+    values, Q = side.eigenvalues, rectify(side.basis.read())
     # Where there is nothing yet the sample counts fully.
     first = is_first.to(values.device).view(-1, 1, 1)
     sample = torch.zeros_like(Q)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import StateDtype
-from shampoo.quantization import pack, packed_layout, unpack
+from shampoo.quantization import Structure, pack, packed_layout, unpack
 
 TensorSpec = tuple[tuple[int, ...], torch.dtype]
 
@@ -20,19 +20,19 @@ class StoredMatrices:
 
     size: int
     dtype: StateDtype
+    structure: Structure
+    """What is known of the matrices; 4 bit makes use of it."""
     tensors: Mapping[str, Tensor]
-    """With "values" alone a matrix is as it is in the working precision; "diagonal", in float32, is apart from what is
-    packed: roots have a dominant one."""
+    """"values" alone: the matrices as they are, in the working precision. "diagonal", in float32, is apart from what is
+    packed: symmetric ones are roots, whose diagonal dominates."""
 
     @staticmethod
-    def layout(
-        size: int, dtype: StateDtype, *, working: torch.dtype, diagonal_apart: bool = False
-    ) -> dict[str, TensorSpec]:
+    def layout(size: int, dtype: StateDtype, structure: Structure, *, working: torch.dtype) -> dict[str, TensorSpec]:
         """Shapes, without K, and dtypes of the tensors that hold one matrix."""
         if dtype == "float32":
             return {"values": ((size, size), working)}
-        apart: dict[str, TensorSpec] = {"diagonal": ((size,), torch.float32)} if diagonal_apart else {}
-        return {**packed_layout(size, dtype), **apart}
+        apart: dict[str, TensorSpec] = {"diagonal": ((size,), torch.float32)} if structure == "symmetric" else {}
+        return {**packed_layout(size, dtype, structure=structure), **apart}
 
     @property
     def _packed(self) -> dict[str, Tensor]:
@@ -40,13 +40,14 @@ class StoredMatrices:
 
     def rows(self, start: int, stop: int) -> StoredMatrices:
         """Matrices start, ..., stop − 1."""
-        return StoredMatrices(self.size, self.dtype, {name: x[start:stop] for name, x in self.tensors.items()})
+        rows = {name: x[start:stop] for name, x in self.tensors.items()}
+        return StoredMatrices(self.size, self.dtype, self.structure, rows)
 
     def read(self) -> Tensor:
         """(K, d, d); the memory itself where nothing is packed."""
         if self.dtype == "float32":
             return self.tensors["values"]
-        X = unpack(self._packed, self.size, self.dtype)
+        X = unpack(self._packed, self.size, self.dtype, structure=self.structure)
         if "diagonal" in self.tensors:
             X.diagonal(dim1=-2, dim2=-1).copy_(self.tensors["diagonal"])
         return X
@@ -61,7 +62,7 @@ class StoredMatrices:
             self.tensors["diagonal"].copy_(X.diagonal(dim1=-2, dim2=-1))
             X = X.clone()
             X.diagonal(dim1=-2, dim2=-1).zero_()
-        pack(X, self._packed, self.dtype)
+        pack(X, self._packed, self.dtype, structure=self.structure)
 
     def set_to_identity(self) -> None:
         first = next(iter(self.tensors.values()))
