@@ -173,10 +173,12 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
     def matrices(quantity: str, number: int, size: int, structure: Structure) -> StoredMatrices | None:
         whole = tensors.get(f"{quantity}{number}")
         if whole is not None:
-            return StoredMatrices(size, "float32", structure, {"values": whole})
+            return StoredMatrices(size, "float32", structure, {"values": whole}, whole.dtype)
         prefix = f"{quantity}{number}."
         parts = {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
-        return StoredMatrices(size, h.state_dtype, structure, parts) if parts else None
+        if not parts:
+            return None
+        return StoredMatrices(size, h.state_dtype, structure, parts, tensors[f"eigenvalues{number}"].dtype)
 
     sides: list[Side] = []
     for number, (kind, d) in enumerate(zip(side_kinds(block, h), block, strict=False)):

@@ -25,6 +25,8 @@ class StoredMatrices:
     tensors: Mapping[str, Tensor]
     """"values" alone: the matrices as they are, in the working precision. "diagonal", in float32, is apart from what is
     packed: symmetric ones are roots, whose diagonal dominates."""
+    working: torch.dtype
+    """What is read has this dtype."""
 
     @staticmethod
     def layout(size: int, dtype: StateDtype, structure: Structure, *, working: torch.dtype) -> dict[str, TensorSpec]:
@@ -41,7 +43,7 @@ class StoredMatrices:
     def rows(self, start: int, stop: int) -> StoredMatrices:
         """Matrices start, ..., stop − 1."""
         rows = {name: x[start:stop] for name, x in self.tensors.items()}
-        return StoredMatrices(self.size, self.dtype, self.structure, rows)
+        return StoredMatrices(self.size, self.dtype, self.structure, rows, self.working)
 
     def read(self) -> Tensor:
         """(K, d, d); the memory itself where nothing is packed."""
@@ -50,7 +52,7 @@ class StoredMatrices:
         X = unpack(self._packed, self.size, self.dtype, structure=self.structure)
         if "diagonal" in self.tensors:
             X.diagonal(dim1=-2, dim2=-1).copy_(self.tensors["diagonal"])
-        return X
+        return X.to(self.working)
 
     def write(self, X: Tensor) -> None:
         """Takes over X (K, d, d)."""
