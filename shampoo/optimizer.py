@@ -123,6 +123,13 @@ class Shampoo(Optimizer):
         for index, param in enumerate(tensors):
             if isinstance(param, Tensor) and not param.is_floating_point():
                 raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
+            if isinstance(param, Tensor) and any(
+                d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)
+            ):
+                raise ValueError(
+                    f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
+                    f"strides {param.stride()}"
+                )
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise ValueError(f"a parameter appears twice in one group of {len(tensors)} parameters")
         if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):
@@ -180,8 +187,9 @@ class Shampoo(Optimizer):
             self.state[param]["step"] += 1
             steps[param] = self.state[param]["step"]
         weights = Weights(steps, self.state, h)
-        if steps and h.weight_decay > 0 and h.weight_decay_type != "l2":
-            weights.decay(_decay_per_step(h, group["peak_lr"]), finite)
+        kept = 1 - _decay_per_step(h, group["peak_lr"])
+        if kept != 1:
+            weights.scale(kept, except_for=finite.flags)
         scalars: dict[tuple[int, bool], StepScalars] = {}
         for bucket in buckets:
             has_factors = bool(bucket.state.sides)
@@ -190,10 +198,15 @@ class Shampoo(Optimizer):
                 if key not in scalars:
                     scalars[key] = step_scalars(h, step, has_factors=has_factors)
                 at = scalars[key]
-                self._step_chunk(bucket, chunk, weights, finite.rows(chunk.pieces), h, at, step)
+                is_finite = finite.rows(chunk.pieces)
+                P, scratch = self._direction(bucket, chunk, weights, is_finite, h, at, step)
+                if is_finite is None:
+                    _apply(P, chunk, weights, h)
+                else:
+                    _apply_where_finite(P, scratch, is_finite, kept, chunk, weights, h)
         weights.write_back()
 
-    def _step_chunk(
+    def _direction(
         self,
         bucket: Bucket,
         chunk: Chunk,
@@ -202,26 +215,17 @@ class Shampoo(Optimizer):
         h: Hyperparameters,
         at: StepScalars,
         step: int,
-    ) -> None:
+    ) -> tuple[Tensor, Scratch]:
+        """The direction of a chunk, and the scratch memory it may lie in."""
         scratch = self._scratch_of(bucket.like, (chunk.stop - chunk.start, *bucket.block))
-        pieces = [
-            (slice(piece.start - chunk.start, piece.stop - chunk.start), piece.region.grid + bucket.block)
-            for piece in chunk.pieces
-        ]
-        targets = [scratch[0][rows].view(shape) for rows, shape in pieces]
-        torch._foreach_copy_(targets, [piece.region.view(weights.gradients[piece.param]) for piece in chunk.pieces])
-        views = [piece.region.view(weights.of[piece.param]) for piece in chunk.pieces]
+        G = chunk.parts(scratch[0])
+        torch._foreach_copy_(G, [piece.region.view(weights.gradients[piece.param]) for piece in chunk.pieces])
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
-            torch._foreach_add_(targets, views, alpha=h.weight_decay)
+            torch._foreach_add_(G, weights.views(chunk), alpha=h.weight_decay)
         if is_finite is not None:
-            mask = is_finite.view(-1, *(1 for _ in bucket.block))
-            scratch[0].masked_fill_(~mask, 0.0)
+            scratch[0].masked_fill_(~_per_row(is_finite, scratch[0]), 0.0)
         due = bucket.due(chunk, h, at)
         P = block_direction(scratch, chunk.state, h, at, step=step, due=due, all_refreshed=bucket.all_refreshed)
-        if is_finite is not None:
-            free = scratch[0] if P is not scratch[0] else scratch[1]
-            P = torch.mul(P, mask, out=free)
-        torch._foreach_add_(views, [P[rows].view(shape) for rows, shape in pieces], alpha=-h.lr)
         for side, _, _ in due:
             counter = chunk.state.sides[side].num_failed_in_a_row
             if counter is not None:
@@ -230,6 +234,7 @@ class Shampoo(Optimizer):
                 self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
         if due and not bucket.all_refreshed:
             bucket.look_at_refreshes()
+        return P, scratch
 
     def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
         """Three uninitialised tensors of this shape, in memory kept from step to step.
@@ -341,6 +346,40 @@ def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
         raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
 
 
+def _apply(P: Tensor, chunk: Chunk, weights: Weights, h: Hyperparameters) -> None:
+    torch._foreach_add_(weights.views(chunk), chunk.parts(P), alpha=-h.lr)
+
+
+def _apply_where_finite(
+    P: Tensor,
+    scratch: Scratch,
+    is_finite: Tensor,
+    kept: float,
+    chunk: Chunk,
+    weights: Weights,
+    h: Hyperparameters,
+) -> None:
+    """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides.
+
+    Decay is part of it, for a few kernels over a chunk cost less than one for every parameter.
+    """
+    first, second = [x for x in scratch if x is not P][:2]
+    mask = _per_row(is_finite, P)
+    W, views = chunk.parts(first), weights.views(chunk)
+    torch._foreach_copy_(W, views)
+    if kept != 1:
+        first.mul_(torch.where(mask, kept, 1.0))
+    first.add_(torch.mul(P, mask, out=second), alpha=-h.lr)
+    torch._foreach_copy_(views, W)
+
+
+def _per_row(flags: Tensor, like: Tensor) -> Tensor:
+    """Flags (K,) as (K, 1, ..., 1)."""
+    return flags.view(-1, *(1 for _ in like.shape[1:]))
+
+
 def _decay_per_step(h: Hyperparameters, peak_lr: float) -> float:
     """The share of the weights that decoupled or independent weight decay takes away."""
+    if h.weight_decay == 0 or h.weight_decay_type == "l2":
+        return 0.0
     return h.lr * h.weight_decay if h.weight_decay_type == "decoupled" else h.lr / peak_lr * h.weight_decay
