@@ -80,6 +80,8 @@ class Workload(Protocol):
         """
 
 
+_SIZE = WorkloadOption("tiny", "size of the model: tiny or small; steps and batch size have defaults for tiny")
+
 _BUILT_IN: dict[str, WorkloadDescription] = {
     description.name: description
     for description in (
@@ -97,6 +99,42 @@ _BUILT_IN: dict[str, WorkloadDescription] = {
                 "dropout": WorkloadOption(0.0, "share of each hidden layer's units dropped in training, in [0, 1)"),
                 "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
             },
+        ),
+        WorkloadDescription(
+            name="digits-autoencoder",
+            title="Handwritten digits (8x8, 1,797 images from scikit-learn), deep autoencoder",
+            implementation="trainers.workloads.digits_autoencoder:DigitsAutoencoder",
+            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_squared_error": "minimize"},
+            default_objective="validation_loss",
+            default_num_steps=400,  # with more, a good optimizer's best value is decided by overfitting here, too
+            default_evaluate_every=40,
+            default_batch_size=128,
+            options={"size": _SIZE},
+        ),
+        WorkloadDescription(
+            name="digits-convnet",
+            title="Handwritten digits (8x8, 1,797 images from scikit-learn), convolutional network",
+            implementation="trainers.workloads.digits_convnet:DigitsConvnet",
+            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+            default_objective="validation_loss",
+            default_num_steps=100,  # four and a half epochs: later the loss is near its floor with any optimizer
+            default_evaluate_every=10,
+            default_batch_size=64,
+            options={
+                "size": _SIZE,
+                "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
+            },
+        ),
+        WorkloadDescription(
+            name="stdlib-gpt",
+            title="Source of Python's own standard library (about 4 MB, differs between versions), byte-level GPT",
+            implementation="trainers.workloads.stdlib_gpt:StdlibGPT",
+            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+            default_objective="validation_loss",
+            default_num_steps=400,  # a fifth of an epoch: no sequence is seen twice
+            default_evaluate_every=40,
+            default_batch_size=32,
+            options={"size": _SIZE},
         ),
     )
 }

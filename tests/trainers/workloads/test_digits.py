@@ -32,6 +32,20 @@ def test_pixels_are_standardised_on_the_training_images() -> None:
     assert (((deviations - 1).abs() < 1e-4) | (deviations == 0)).all()
 
 
+def test_pixels_are_the_share_of_ink_of_the_same_images() -> None:
+    data = digits()
+    for pixels, images in (
+        (data.train_pixels, data.train_images),
+        (data.validation_pixels, data.validation_images),
+    ):
+        assert pixels.dtype == torch.float32
+        assert pixels.shape == images.shape
+        assert (pixels * 16).unique().tolist() == list(range(17))
+        # Each pixel of both is a line in the other: the same order of images and of pixels.
+        for place in (10, 35, 60):
+            assert torch.corrcoef(torch.stack((pixels[:, place], images[:, place])))[0, 1] > 0.999
+
+
 def test_the_data_are_loaded_once_per_process() -> None:
     assert digits() is digits()
 
