@@ -24,8 +24,8 @@ from shampoo.timing import StepScalars
 
 CHUNK_BYTES = {"cpu": 4 << 20}
 """Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""
-OTHER_CHUNK_BYTES = 256 << 20
-"""The same elsewhere, where the only reason is to bound the scratch memory."""
+OTHER_CHUNK_BYTES = 384 << 20
+"""The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
 
 
@@ -57,6 +57,13 @@ class Chunk:
     @property
     def stop(self) -> int:
         return self.pieces[-1].stop
+
+    def parts(self, X: Tensor) -> list[Tensor]:
+        """X, (K, d_1, ..., d_k) over the chunk's rows, as the pieces' regions: views of shape grid + block."""
+        start = self.start
+        return [
+            X[piece.start - start : piece.stop - start].view(piece.region.grid + X.shape[1:]) for piece in self.pieces
+        ]
 
 
 class Bucket:

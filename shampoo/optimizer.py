@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from shampoo.block_step import Scratch, block_direction
 from shampoo.buckets import Bucket, Chunk, make_buckets, state_by_param, state_dtype
+from shampoo.diagnostics import Diagnostics, diagnose
 from shampoo.failures import RefreshFailures
 from shampoo.hyperparameters import (
     DEFAULT_GRAFTING_EPSILON,
@@ -257,6 +258,15 @@ class Shampoo(Optimizer):
             self.state[param] = {"step": 0, "num_skipped": num_skipped, **views.get(param, {})}
             if h.low_precision_weights == "master" and state_dtype(param.dtype) != param.dtype:
                 self.state[param]["master"] = param.detach().to(state_dtype(param.dtype))
+
+    def diagnostics(self) -> Diagnostics:
+        """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
+
+        Computed from the state and the gradients that the parameters hold, at the price of about two steps without
+        statistics; changes nothing.
+        """
+        checked = [Hyperparameters.of_group(group) for group in self.param_groups]
+        return diagnose(list(zip(self.param_groups, checked, self._buckets, strict=True)), self.state)
 
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.

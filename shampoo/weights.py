@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.buckets import Piece, state_dtype
+from shampoo.buckets import Chunk, Piece, state_dtype
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.rounding import stochastic_round_to_bfloat16_
 
@@ -94,13 +94,15 @@ class Weights:
             else:
                 self.of[param] = param if param.is_contiguous() else param.contiguous()
 
-    def decay(self, share: float, finite: FiniteGradients) -> None:
-        """Takes away this share of every weight that takes the step."""
-        known = [weight for param, weight in self.of.items() if param not in finite.flags]
-        if known:
-            torch._foreach_mul_(known, 1 - share)
-        for param, flag in finite.flags.items():
-            self.of[param].mul_(1 - share * flag)
+    def scale(self, factor: float, *, except_for: Mapping[Tensor, Tensor]) -> None:
+        """Multiplies every weight that takes the step, in place, but for these parameters."""
+        weights = [weight for param, weight in self.of.items() if param not in except_for]
+        if weights:
+            torch._foreach_mul_(weights, factor)
+
+    def views(self, chunk: Chunk) -> list[Tensor]:
+        """The regions of a chunk's pieces in the weights."""
+        return [piece.region.view(self.of[piece.param]) for piece in chunk.pieces]
 
     def write_back(self) -> None:
         """Brings copies back into the parameters."""
