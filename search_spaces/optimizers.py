@@ -57,24 +57,45 @@ def _flag(default: bool) -> Argument:
     return Argument("boolean", default=default)
 
 
+def _choice(default: str, *others: str) -> Argument:
+    return Argument("choice", choices=(default, *others), default=default)
+
+
+def _optional_choice(*choices: str) -> Argument:
+    return Argument("choice", choices=choices, optional=True)
+
+
 SHAMPOO: Mapping[str, Argument] = {
     "lr": _non_negative(1.5e-3),
     "betas": Argument("pair", (_average(), _average(up_to_1=True)), default=(0.9, 0.999)),
     "beta3": _average(optional=True),
+    "shampoo_beta": _average(up_to_1=True, optional=True),
     "epsilon": _positive(1e-6),
+    "epsilon_type": _choice("relative", "absolute"),
     "weight_decay": _non_negative(0.0),
-    "weight_decay_type": Argument("choice", choices=("decoupled", "l2", "independent"), default="decoupled"),
+    "weight_decay_type": _choice("decoupled", "l2", "independent"),
     "momentum": _average(0.0),
     "nesterov": _flag(False),
+    "preconditioner": _choice("shampoo", "soap", "kl", "spectral", "none"),
+    "solver": _optional_choice("eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"),
     "max_preconditioner_dim": _integer(2, 1024),
-    "precondition_frequency": _integer(1, 50),
+    "large_dim_method": _choice("blocking", "diagonal", "one_sided"),
+    "one_sided": _flag(False),
+    "precondition_frequency": _integer(1, None),
     "start_preconditioning_step": _integer(1, None),
-    "statistics_frequency": _integer(1, 1),
-    "grafting": Argument("choice", choices=("none", "sgd", "adagrad", "rmsprop", "adam"), default="adam"),
+    "statistics_frequency": _integer(1, None),
+    "stagger_refresh": _flag(True),
+    "refresh_tolerance": _average(0.0),
+    "grafting": _optional_choice("none", "sgd", "adagrad", "rmsprop", "adam"),
     "grafting_beta2": _average(optional=True),
     "grafting_epsilon": _positive(1e-8),
     "exponent_override": _positive(optional=True),
+    "pseudo_inverse": _flag(False),
     "use_bias_correction": _flag(True),
+    "adjust_lr_fn": _choice("match_rms_adamw", "original"),
+    "state_dtype": _choice("float32", "bfloat16", "int8", "int4"),
+    "low_precision_weights": _choice("nearest", "stochastic", "master"),
+    "max_failed_refreshes": _integer(0, 3),
 }
 """Arguments of `shampoo.Shampoo`."""
 
