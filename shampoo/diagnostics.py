@@ -14,7 +14,6 @@ from shampoo.block_state import BlockState, Side
 from shampoo.block_step import block_direction
 from shampoo.buckets import Bucket, Chunk
 from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, Hyperparameters
-from shampoo.stored_matrices import StoredMatrices
 from shampoo.timing import step_scalars
 
 
@@ -152,10 +151,18 @@ def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Sid
     # kl sets its factors up in its first step.
     basis = side.basis
     if basis is not None:
-        tensors = {name: x.clone() for name, x in basis.tensors.items()}
-        basis = StoredMatrices(basis.size, basis.dtype, basis.structure, tensors)
-    written = ("factor", "eigenvalues", "refreshed", "num_failed", "num_failed_in_a_row", "condition", "residual")
-    return dataclasses.replace(side, basis=basis, **{name: own(getattr(side, name)) for name in written})
+        basis = dataclasses.replace(basis, tensors={name: x.clone() for name, x in basis.tensors.items()})
+    return dataclasses.replace(
+        side,
+        basis=basis,
+        factor=own(side.factor),
+        eigenvalues=own(side.eigenvalues),
+        refreshed=own(side.refreshed),
+        num_failed=own(side.num_failed),
+        num_failed_in_a_row=own(side.num_failed_in_a_row),
+        condition=own(side.condition),
+        residual=own(side.residual),
+    )
 
 
 def _num_preconditioned(bucket: Bucket, h: Hyperparameters) -> int:

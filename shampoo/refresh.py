@@ -88,7 +88,7 @@ def refresh_side(
         return
     old = side.basis.read()
     eigen = _eigen(side, A, old, h, is_first=is_first)
-    _write_condition(side, eigen, h)
+    _write_condition(side, A, eigen, h)
     if h.preconditioner == "shampoo":
         assert isinstance(side.root, StoredMatrices)
         roots = root_of_eigenvalues(eigen.values, _root(h, at, state))
@@ -181,9 +181,16 @@ def _count_failures(side: Side, failed: Tensor) -> None:
     side.num_failed_in_a_row.add_(1).mul_(failed)
 
 
-def _write_condition(side: Side, eigen: _Eigen, h: Hyperparameters) -> None:
+def _write_condition(side: Side, A: Tensor, eigen: _Eigen, h: Hyperparameters) -> None:
     assert side.condition is not None
+    assert side.residual is not None
     largest = eigen.values.amax(dim=-1)
     epsilon = h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon
     condition = (largest + epsilon) / (eigen.values.amin(dim=-1).clamp(min=0) + epsilon)
     side.condition.copy_(torch.where(eigen.is_new, condition, side.condition))
+    if h.resolved_solver in ("qr", "cholesky_qr"):
+        # A rotation keeps the norm, so what the diagonal lacks is off it.
+        lower = A.tril()
+        whole = 2 * lower.square().sum(dim=(-2, -1)) - lower.diagonal(dim1=-2, dim2=-1).square().sum(dim=-1)
+        share = (1 - eigen.values.square().sum(dim=-1) / whole).clamp(min=0).sqrt().nan_to_num(nan=0.0)
+        side.residual.copy_(torch.where(eigen.is_new, share, side.residual))
