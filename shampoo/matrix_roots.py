@@ -1,9 +1,12 @@
-"""Inverse roots of stacked symmetric matrices, behind one interface: `RootSolver`.
+"""Inverse roots of stacked symmetric matrices, by eigendecomposition or by matrix products alone.
 
-Every solver gives (A/c + ε·λmax·I)^(−e) with negative eigenvalues, which are rounding, taken as zero, and the
-identity where A = 0 (nothing is known of that block). λmax is the largest eigenvalue of A/c. Taking ε relative to it
-makes ε free of the gradient's scale, so one value serves all layers; a factor in float32 knows its eigenvalues to
-about 1e-7·λmax, below which a smaller ε only lets rounding through.
+    damped       (A/c + ε·λmax·I)^(−e), or with an absolute ε (A/c + ε·I)^(−e), or
+    pseudo       (A/c)^(−e) on the eigenvectors whose eigenvalues exceed the threshold, ε·λmax or ε, and 0 on the others
+
+Negative eigenvalues, which are rounding, are taken as zero. λmax is the largest eigenvalue of A/c. Taking ε relative
+to it makes ε free of the gradient's scale, so one value serves all layers; a factor in float32 knows its eigenvalues
+to about 1e-7·λmax, below which a smaller ε only lets rounding through. Where A = 0 nothing is known of that block: the
+root is the identity, unless an absolute ε says what it is.
 
 Where the caller sets the length of what the roots are applied to, c = λmax is the better unit: the eigenvalues of
 such a root lie in [(1 + ε)^(−e), ε^(−e)] whatever the scale of the gradient was, or becomes before the next refresh.
@@ -11,112 +14,128 @@ such a root lie in [(1 + ε)^(−e), ε^(−e)] whatever the scale of the gradie
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented, but the stubs do not export it
+
+from shampoo.coupled_newton import coupled_newton, root_order
+from shampoo.eigenbases import eigendecomposition, symmetric_from_lower, warn_of_failures
+from shampoo.per_matrix import per_matrix
+
+RootMethod: TypeAlias = Literal["eigh", "eigh64", "coupled_newton"]
 
 
-class RootSolver(Protocol):
-    """Computes inverse roots of a stack of matrices."""
+@dataclass(frozen=True, slots=True)
+class InverseRoot:
+    """Which root of A is meant."""
 
-    def __call__(self, A: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
-        """(A/correction + epsilon·λmax·I)^(−exponent), a new tensor like A: (K, n, n), symmetric.
+    exponent: float
+    """The e of A^(−e)."""
+    epsilon: float
+    relative_epsilon: bool
+    """Whether epsilon is in units of the largest eigenvalue of A/correction, or absolute."""
+    pseudo_inverse: bool
+    """Whether eigenvalues of at most the threshold are null and have root 0, and the others are not damped."""
+    correction: float | None
+    """The c by which A is divided. None is λmax with a relative epsilon, and 1 with an absolute one."""
 
-        With `correction` None in units of the largest eigenvalue: (A/λmax + epsilon·I)^(−exponent). Not finite for
-        those matrices of the stack, and only those, whose root could not be found.
-        """
+
+@dataclass(frozen=True, slots=True)
+class RootResult:
+    """Inverse roots of a stack, and how well they are known."""
+
+    root: Tensor
+    """(K, n, n), symmetric, in A's dtype; not finite for exactly those matrices whose root could not be found."""
+    condition: Tensor
+    """(K,) float32: largest over smallest of the damped, or not null, eigenvalues. By coupled Newton an estimate, from
+    below, off by at most a small factor. NaN where there is no root."""
+    residual: Tensor
+    """(K,) float32: by coupled Newton the largest entry of |M − I| that it ended with, even where the root then comes
+    from an eigendecomposition; otherwise 0."""
 
 
-def inverse_root_of_eigenvalues(values: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
+def root_of_eigenvalues(values: Tensor, root: InverseRoot) -> Tensor:
     """The same root for eigenvalues alone, (..., n) over the last dimension; also that of a diagonal factor."""
-    values = values.clamp(min=0)
+    # In float64, where neither ε·λmax underflows nor λmax/c overflows if the root itself is ordinary.
+    scaled, threshold, largest = _scaled(values, root)
+    if root.pseudo_inverse:
+        roots = torch.where(scaled <= threshold, 0.0, scaled.pow(-root.exponent))
+    else:
+        roots = (scaled + threshold).pow(-root.exponent)
+    if root.relative_epsilon or root.pseudo_inverse:
+        roots = torch.where(largest == 0, 1.0, roots)
+    return torch.where(largest.isfinite(), roots, torch.nan).to(values.dtype)
+
+
+def inverse_root(A: Tensor, root: InverseRoot, method: RootMethod) -> RootResult:
+    """The root of every matrix of the stack A, (K, n, n), of which only the lower triangle is read.
+
+    "eigh" and "eigh64" take it from an eigendecomposition in A's precision or in float64. Where that fails or is not
+    finite it is repeated in float64, a matrix at a time; one that fails there as well has NaN for a root, with a
+    RuntimeWarning. They synchronise the host with a CUDA device.
+
+    "coupled_newton" is made of matrix products (see `coupled_newton`), in A's precision, or less if the caller allows
+    TF32. One that does not converge is on the CPU repeated as by "eigh64", and on a CUDA device has NaN for a root,
+    without a warning and without waiting for the device.
+
+    Raises:
+        ValueError: for "coupled_newton" with an exponent that is not 1/p for an integer p, or with a pseudo-inverse,
+            which takes eigenvalues.
+    """
+    if method != "coupled_newton":
+        found = per_matrix(partial(_eigh_root, root=root, double=method == "eigh64"), A)
+        warn_of_failures(found[1])
+        return RootResult(*found)
+    order = root_order(root.exponent)
+    if root.pseudo_inverse:
+        raise ValueError("coupled_newton knows no eigenvalues and so no pseudo-inverse: take eigh or eigh64")
+    found = per_matrix(partial(_newton_root, root=root, order=order), A)
+    if A.device.type == "cpu":
+        warn_of_failures(found[1])
+    return RootResult(*found)
+
+
+def _eigh_root(A: Tensor, *, root: InverseRoot, double: bool) -> tuple[Tensor, Tensor, Tensor]:
+    values, Q = eigendecomposition(A, double=double)
+    roots = root_of_eigenvalues(values, root)
+    product = torch.bmm(Q * roots.unsqueeze(-2), Q.mT)
+    return symmetric_from_lower(product).to(A.dtype), _condition(values, root), torch.zeros_like(values[:, 0]).float()
+
+
+def _newton_root(A: Tensor, *, root: InverseRoot, order: int) -> tuple[Tensor, Tensor, Tensor]:
+    roots, condition, residual = coupled_newton(
+        symmetric_from_lower(A),
+        order=order,
+        epsilon=root.epsilon,
+        relative_epsilon=root.relative_epsilon,
+        correction=root.correction,
+    )
+    if A.device.type == "cpu":
+        failed = condition.isnan()
+        if failed.any():
+            roots[failed], condition[failed], _ = _eigh_root(A[failed], root=root, double=True)
+    return roots, condition, residual
+
+
+def _condition(values: Tensor, root: InverseRoot) -> Tensor:
+    scaled, threshold, largest = _scaled(values, root)
+    if root.pseudo_inverse:
+        smallest = torch.where(scaled <= threshold, torch.inf, scaled).amin(dim=-1, keepdim=True)
+        condition = scaled.amax(dim=-1, keepdim=True) / smallest
+    else:
+        damped = scaled + threshold
+        condition = damped.amax(dim=-1, keepdim=True) / damped.amin(dim=-1, keepdim=True)
+    return torch.where(largest == 0, 1.0, condition).squeeze(-1).float()
+
+
+def _scaled(values: Tensor, root: InverseRoot) -> tuple[Tensor, Tensor, Tensor]:
+    """In float64: the eigenvalues of A/c, what damps them or separates them from null, and A's largest."""
+    values = values.double().clamp(min=0)
     largest = values.amax(dim=-1, keepdim=True)
-    # In units of λmax, so that neither ε·λmax underflows nor λmax/c overflows where the root itself is ordinary.
-    roots = (values / largest + epsilon).pow_(-exponent)
-    if correction is not None:
-        roots.mul_(largest.pow(-exponent) * correction**exponent)
-    # λmax = 0 gives NaN above, and so does a λmax that is NaN, which is to stay.
-    return torch.where(largest == 0, torch.ones_like(roots), roots)
-
-
-def eigh_inverse_root(A: Tensor, *, correction: float | None, exponent: float, epsilon: float) -> Tensor:
-    """`RootSolver` by eigendecomposition in A's precision; reads the lower triangle only.
-
-    Where that fails or is not finite it is repeated in float64, a matrix at a time; one that fails there as well has
-    NaN for a root, with a warning.
-    """
-    values, Q = _eigh(A)
-    roots = inverse_root_of_eigenvalues(values, correction=correction, exponent=exponent, epsilon=epsilon)
-    return torch.bmm(Q * roots.unsqueeze(-2), Q.mT).to(A.dtype)
-
-
-def _eigh(A: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors, in float64 if A's precision was not enough; NaN for matrices that have none."""
-    try:
-        return _finite_eigh(A)
-    except LinAlgError:
-        decompositions = [_eigh_or_nan(matrix.unsqueeze(0)) for matrix in A.double().unbind()]
-        return torch.cat([values for values, _ in decompositions]), torch.cat([Q for _, Q in decompositions])
-
-
-def _eigh_or_nan(A: Tensor) -> tuple[Tensor, Tensor]:
-    try:
-        return _finite_eigh(A)
-    except LinAlgError as error:
-        # One text for all of them, so that Python's default filter shows it once.
-        warnings.warn(
-            f"a Kronecker factor has no finite eigendecomposition in float64 ({type(error).__name__}): its previous "
-            "root stays in use, and num_failed_roots in the optimizer's state counts it",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return A.new_full(A.shape[:-1], torch.nan), torch.full_like(A, torch.nan)
-
-
-def _finite_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
-    values, Q = _eigh_by_rows(A)
-    # LAPACK gives NaN for NaN without an error.
-    finite = values.isfinite().all(dim=-1)
-    if not finite.all():
-        raise LinAlgError(
-            f"{int((~finite).sum())} of {len(A)} matrices {tuple(A.shape[1:])} have no finite eigenvalues"
-        )
-    return values, Q
-
-
-def _eigh_by_rows(A: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh` of a stack; on the CPU one thread to a matrix, several matrices at a time.
-
-    Multi-threaded LAPACK waits for its threads by spinning: beside another busy process a 256×256 `eigh` on two
-    threads was measured at 251 ms instead of 3.1 ms. One thread to a matrix is immune, and no slower over a stack.
-    """
-    num_threads = torch.get_num_threads()
-    if A.device.type != "cpu" or num_threads == 1:
-        return _eigh_of(A)
-    shares = A.chunk(num_threads)
-    # The pool lives as long as the call: worker threads must start inside the window to take its setting over,
-    # and a pool that stays would neither pickle nor survive a fork.
-    with _single_threaded_linear_algebra(), ThreadPoolExecutor(len(shares)) as pool:
-        results = list(pool.map(_eigh_of, shares))
-    return torch.cat([values for values, _ in results]), torch.cat([Q for _, Q in results])
-
-
-def _eigh_of(A: Tensor) -> tuple[Tensor, Tensor]:
-    values, Q = torch.linalg.eigh(A)
-    return values, Q
-
-
-@contextmanager
-def _single_threaded_linear_algebra() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
+    if not root.relative_epsilon:
+        return values / (root.correction or 1.0), torch.full_like(largest, root.epsilon), largest
+    unit = largest if root.correction is None else root.correction
+    return values / unit, largest / unit * root.epsilon, largest

@@ -1,0 +1,201 @@
+"""Eigenbases of stacked symmetric matrices: found anew, or followed as the matrices drift.
+
+    found        A = Q Λ Qᵀ, λ descending
+    followed     Q' R = A Q, one step of subspace iteration from the previous basis with the columns sorted by the
+                 estimates diag(Qᵀ A Q), as SOAP's refresh (Vyas et al., arXiv 2409.11321)
+    how far off  ‖B − diag B‖ / ‖B‖, B = Qᵀ A Q, Frobenius norms
+
+Only the lower triangle of A is read. Departures in the followed basis, none of which changes it in exact arithmetic
+but for the second: R's diagonal is positive, so that columns do not flip; A is shifted by some roundings of its
+largest eigenvalue, so that a column of the null space stays where it is instead of following rounding (and all of
+them do where A = 0); A is scaled to entries of at most 1, since squares of gradients leave float32's range easily.
+
+Legend: K matrices of size n are stacked, (K, n, n); eigenvectors are columns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented, but the stubs do not export it
+
+from shampoo.per_matrix import per_matrix
+
+RefinementMethod: TypeAlias = Literal["qr", "cholesky_qr"]
+
+# Of CholeskyQR before the last. No statistics of gradients were seen to need more, those of rank one apart.
+_MAX_SHIFTED_PASSES = 3
+
+# The shift of a followed basis in roundings of the largest eigenvalue: above the noise of A Q in the null space, and
+# far below every eigenvalue that A's precision tells from zero.
+_SHIFT_ROUNDINGS = 16
+
+
+def eigenbasis(A: Tensor, *, double: bool = False) -> tuple[Tensor, Tensor]:
+    """Eigenvalues (K, n), descending, and eigenvectors (K, n, n) of A (K, n, n), in A's dtype.
+
+    In A's precision, or with `double` in float64. Where it fails or is not finite it is repeated in float64; a matrix
+    for which that fails as well has NaN for both, with a RuntimeWarning, and its neighbours are as without it.
+    Synchronises the host with a CUDA device.
+    """
+    values, Q = per_matrix(partial(_eigenbasis, double=double), A)
+    warn_of_failures(values)
+    return values, Q
+
+
+def refined_eigenbasis(A: Tensor, Q: Tensor, method: RefinementMethod) -> tuple[Tensor, Tensor]:
+    """One step of subspace iteration from the basis Q: diag(Q'ᵀ A Q') (K, n) and Q' (K, n, n), both in A's dtype.
+
+    Q' is orthonormal to rounding, whatever A's rank; its columns are sorted by the estimates diag(Qᵀ A Q), descending.
+    A matrix that is not finite has NaN, and so has on a CUDA device one for which Cholesky QR fails: the host is not
+    to wait for the answer there. On the CPU that one is done by QR.
+
+    Args:
+        A: (K, n, n).
+        Q: (K, n, n), orthonormal columns, in A's dtype.
+        method: "qr", by Householder reflections; or "cholesky_qr", the same basis in matrix products, Cholesky
+            decompositions and triangular solves, for CUDA devices: on the CPU it is the slower one.
+    """
+    values, refined = per_matrix(partial(_refined, method=method), A, Q)
+    return values, refined
+
+
+def off_diagonal_share(A: Tensor, Q: Tensor) -> Tensor:
+    """‖B − diag B‖ / ‖B‖ of B = Qᵀ A Q, (K,): 0 where Q is an eigenbasis of A, and where A = 0."""
+    (share,) = per_matrix(_off_diagonal_share, A, Q)
+    return share
+
+
+def symmetric_from_lower(A: Tensor) -> Tensor:
+    """The symmetric matrices (K, n, n) that have A's lower triangle, a new tensor."""
+    return torch.tril(A).add_(torch.tril(A, diagonal=-1).mT)
+
+
+def eigendecomposition(A: Tensor, *, double: bool = False) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors, in the calling thread and in the precision that they took.
+
+    That is float64 for the whole stack where one of its matrices needed it; NaN for matrices that have none.
+    """
+    if double:
+        A = A.double()
+    try:
+        return _finite_eigh(A)
+    except LinAlgError:
+        decompositions = [_eigh_in_any_precision(matrix) for matrix in A.unsqueeze(1).unbind()]
+        return torch.cat([values for values, _ in decompositions]), torch.cat([Q for _, Q in decompositions])
+
+
+def warn_of_failures(results: Tensor) -> None:
+    """Warns if a row of a decomposition's results (K, ...) is NaN."""
+    if results.isnan().any():
+        # One text for all of them, so that Python's default filter shows it once.
+        warnings.warn(
+            "a Kronecker factor has no finite eigendecomposition in float64: what was found for it before stays in "
+            "use, and the optimizer's state counts the failure",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _finite_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
+    values, Q = torch.linalg.eigh(A)
+    # LAPACK gives NaN for NaN without an error.
+    if not values.isfinite().all():
+        raise LinAlgError(f"eigenvalues of matrices {tuple(A.shape)} are not finite")
+    return values, Q
+
+
+def _eigh_in_any_precision(A: Tensor) -> tuple[Tensor, Tensor]:
+    for matrix in (A, A.double()):
+        try:
+            return _finite_eigh(matrix)
+        except LinAlgError:
+            continue
+    return A.new_full(A.shape[:-1], torch.nan), torch.full_like(A, torch.nan)
+
+
+def _eigenbasis(A: Tensor, *, double: bool) -> tuple[Tensor, Tensor]:
+    values, Q = eigendecomposition(A, double=double)
+    return values.flip(-1).to(A.dtype), Q.flip(-1).to(A.dtype)
+
+
+def _refined(A: Tensor, Q: Tensor, *, method: RefinementMethod) -> tuple[Tensor, Tensor]:
+    A, scale = _scaled_symmetric(A)
+    AQ = torch.bmm(A, Q)
+    estimates = (Q * AQ).sum(dim=-2, keepdim=True)
+    largest = estimates.amax(dim=-1, keepdim=True)
+    # Where nothing is known of A the whole step is the shift's.
+    shift = torch.where(largest > 0, _SHIFT_ROUNDINGS * torch.finfo(A.dtype).eps * largest, 1.0)
+    # Columns of the null space are equals, and keep their order.
+    order = estimates.maximum(shift).argsort(dim=-1, descending=True, stable=True)
+    Y = AQ.add_(Q * shift).gather(-1, order.expand_as(Q))
+    Y = Y / torch.linalg.vector_norm(Y, dim=-2, keepdim=True)
+    refined = _orthonormal_by_cholesky(Y) if method == "cholesky_qr" else _orthonormal(Y)
+    if method == "cholesky_qr" and Y.device.type == "cpu":
+        failed = refined.isnan().flatten(1).any(dim=1)
+        if failed.any():
+            refined[failed] = _orthonormal(Y[failed])
+    values = (refined * torch.bmm(A, refined)).sum(dim=-2)
+    return values * scale, refined
+
+
+def _orthonormal(Y: Tensor) -> Tensor:
+    """Q of Y = QR with a positive diagonal of R."""
+    # The two halves of torch.linalg.qr, without its copy of R: a third of its time at n = 1024.
+    reflections, scales = torch.geqrf(Y)
+    Q: Tensor = torch.linalg.householder_product(reflections, scales)
+    signs = torch.where(reflections.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(Y.dtype)
+    return Q.mul_(signs.unsqueeze(-2))
+
+
+def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
+    """The same Q by CholeskyQR, for columns of length 1; NaN where it is not orthonormal to rounding.
+
+    Every pass makes Q more nearly orthonormal and leaves R triangular, so that Q is the same after any number of
+    passes: two serve columns that are nearly orthonormal (CholeskyQR2, Yamamoto et al., ETNA 44, 2015). The Gram
+    matrix of nearly dependent ones is shifted by its rounding so that its decomposition exists (Fukaya et al.,
+    arXiv 1809.11085).
+    """
+    identity = torch.eye(Y.shape[-1], dtype=Y.dtype, device=Y.device)
+    shift = Y.shape[-1] * torch.finfo(Y.dtype).eps * identity
+    for _ in range(_MAX_SHIFTED_PASSES):
+        gram = torch.bmm(Y.mT, Y)
+        is_close = _is_close(gram, identity)
+        if Y.device.type == "cpu" and is_close.all():
+            break
+        Y = torch.where(is_close, Y, _times_inverse_root(Y, gram + shift))
+    else:
+        gram = torch.bmm(Y.mT, Y)
+        is_close = _is_close(gram, identity)
+    return torch.where(is_close, _times_inverse_root(Y, gram), torch.nan)
+
+
+def _is_close(gram: Tensor, identity: Tensor) -> Tensor:
+    """Whether the singular values of Y lie in [√½, √1.5] for certain, (K, 1, 1): then one pass more is exact."""
+    return (gram - identity).abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True) < 0.5
+
+
+def _times_inverse_root(Y: Tensor, gram: Tensor) -> Tensor:
+    L, _ = torch.linalg.cholesky_ex(gram, check_errors=False)
+    product: Tensor = torch.linalg.solve_triangular(L.mT, Y, upper=True, left=False)
+    return product
+
+
+def _off_diagonal_share(A: Tensor, Q: Tensor) -> tuple[Tensor]:
+    A, _ = _scaled_symmetric(A)
+    B = torch.bmm(Q.mT, torch.bmm(A, Q))
+    norm = torch.linalg.vector_norm(B, dim=(-2, -1))
+    B.diagonal(dim1=-2, dim2=-1).zero_()
+    off_diagonal = torch.linalg.vector_norm(B, dim=(-2, -1))
+    return (torch.where(norm == 0, 0.0, off_diagonal / norm),)
+
+
+def _scaled_symmetric(A: Tensor) -> tuple[Tensor, Tensor]:
+    """The symmetric matrices over their largest entries, and those (K, 1); zero stays zero."""
+    A = symmetric_from_lower(A)
+    scale = A.abs().amax(dim=(-2, -1), keepdim=True)
+    return A.div_(torch.where(scale == 0, 1.0, scale)), scale[..., 0]

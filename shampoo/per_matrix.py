@@ -1,0 +1,67 @@
+"""A function of stacked matrices, on the CPU shared out over threads: one thread to a matrix.
+
+Multi-threaded LAPACK and BLAS wait for their threads by spinning: beside another busy process a 256×256 `eigh` on two
+threads was measured at 251 ms instead of 3.1 ms. One thread to a matrix is immune, and no slower over a stack.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+# A share of small matrices is one call; of matrices of this many elements or more each is a share of its own, so that
+# a thread which another process holds up leaves the rest of the stack to its neighbours.
+_SHARE_ELEMENTS = 256 * 256
+
+
+def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> tuple[Tensor, ...]:
+    """What `function(*stacks)` gives, of stacks (K, ...) of K equally shaped matrices each.
+
+    `function` treats every matrix of the stack alone and gives tensors (K, ...). On the CPU it is called on shares of
+    the stack, in as many threads as `torch.get_num_threads()`, each of which computes with one thread; elsewhere once,
+    here. It runs without gradients. Safe to call from several threads at once, and in a forked process.
+    """
+    num_threads = torch.get_num_threads()
+    if stacks[0].device.type != "cpu" or num_threads == 1:
+        return _without_gradients(function, stacks)
+    rows = max(1, _SHARE_ELEMENTS // max(1, math.prod(stacks[0].shape[1:])))
+    num_shares = max(num_threads, math.ceil(len(stacks[0]) / rows))
+    shares = zip(*(stack.chunk(num_shares) for stack in stacks), strict=True)
+    parts = list(_threads(os.getpid(), num_threads).map(partial(_without_gradients, function), shares))
+    return tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
+
+
+def _without_gradients(function: Callable[..., tuple[Tensor, ...]], stacks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    # Each thread has its own gradient mode, on when the thread starts.
+    with torch.no_grad():
+        return function(*stacks)
+
+
+@cache
+def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
+    """Threads that compute with one thread each; kept, because each costs a setting that must be put back.
+
+    The process is part of the key: a forked child inherits the pool but none of its threads.
+    """
+    return ThreadPoolExecutor(
+        num_threads, "shampoo-matrices", initializer=_compute_with_one_thread, initargs=(threading.Lock(),)
+    )
+
+
+def _compute_with_one_thread(one_at_a_time: threading.Lock) -> None:
+    # PyTorch, OpenMP and MKL keep the number of threads per calling thread, but torch.set_num_threads also makes it
+    # what threads that start later begin with. The default is known to a thread that has just started, as this one
+    # has, and can be put back without a change to this one only from another.
+    with one_at_a_time:
+        default = torch.get_num_threads()
+        torch.set_num_threads(1)
+        put_back = threading.Thread(target=torch.set_num_threads, args=(default,))
+        put_back.start()
+        put_back.join()
