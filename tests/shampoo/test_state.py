@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +13,14 @@ import pytest
 import torch
 
 from shampoo import Shampoo
-from tests.shampoo.settings import SHAPES, parameters, settings, train
+from shampoo.hyperparameters import Hyperparameters
+from tests.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.shampoo.settings import DEFAULTS, parameters, settings, train
 
-ALL_STATE = {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1, "precondition_frequency": 4}
-CONFIGS = {
-    "adam": settings(**ALL_STATE),
-    "sgd": settings(**ALL_STATE, grafting="sgd", betas=(0.0, 0.9)),
-    "none": settings(**ALL_STATE, grafting="none"),
-}
+# The last two have no preconditioner.
+SHAPES = [(6, 7), (9, 4, 5), (13,), (), (0, 3)]
+# Every tensor that a state may hold beside the member's own.
+ALL_STATE = {"momentum": 0.9, "weight_decay": 0.1}
 
 
 def _saved_and_loaded(state: dict[str, Any]) -> dict[str, Any]:
@@ -43,46 +44,81 @@ def _assert_same(a: Any, b: Any) -> None:
         assert a == b
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("grafting", CONFIGS)
-@pytest.mark.parametrize("at", [0, 3, 10])
-def test_resumed_training_is_bit_identical(grafting: str, at: int, dtype: torch.dtype) -> None:
-    shapes = [*SHAPES.values(), (), (0, 3), (1,)]
-    params = parameters(shapes, dtype)
-    optimizer = Shampoo(params, **CONFIGS[grafting])
+def _resumed_is_bit_identical(config: dict[str, Any], dtype: torch.dtype, at: int, num_steps: int) -> None:
+    params = parameters(SHAPES, dtype)
+    optimizer = Shampoo(params, **config)
     train(optimizer, params, range(at))
     state = optimizer.state_dict()
     weights = [param.detach().clone() for param in params]
-    train(optimizer, params, range(at, at + 10))
+    train(optimizer, params, range(at, at + num_steps))
 
     resumed_params = [torch.nn.Parameter(weight) for weight in weights]
-    resumed = Shampoo(resumed_params, **CONFIGS[grafting])
+    resumed = Shampoo(resumed_params, **config)
     resumed.load_state_dict(_saved_and_loaded(state))
     _assert_same(resumed.state_dict(), state)
-    train(resumed, resumed_params, range(at, at + 10))
+    train(resumed, resumed_params, range(at, at + num_steps))
     assert all(torch.equal(a, b) for a, b in zip(params, resumed_params, strict=True))
     _assert_same(resumed.state_dict(), optimizer.state_dict())
 
 
+@pytest.mark.parametrize("name", MEMBERS)
+def test_training_resumed_in_the_middle_of_a_staggered_refresh_is_bit_identical(name: str) -> None:
+    # With a period of 4, step 6 has refreshed some units twice and others once.
+    _resumed_is_bit_identical({**ALL_STATE, **member(name)}, torch.float32, at=6, num_steps=5)
+
+
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_training_resumed_before_the_first_refresh_is_bit_identical(name: str, at: int) -> None:
+    _resumed_is_bit_identical(member(name), torch.float32, at=at, num_steps=5)
+
+
+@pytest.mark.parametrize("weights", ["nearest", "stochastic", "master"])
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_resumed_training_of_bfloat16_parameters_is_bit_identical(name: str, weights: str) -> None:
+    config = {**member(name), "low_precision_weights": weights}
+    _resumed_is_bit_identical(config, torch.bfloat16, at=6, num_steps=4)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_state_dict_loads_into_an_optimizer_that_has_trained(name: str) -> None:
+    params = parameters(SHAPES, torch.float32)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(2))
+    early, weights = optimizer.state_dict(), [param.detach().clone() for param in params]
+    train(optimizer, params, range(2, 7))
+    expected = optimizer.state_dict()
+    with torch.no_grad():
+        for param, weight in zip(params, weights, strict=True):
+            param.copy_(weight)
+    optimizer.load_state_dict(early)
+    train(optimizer, params, range(2, 7))
+    _assert_same(optimizer.state_dict(), expected)
+
+
 def test_the_order_of_blocks_in_a_bucket_is_no_part_of_the_format() -> None:
-    # Two groups share no bucket, one group does: a parameter's saved state is the same either way.
+    # Two groups share no bucket, one group does: a parameter's saved state is the same either way. The phases of a
+    # staggered refresh are an equal share of a group, so they are left out.
+    config = settings(stagger_refresh=False)
     together, apart = parameters([(9, 4), (4, 9), (9, 4)]), parameters([(9, 4), (4, 9), (9, 4)])
-    one, two = Shampoo(together, **settings()), Shampoo([{"params": [p]} for p in apart], **settings())
+    one, two = Shampoo(together, **config), Shampoo([{"params": [p]} for p in apart], **config)
     train(one, together, range(8))
     train(two, apart, range(8))
     for index in range(3):
         _assert_same(one.state_dict()["state"][index], two.state_dict()["state"][index])
 
 
-def test_a_state_dict_is_a_snapshot_of_its_own_memory() -> None:
-    params = parameters([(6, 6), (6, 6)])
-    optimizer = Shampoo(params, **settings())
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_state_dict_is_a_snapshot_of_its_own_memory(name: str) -> None:
+    # Tensors of some size, because pickle has its own price for each.
+    params = parameters([(64, 64), (64, 64)], torch.float32)
+    optimizer = Shampoo(params, **member(name, max_preconditioner_dim=64))
     train(optimizer, params, range(3))
     state = optimizer.state_dict()
     kept = copy.deepcopy(state)
-    assert len(pickle.dumps(state)) < 3 * sum(
-        x.nbytes for s in state["state"].values() for x in s.values() if isinstance(x, torch.Tensor)
-    )
+    tensors = [x for s in state["state"].values() for x in s.values() if isinstance(x, torch.Tensor)]
+    assert len({x.untyped_storage().data_ptr() for x in tensors}) == len(tensors)
+    assert all(x.untyped_storage().nbytes() == x.nbytes for x in tensors)
     train(optimizer, params, range(3, 6))
     _assert_same(state, kept)
     optimizer.load_state_dict(state)
@@ -90,18 +126,48 @@ def test_a_state_dict_is_a_snapshot_of_its_own_memory() -> None:
     _assert_same(state, kept)
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"])
-def test_a_copy_trains_on_by_itself(duplicate: Callable[[Any], Any]) -> None:
-    params = parameters(list(SHAPES.values()))
-    optimizer = Shampoo(params, **CONFIGS["adam"])
+def _copy_trains_on(duplicate: Callable[[Any], Any], name: str) -> None:
+    params = parameters(SHAPES, torch.float32)
+    optimizer = Shampoo(params, **member(name))
     train(optimizer, params, range(6))
     other_params, other = duplicate((params, optimizer))
     before = optimizer.state_dict()
-    train(other, other_params, range(6, 12))
+    train(other, other_params, range(6, 11))
     _assert_same(optimizer.state_dict(), before)
-    train(optimizer, params, range(6, 12))
+    train(optimizer, params, range(6, 11))
     assert all(torch.equal(a, b) for a, b in zip(params, other_params, strict=True))
     other.add_param_group({"params": parameters([(4, 4)]), "lr": 0.5})
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_deep_copy_trains_on_by_itself(name: str) -> None:
+    _copy_trains_on(copy.deepcopy, name)
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_a_pickled_optimizer_trains_on(name: str) -> None:
+    _copy_trains_on(lambda x: pickle.loads(pickle.dumps(x)), name)
+
+
+def _structure(name: str) -> dict[str, object]:
+    return Hyperparameters(**{**DEFAULTS, **member(name)}).structure
+
+
+@pytest.mark.parametrize("other", REPRESENTATIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_a_checkpoint_of_another_member_is_refused_by_name_unless_its_state_is_the_same(name: str, other: str) -> None:
+    params = parameters([(6, 7), (5,)], torch.float32)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(1))
+    before = optimizer.state_dict()
+    saved = Shampoo(parameters([(6, 7), (5,)], torch.float32), **member(other)).state_dict()
+    differing = [key for key, value in _structure(name).items() if _structure(other)[key] != value]
+    if not differing:
+        optimizer.load_state_dict(saved)
+        return
+    with pytest.raises(ValueError, match=re.escape(f"{differing[0]} changed from")):
+        optimizer.load_state_dict(saved)
+    _assert_same(optimizer.state_dict(), before)
 
 
 def _other_block(state: dict[str, Any]) -> dict[str, Any]:
