@@ -1,0 +1,96 @@
+"""Parameters and their averaging state, cut and collected into the lists that one `torch._foreach` call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# On the CPU a piece and its averages stay in the cache from one operation to the next, and temporaries stay small.
+# Elsewhere launches count, so tensors stay whole; the bound is on what a call needs beside its operands.
+_CPU_NUMEL = 2**16
+_OTHER_NUMEL = 2**25
+
+
+@dataclass(slots=True)
+class Batch:
+    """Parameters of one device and dtype, or flat pieces of them, which are views; and whose they are."""
+
+    states: Mapping[Tensor, dict[str, Any]]
+    params: list[Tensor] = field(default_factory=list)
+    owners: list[Tensor] = field(default_factory=list)
+    ranges: list[tuple[int, int] | None] = field(default_factory=list)
+
+    def of_state(self, name: str) -> list[Tensor]:
+        """This tensor of the averaging state for every piece."""
+        return [_piece(self.states[owner][name], part) for owner, part in zip(self.owners, self.ranges, strict=True)]
+
+    @property
+    def keeps_x(self) -> bool:
+        """Their dtype is below float32, so that the average cannot be recovered from them."""
+        return averaging_dtype(self.params[0].dtype) != self.params[0].dtype
+
+
+def averaging_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the averages of parameters of this dtype: at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+@torch.no_grad()
+def batches(params: Iterable[Tensor], states: Mapping[Tensor, dict[str, Any]]) -> list[Batch]:
+    """Cuts the parameters into batches of one device and dtype and of bounded size.
+
+    Only contiguous tensors on the CPU are cut (state has its parameter's strides); any other may exceed the bound.
+    """
+    finished: list[Batch] = []
+    unfinished: dict[tuple[torch.device, torch.dtype], tuple[Batch, int]] = {}
+    for param in params:
+        key = (param.device, param.dtype)
+        limit = _CPU_NUMEL if param.device.type == "cpu" else _OTHER_NUMEL
+        for part, numel in _parts(param, limit):
+            batch, total = unfinished.pop(key, (Batch(states), 0))
+            if batch.params and total + numel > limit:
+                finished.append(batch)
+                batch, total = Batch(states), 0
+            batch.params.append(_piece(param, part))
+            batch.owners.append(param)
+            batch.ranges.append(part)
+            unfinished[key] = (batch, total + numel)
+    return finished + [batch for batch, _ in unfinished.values()]
+
+
+def upcast(tensors: list[Tensor], like: list[Tensor]) -> list[Tensor]:
+    """The tensors in the dtype of the second list: themselves if they have it, else copies."""
+    if tensors[0].dtype == like[0].dtype:
+        return tensors
+    duplicates = [torch.empty_like(tensor) for tensor in like]
+    torch._foreach_copy_(duplicates, tensors)
+    return duplicates
+
+
+def copies(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors of their own memory with the same values and strides, which require no gradient."""
+    duplicates = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
+    torch._foreach_copy_(duplicates, tensors)
+    return duplicates
+
+
+def _parts(param: Tensor, limit: int) -> Iterator[tuple[tuple[int, int] | None, int]]:
+    """(first, last + 1) of each flat piece, None for the whole tensor, and its number of elements."""
+    numel = param.numel()
+    # A subclass (a sharded tensor, say) may not be flat in the memory at hand.
+    plain = type(param) is Tensor or type(param) is torch.nn.Parameter
+    if numel <= limit or param.device.type != "cpu" or not plain or not param.is_contiguous():
+        if numel > 0:
+            yield None, numel
+        return
+    for start in range(0, numel, limit):
+        stop = min(start + limit, numel)
+        yield (start, stop), stop - start
+
+
+def _piece(tensor: Tensor, part: tuple[int, int] | None) -> Tensor:
+    return tensor if part is None else tensor.view(-1)[part[0] : part[1]]
