@@ -378,7 +378,8 @@ def _apply_where_finite(
     W, views = chunk.parts(first), weights.views(chunk)
     torch._foreach_copy_(W, views)
     if kept != 1:
-        first.mul_(torch.where(mask, kept, 1.0))
+        # In the weights' precision, so that they decay as where the host knows.
+        first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
     first.add_(torch.mul(P, mask, out=second), alpha=-h.lr)
     torch._foreach_copy_(views, W)
 

@@ -187,6 +187,7 @@ def _write_condition(side: Side, A: Tensor, eigen: _Eigen, h: Hyperparameters) -
     largest = eigen.values.amax(dim=-1)
     epsilon = h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon
     condition = (largest + epsilon) / (eigen.values.amin(dim=-1).clamp(min=0) + epsilon)
+    condition = condition.masked_fill(largest == 0, 1.0)
     side.condition.copy_(torch.where(eigen.is_new, condition, side.condition))
     if h.resolved_solver in ("qr", "cholesky_qr"):
         # A rotation keeps the norm, so what the diagonal lacks is off it.
