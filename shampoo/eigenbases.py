@@ -51,8 +51,8 @@ def refined_eigenbasis(A: Tensor, Q: Tensor, method: RefinementMethod) -> tuple[
     """One step of subspace iteration from the basis Q: diag(Q'ᵀ A Q') (K, n) and Q' (K, n, n), both in A's dtype.
 
     Q' is orthonormal to rounding, whatever A's rank; its columns are sorted by the estimates diag(Qᵀ A Q), descending.
-    A matrix that is not finite has NaN, and so has on a CUDA device one for which Cholesky QR fails: the host is not
-    to wait for the answer there. On the CPU that one is done by QR.
+    A matrix that is not finite has NaN, on the CPU with a RuntimeWarning, and so has on a CUDA device one for which
+    Cholesky QR fails: the host is not to wait for the answer there. On the CPU that one is done by QR.
 
     Args:
         A: (K, n, n).
@@ -61,6 +61,8 @@ def refined_eigenbasis(A: Tensor, Q: Tensor, method: RefinementMethod) -> tuple[
             decompositions and triangular solves, for CUDA devices: on the CPU it is the slower one.
     """
     values, refined = per_matrix(partial(_refined, method=method), A, Q)
+    if A.device.type == "cpu":
+        warn_of_failures(values)
     return values, refined
 
 
