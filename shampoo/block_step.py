@@ -85,15 +85,9 @@ def block_direction(
     return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
 
 
-def is_refreshed(state: BlockState) -> bool | Tensor:
-    """Which blocks have had all their factors refreshed at least once: all, none, or a mask (K,) on the host."""
-    ready: Tensor | None = None
-    for side in state.sides:
-        if side.refreshed is not None:
-            ready = side.refreshed > 0 if ready is None else ready & (side.refreshed > 0)
-    if ready is None:
-        return False
-    return bool(ready.all()) or (ready if bool(ready.any()) else False)
+def is_refreshed(state: BlockState) -> bool:
+    """Whether all factors of all blocks have been refreshed, which they are together for the first time."""
+    return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
 def _update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
@@ -131,18 +125,17 @@ def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScal
 
 
 def _shampoo(
-    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, *, ready: bool | Tensor
+    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, *, ready: bool
 ) -> tuple[Tensor, float | Tensor]:
     method = h.grafting_method
     if method == "none":
         F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
-        if ready is False:
+        if not ready:
             return F, 1.0
         spare = (
             (scratch[1], scratch[2]) if F is scratch[0] else (scratch[0], scratch[2] if F is scratch[1] else scratch[1])
         )
-        P = mode_products([read_root(side) for side in state.sides], F, spare)
-        return (P if ready is True else _where(ready, P, F)), 1.0
+        return mode_products([read_root(side) for side in state.sides], F, spare), 1.0
     G, second, third = scratch
     if state.second_moment is not None:
         grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
@@ -156,16 +149,12 @@ def _shampoo(
         correction=at.second_moment_correction,
         out=spare[0],
     )
-    if ready is False:
+    if not ready:
         return N, root
     length = _norms(N)
-    plain = None if ready is True else N.clone()
     P = mode_products([read_root(side) for side in state.sides], F, spare)
     # No step where P is zero, or so far from 1 that its square is zero or infinite.
-    scale = length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0).mul_(root)
-    if plain is None or ready is True:
-        return P, scale
-    return _where(ready, P, plain), _where(ready, scale, torch.full_like(scale, root))
+    return P, length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0).mul_(root)
 
 
 def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
@@ -200,7 +189,7 @@ def _kl(
 ) -> tuple[Tensor, float]:
     G, second, third = scratch
     in_basis: Tensor | None = None
-    if not all_refreshed and is_refreshed(state) is False:
+    if not (all_refreshed or is_refreshed(state)):
         if not at.has_started:
             return _first_moment(G, state.first_moment, h, out=second), 1.0
         initialize_kl(G, (second, third), state, h, at, step)
@@ -261,7 +250,3 @@ def _norms(X: Tensor) -> Tensor:
     """Frobenius norm of each block, (K, 1, ..., 1)."""
     norms: Tensor = torch.linalg.vector_norm(X, dim=tuple(range(1, X.dim())), keepdim=True)
     return norms
-
-
-def _where(mask: Tensor, X: Tensor, Y: Tensor) -> Tensor:
-    return torch.where(mask.to(X.device).view(-1, *(1 for _ in X.shape[1:])), X, Y)

@@ -127,14 +127,11 @@ class Bucket:
             return ()
         num_rows = chunk.stop - chunk.start
         sides = [number for number, side in enumerate(self.state.sides) if side.refreshed is not None]
-        if not self.all_refreshed:
-            ready = is_refreshed(chunk.state)
-            if at.has_started and not h.steps_plainly_first and ready is not True:
-                return tuple((number, 0, num_rows) for number in sides)
-            if not at.has_started and ready is False:
-                return ()
+        everything = tuple((number, 0, num_rows) for number in sides)
+        if not (self.all_refreshed or is_refreshed(chunk.state)):
+            return everything if at.has_started else ()
         if not h.stagger_refresh:
-            return tuple((number, 0, num_rows) for number in sides) if at.phase == 0 else ()
+            return everything if at.phase == 0 else ()
         due: list[tuple[int, int, int]] = []
         for number in sides:
             start, stop = self.line.rows(number, at.phase, h.refresh_period)
@@ -145,7 +142,7 @@ class Bucket:
 
     def look_at_refreshes(self) -> None:
         """Brings `all_refreshed` up to date."""
-        self.all_refreshed = is_refreshed(self.state) is True
+        self.all_refreshed = is_refreshed(self.state)
 
 
 def make_buckets(params: Sequence[Tensor], h: Hyperparameters) -> list[Bucket]:

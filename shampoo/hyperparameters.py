@@ -116,8 +116,8 @@ class Hyperparameters:
     precondition_frequency: int | None = None
     """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
     start_preconditioning_step: int | None = None
-    """Step from which roots and bases are computed. None: `precondition_frequency` where a plain step is at hand until
-    then (grafting, soap), else the first step with statistics."""
+    """Step at which all roots and bases are computed for the first time; until then steps are plain. None: the first
+    step with statistics."""
     statistics_frequency: int | None = None
     """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
     `state_dtype` an update is part of a refresh, and nothing else can be asked for."""
@@ -295,17 +295,10 @@ class Hyperparameters:
         return 1 if self.statistics_frequency is None else self.statistics_frequency
 
     @property
-    def steps_plainly_first(self) -> bool:
-        """Whether a plain step (grafting's, or Adam in the identity basis) is at hand before the first refresh."""
-        return self.preconditioner == "soap" or self.grafting_method != "none"
-
-    @property
     def first_refresh(self) -> int:
-        """Step from which units are refreshed, `start_preconditioning_step` or its default."""
+        """Step at which every unit is refreshed, `start_preconditioning_step` or its default."""
         if self.start_preconditioning_step is not None:
             return self.start_preconditioning_step
-        if self.steps_plainly_first:
-            return self.refresh_period
         return 1 if self.low_precision_state else self.statistics_period
 
     @property

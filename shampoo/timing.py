@@ -56,7 +56,7 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool) -> StepScalar
     correct = h.use_bias_correction
     # These averages feed back into themselves, so their bias is kept out instead of being divided out.
     old, new = _weights(h, k, num_updates=(t - s) // k + 1) if is_kl else (decay, _complement(decay))
-    sample_old, sample_new = _weights(h, f, num_updates=(t - s) // f + 1)
+    sample_old, sample_new = _weights(h, f, num_updates=(t - s + f - 1) // f + 1)
     method = (
         "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,18 +18,25 @@ DEFAULTS: dict[str, Any] = {
     if parameter.default is not inspect.Parameter.empty
 }
 
-# One tensor of each order; with blocks of at most 8 none merges below its order, and each has uneven pieces.
+# One tensor of each order. With blocks of at most 8 none merges below its order, and each has several pieces, uneven
+# for the matrix; no side of a block has more than one more than the others together, so every factor but the matrices'
+# longer ones has full rank after one gradient, and those lack one: eigenvectors are defined, up to their signs.
 SHAPES: dict[str, tuple[int, ...]] = {
     "order1": (13,),
-    "order2": (11, 19),
+    "order2": (11, 17),
     "order3": (5, 9, 7),
     "order4": (3, 5, 4, 6),
 }
 
 
 def settings(**changes: Any) -> dict[str, Any]:
-    """The defaults with small blocks and a short refresh period, and these changes."""
-    return {**DEFAULTS, "lr": 0.01, "max_preconditioner_dim": 8, "precondition_frequency": 7, **changes}
+    """The defaults with small blocks and a short refresh period, where the member has them, and these changes."""
+    small: dict[str, Any] = {"lr": 0.01}
+    if changes.get("preconditioner") != "none":
+        small["max_preconditioner_dim"] = 8
+    if changes.get("preconditioner") not in ("none", "spectral"):
+        small["precondition_frequency"] = 7
+    return {**DEFAULTS, **small, **changes}
 
 
 def parameters(shapes: Sequence[tuple[int, ...]], dtype: torch.dtype = torch.float64) -> list[torch.nn.Parameter]:
@@ -57,3 +65,36 @@ def train(optimizer: torch.optim.Optimizer, params: list[torch.nn.Parameter], st
         for param, gradient in zip(params, gradients_like(params, step=step), strict=True):
             param.grad = gradient
         optimizer.step()
+
+
+def pairwise(options: Mapping[str, Mapping[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Combinations in which any two choices of two options meet at least once.
+
+    Args:
+        options: by the name of each option its choices, by their names what they set.
+
+    Yields:
+        A combination's name, "choice-choice-...", and all that its choices set. Each begins with two choices that have
+        not met, and takes for every other option the choice that meets most others for the first time.
+    """
+    strangers = {
+        frozenset({(one, a), (other, b)}): None
+        for one, other in itertools.combinations(options, 2)
+        for a in options[one]
+        for b in options[other]
+    }
+    while strangers:
+        chosen = dict(sorted(next(iter(strangers))))
+        for name in options:
+            if name not in chosen:
+                news = {
+                    choice: sum(frozenset({(name, choice), met}) in strangers for met in chosen.items())
+                    for choice in options[name]
+                }
+                chosen[name] = max(news, key=lambda choice: news[choice])
+        for pair in itertools.combinations(chosen.items(), 2):
+            strangers.pop(frozenset(pair), None)
+        yield (
+            "-".join(chosen[name] for name in options),
+            {key: value for name in options for key, value in options[name][chosen[name]].items()},
+        )
