@@ -6,9 +6,11 @@
 
 V holds squares, which mix under a rotation S by the squares of its entries as long as what they are squares of is
 uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. (Left as it is, as in SOAP's own code, V can be
-far too small in a direction that M is rotated into, and the step far too long.) In low precision A = QΛQᵀ is all there is of
-the factor, and the statistics are brought up to date here: A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time
-A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144, whose rectification of Q is used as well).
+far too small in a direction that M is rotated into, and the step far too long.)
+
+In low precision A = QΛQᵀ is all there is of the factor, and the statistics are brought up to date here:
+A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144,
+whose rectification of Q is used as well).
 
 Where no finite result is found the previous one stays in use and the failure is counted.
 """
