@@ -1,5 +1,10 @@
 """The Shampoo family of optimizers: `from shampoo import Shampoo`. Needs torch and nothing else."""
 
+from shampoo import cost
+from shampoo.averaging import WeightAveraging
+from shampoo.diagnostics import Diagnostics
+from shampoo.failures import RefreshFailed
 from shampoo.optimizer import Shampoo
+from shampoo.param_groups import param_groups
 
-__all__ = ["Shampoo"]
+__all__ = ["Diagnostics", "RefreshFailed", "Shampoo", "WeightAveraging", "cost", "param_groups"]

@@ -33,9 +33,10 @@ from shampoo.hyperparameters import (
     WeightDecayType,
     unused,
 )
+from shampoo.memory import require_memory
 from shampoo.state_transfer import copy_state, own_memory, require_same_layout
 from shampoo.timing import StepScalars, step_scalars
-from shampoo.weights import Weights, finite_gradients, gradient_of
+from shampoo.weights import Weights, finite_gradients, gradient_of, per_row
 
 # What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
 _OTHER_GROUP_KEYS = frozenset({"params", "param_names", "name", "initial_lr", "peak_lr"})
@@ -59,6 +60,7 @@ class Shampoo(Optimizer):
 
     Raises:
         ValueError: an argument is illegal or would have no effect; the message holds the values.
+        MemoryError: the state does not fit into what is left of the device's memory; the message says why.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor.
+            MemoryError: the state does not fit into what is left of the device's memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
         for name in param_group:
@@ -138,6 +141,7 @@ class Shampoo(Optimizer):
                 f"low_precision_weights={h.low_precision_weights!r} has no effect on parameters of "
                 f"{sorted({str(param.dtype) for param in tensors})}"
             )
+        require_memory(tensors, h)
         super().add_param_group({**inherited, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
@@ -202,9 +206,10 @@ class Shampoo(Optimizer):
                 is_finite = finite.rows(chunk.pieces)
                 P, scratch = self._direction(bucket, chunk, weights, is_finite, h, at, step)
                 if is_finite is None:
-                    _apply(P, chunk, weights, h)
+                    weights.move(chunk, P, h.lr)
                 else:
-                    _apply_where_finite(P, scratch, is_finite, kept, chunk, weights, h)
+                    spare = [x for x in scratch if x is not P][:2]
+                    weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
         weights.write_back()
 
     def _direction(
@@ -224,7 +229,7 @@ class Shampoo(Optimizer):
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
             torch._foreach_add_(G, weights.views(chunk), alpha=h.weight_decay)
         if is_finite is not None:
-            scratch[0].masked_fill_(~_per_row(is_finite, scratch[0]), 0.0)
+            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
         due = bucket.due(chunk, h, at)
         P = block_direction(scratch, chunk.state, h, at, step=step, due=due, all_refreshed=bucket.all_refreshed)
         for side, _, _ in due:
@@ -354,39 +359,6 @@ def _inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> d
 def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
     if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
         raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
-
-
-def _apply(P: Tensor, chunk: Chunk, weights: Weights, h: Hyperparameters) -> None:
-    torch._foreach_add_(weights.views(chunk), chunk.parts(P), alpha=-h.lr)
-
-
-def _apply_where_finite(
-    P: Tensor,
-    scratch: Scratch,
-    is_finite: Tensor,
-    kept: float,
-    chunk: Chunk,
-    weights: Weights,
-    h: Hyperparameters,
-) -> None:
-    """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides.
-
-    Decay is part of it, for a few kernels over a chunk cost less than one for every parameter.
-    """
-    first, second = [x for x in scratch if x is not P][:2]
-    mask = _per_row(is_finite, P)
-    W, views = chunk.parts(first), weights.views(chunk)
-    torch._foreach_copy_(W, views)
-    if kept != 1:
-        # In the weights' precision, so that they decay as where the host knows.
-        first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
-    first.add_(torch.mul(P, mask, out=second), alpha=-h.lr)
-    torch._foreach_copy_(views, W)
-
-
-def _per_row(flags: Tensor, like: Tensor) -> Tensor:
-    """Flags (K,) as (K, 1, ..., 1)."""
-    return flags.view(-1, *(1 for _ in like.shape[1:]))
 
 
 def _decay_per_step(h: Hyperparameters, peak_lr: float) -> float:

@@ -104,6 +104,30 @@ class Weights:
         """The regions of a chunk's pieces in the weights."""
         return [piece.region.view(self.of[piece.param]) for piece in chunk.pieces]
 
+    def move(self, chunk: Chunk, P: Tensor, lr: float) -> None:
+        """W ← W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
+        torch._foreach_add_(self.views(chunk), chunk.parts(P), alpha=-lr)
+
+    def move_where_finite(
+        self, chunk: Chunk, P: Tensor, lr: float, *, kept: float, is_finite: Tensor, spare: Sequence[Tensor]
+    ) -> None:
+        """W ← kept·W − lr·P for rows (K,) whose gradient was finite, and nothing for others: the device decides.
+
+        Decay is part of it, for a few kernels over a chunk cost less than one for every parameter.
+
+        Args:
+            spare: two tensors like P, to work in.
+        """
+        first, second = spare
+        mask = per_row(is_finite, P)
+        W, views = chunk.parts(first), self.views(chunk)
+        torch._foreach_copy_(W, views)
+        if kept != 1:
+            # In the weights' precision, so that they decay as where the host knows.
+            first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
+        first.add_(torch.mul(P, mask, out=second), alpha=-lr)
+        torch._foreach_copy_(views, W)
+
     def write_back(self) -> None:
         """Brings copies back into the parameters."""
         for number, (param, weight) in enumerate(self.of.items()):
@@ -116,3 +140,8 @@ class Weights:
                 stochastic_round_to_bfloat16_(param, weight, generator=generator)
             else:
                 param.copy_(weight)
+
+
+def per_row(flags: Tensor, like: Tensor) -> Tensor:
+    """Flags (K,) as (K, 1, ..., 1)."""
+    return flags.view(-1, *(1 for _ in like.shape[1:]))

@@ -1,0 +1,89 @@
+"""Refusing a configuration whose state does not fit, by name and number, before any of it is allocated.
+
+Without it the CPU hands out pages until the system ends a process, and a GPU says no more than how many bytes were
+asked for last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from shampoo.cost import Cost, estimate
+from shampoo.hyperparameters import Hyperparameters
+
+_MEMINFO = Path("/proc/meminfo")
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
+
+
+def require_memory(params: Sequence[Tensor], h: Hyperparameters) -> None:
+    """Checks that the state of these parameters fits into what is left of their devices' memory, where that is known.
+
+    Raises:
+        MemoryError: it does not; the message says what takes most of it.
+    """
+    for device in {param.device for param in params}:
+        free = free_bytes(device)
+        placed = [param for param in params if param.device == device]
+        if free is None or not placed:
+            continue
+        costs = [cost for _, cost in _costs(placed, h)]
+        needed = sum(cost.state_bytes for cost in costs) + max(cost.scratch_bytes for cost in costs)
+        if needed > free:
+            param, cost = max(_costs(placed, h), key=lambda pair: pair[1].state_bytes)
+            raise MemoryError(
+                f"preconditioner={h.preconditioner!r} needs {_gib(needed)} for its state of {len(placed)} parameters, "
+                f"and {device} has {_gib(free)} left; most of it, {_gib(cost.state_bytes)}, is for a parameter "
+                f"{tuple(param.shape)} (max_preconditioner_dim={h.max_preconditioner_dim}, one_sided={h.one_sided}, "
+                f"state_dtype={h.state_dtype!r}; shampoo.cost.estimate tells what others would need)"
+            )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Bytes that can still be allocated on the device, as far as it can be told: CUDA devices, and the CPU on Linux
+    (the machine's, or the control group's where that is less). None elsewhere."""
+    if device.type == "cuda":
+        reserved_unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserved_unused
+    if device.type != "cpu":
+        return None
+    known = [number for number in (_machine_bytes(), _control_group_bytes()) if number is not None]
+    return min(known, default=None)
+
+
+def _costs(params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
+    config = {field.name: getattr(h, field.name) for field in dataclasses.fields(h)}
+    known: dict[tuple[torch.Size, torch.dtype], Cost] = {}
+    for param in params:
+        key = param.shape, param.dtype
+        if key not in known:
+            known[key] = estimate([param.shape], dtype=param.dtype, device=param.device.type, **config)
+        yield param, known[key]
+
+
+def _machine_bytes() -> int | None:
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    values = dict(line.split(":", maxsplit=1) for line in lines if ":" in line)
+    return int(values["MemAvailable"].split()[0]) << 10 if "MemAvailable" in values else None
+
+
+def _control_group_bytes() -> int | None:
+    """What the limit of a container leaves; its page cache can be given back and does not count."""
+    try:
+        limit = (_CONTROL_GROUP / "memory.max").read_text().strip()
+        used = int((_CONTROL_GROUP / "memory.current").read_text())
+        numbers = dict(line.split() for line in (_CONTROL_GROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else int(limit) - used + int(numbers.get("file", 0))
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB"
