@@ -73,6 +73,20 @@ class Region:
         """The region of a contiguous tensor as a view of shape `grid + block`."""
         return tensor.as_strided(self.grid + self.block, self.strides, tensor.storage_offset() + self.offset)
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether the region's elements lie one after the other, in the order of its blocks."""
+        expected = 1
+        for extent, stride in zip(reversed(self.grid + self.block), reversed(self.strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """A dense region of a contiguous tensor, as a vector."""
+        return tensor.as_strided((math.prod(self.grid + self.block),), (1,), tensor.storage_offset() + self.offset)
+
     def parts(self, max_blocks: int) -> Iterator[Region]:
         """Sub-grids of at most `max_blocks` blocks that follow one another in row-major order of the grid."""
         axis, inner = len(self.grid), 1

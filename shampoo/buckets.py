@@ -37,6 +37,8 @@ class Piece:
     region: Region
     start: int
     """First row of the bucket."""
+    is_dense: bool
+    """Whether the region's memory is in the order of the rows."""
 
     @property
     def stop(self) -> int:
@@ -65,6 +67,22 @@ class Chunk:
             X[piece.start - start : piece.stop - start].view(piece.region.grid + X.shape[1:]) for piece in self.pieces
         ]
 
+    def aligned(self, X: Tensor, tensors: Mapping[Tensor, Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
+        """X, (K, d_1, ..., d_k) over the chunk's rows, beside the pieces' regions of contiguous tensors, given by
+        parameter: lists of equal-shaped views. What is dense comes first and flat, for then one kernel does it all."""
+        dense: tuple[list[Tensor], list[Tensor]] = [], []
+        strided: tuple[list[Tensor], list[Tensor]] = [], []
+        first = self.start
+        for piece in self.pieces:
+            rows, tensor, region = X[piece.start - first : piece.stop - first], tensors[piece.param], piece.region
+            if piece.is_dense:
+                dense[0].append(rows.view(-1))
+                dense[1].append(region.flat(tensor))
+            else:
+                strided[0].append(rows.view(region.grid + region.block))
+                strided[1].append(region.view(tensor))
+        return [lists for lists in (dense, strided) if lists[0]]
+
 
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
@@ -72,7 +90,9 @@ class Bucket:
     def __init__(self, block: tuple[int, ...], owners: Sequence[tuple[Tensor, Region]], h: Hyperparameters) -> None:
         self.block = block
         starts = itertools.accumulate((region.num_blocks for _, region in owners), initial=0)
-        self.pieces = [Piece(param, region, start) for (param, region), start in zip(owners, starts, strict=False)]
+        self.pieces = [
+            Piece(param, region, start, region.is_dense) for (param, region), start in zip(owners, starts, strict=False)
+        ]
         self.num_blocks = self.pieces[-1].stop
         self.like = owners[0][0].new_empty((), dtype=state_dtype(owners[0][0].dtype))
         self.tensors = allocate(self.num_blocks, block, h, self.like)
@@ -186,5 +206,5 @@ def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> i
 def _parts(piece: Piece, max_blocks: int) -> Iterator[Piece]:
     start = piece.start
     for region in piece.region.parts(max_blocks):
-        yield Piece(piece.param, region, start)
+        yield Piece(piece.param, region, start, region.is_dense)
         start += region.num_blocks

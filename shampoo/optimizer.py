@@ -224,10 +224,11 @@ class Shampoo(Optimizer):
     ) -> tuple[Tensor, Scratch]:
         """The direction of a chunk, and the scratch memory it may lie in."""
         scratch = self._scratch_of(bucket.like, (chunk.stop - chunk.start, *bucket.block))
-        G = chunk.parts(scratch[0])
-        torch._foreach_copy_(G, [piece.region.view(weights.gradients[piece.param]) for piece in chunk.pieces])
+        for G, gradients in chunk.aligned(scratch[0], weights.gradients):
+            torch._foreach_copy_(G, gradients)
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
-            torch._foreach_add_(G, weights.views(chunk), alpha=h.weight_decay)
+            for G, decayed in chunk.aligned(scratch[0], weights.of):
+                torch._foreach_add_(G, decayed, alpha=h.weight_decay)
         if is_finite is not None:
             scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
         due = bucket.due(chunk, h, at)

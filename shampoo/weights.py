@@ -100,13 +100,10 @@ class Weights:
         if weights:
             torch._foreach_mul_(weights, factor)
 
-    def views(self, chunk: Chunk) -> list[Tensor]:
-        """The regions of a chunk's pieces in the weights."""
-        return [piece.region.view(self.of[piece.param]) for piece in chunk.pieces]
-
     def move(self, chunk: Chunk, P: Tensor, lr: float) -> None:
         """W ← W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
-        torch._foreach_add_(self.views(chunk), chunk.parts(P), alpha=-lr)
+        for directions, weights in chunk.aligned(P, self.of):
+            torch._foreach_add_(weights, directions, alpha=-lr)
 
     def move_where_finite(
         self, chunk: Chunk, P: Tensor, lr: float, *, kept: float, is_finite: Tensor, spare: Sequence[Tensor]
@@ -120,13 +117,15 @@ class Weights:
         """
         first, second = spare
         mask = per_row(is_finite, P)
-        W, views = chunk.parts(first), self.views(chunk)
-        torch._foreach_copy_(W, views)
+        pairs = chunk.aligned(first, self.of)
+        for copies, weights in pairs:
+            torch._foreach_copy_(copies, weights)
         if kept != 1:
             # In the weights' precision, so that they decay as where the host knows.
             first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
         first.add_(torch.mul(P, mask, out=second), alpha=-lr)
-        torch._foreach_copy_(views, W)
+        for copies, weights in pairs:
+            torch._foreach_copy_(weights, copies)
 
     def write_back(self) -> None:
         """Brings copies back into the parameters."""

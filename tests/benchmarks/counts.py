@@ -59,6 +59,9 @@ class StepCounts:
     operations: Counter[str]
     """Operations of aten other than views and allocations, by name: at least one kernel launch each on an accelerator.
     Those between tensors of the host are left out where the parameters are elsewhere."""
+    num_strided: int
+    """Launches beyond one for each operation, in operations on lists of tensors that do not lie in memory alike: torch
+    then launches one for each."""
     floating_point_operations: int
     """Of matrix products, as `FlopCounterMode` has them."""
     host_reads: Counter[str]
@@ -68,8 +71,12 @@ class StepCounts:
     the next ones is part of it."""
 
     @property
-    def num_launches(self) -> int:
+    def num_operations(self) -> int:
         return self.operations.total()
+
+    @property
+    def num_launches(self) -> int:
+        return self.num_operations + self.num_strided
 
 
 class Scratch:
@@ -101,6 +108,7 @@ class _Operations(TorchDispatchMode):
     def __init__(self, device: str, scratch: Scratch) -> None:
         super().__init__()
         self.launches: Counter[str] = Counter()
+        self.num_strided = 0
         self.reads: Counter[str] = Counter()
         self._device = device
         self._scratch = scratch
@@ -118,6 +126,7 @@ class _Operations(TorchDispatchMode):
                 self.reads[name] += 1
             if name not in _NO_KERNEL and not _is_view(func):
                 self.launches[name] += 1
+                self.num_strided += _num_kernels(name, args) - 1
         return result
 
 
@@ -158,6 +167,7 @@ def count_step(step: Callable[[], object], *, device: str, scratch: Scratch) -> 
         step()
     return StepCounts(
         operations=operations.launches,
+        num_strided=operations.num_strided,
         floating_point_operations=products.get_total_flops(),
         host_reads=operations.reads + host.reads,
         scratch_bytes=scratch.peak,
@@ -186,6 +196,18 @@ def _address(x: Tensor) -> int:
     # Not data_ptr(): that is 0 for everything on the meta device.
     address: int = x.untyped_storage()._cdata
     return address
+
+
+def _num_kernels(name: str, args: Any) -> int:
+    """One for most; where tensors of a list lie in memory otherwise than those of the other, one for each of them."""
+    if not name.startswith("_foreach_"):
+        return 1
+    lists = [x for x in args if isinstance(x, list | tuple)]
+    alike = all(
+        x.is_contiguous() and all(y.shape == x.shape and y.stride() == x.stride() for y in others)
+        for x, *others in zip(*lists, strict=True)
+    )
+    return 1 if alike else len(lists[0])
 
 
 def _is_view(func: Any) -> bool:
