@@ -163,12 +163,8 @@ class Hyperparameters:
         if self.nesterov and self.momentum == 0:
             raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
         exponent = self.exponent_override
-        _require(
-            exponent is None or (_is_number(exponent) and exponent > 0),
-            "exponent_override",
-            exponent,
-            "None or a finite number > 0",
-        )
+        is_legal = exponent is None or (_is_number(exponent) and exponent > 0)
+        _require(is_legal, "exponent_override", exponent, "None or a finite number > 0")
         self._check_effect()
         self._check_schedule()
         self._check_grafting()
@@ -184,12 +180,8 @@ class Hyperparameters:
 
     def _check_averages(self) -> None:
         betas = self.betas
-        _require(
-            isinstance(betas, tuple | list) and len(betas) == 2 and all(map(_is_number, betas)),
-            "betas",
-            betas,
-            "a pair of numbers",
-        )
+        is_pair = isinstance(betas, tuple | list) and len(betas) == 2 and all(map(_is_number, betas))
+        _require(is_pair, "betas", betas, "a pair of numbers")
         object.__setattr__(self, "betas", (betas[0], betas[1]))
         _require(0 <= betas[0] < 1, "betas[0]", betas[0], "in [0, 1)")
         _require(0 <= betas[1] <= 1, "betas[1]", betas[1], "in [0, 1]")
@@ -210,6 +202,14 @@ class Hyperparameters:
                 raise ValueError(f"{name}={value!r} has no effect with preconditioner={self.preconditioner!r}")
         if self.one_sided and self.large_dim_method == "diagonal":
             raise ValueError("large_dim_method='diagonal' has no effect with one_sided=True")
+        # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
+        in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
+        in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
+        if not (self.use_bias_correction or self.betas[0] > 0 or self.plain_method == "adam" or in_factors):
+            raise ValueError(
+                f"use_bias_correction={self.use_bias_correction} has no effect with betas={self.betas}, grafting="
+                f"{self.grafting_method!r}: no average that counts has a bias"
+            )
 
     def _check_schedule(self) -> None:
         dim = self.max_preconditioner_dim
@@ -354,8 +354,8 @@ class Hyperparameters:
             "betas[1] == 1 without grafting": self.plain_method == "adagrad" and self.grafting_method == "none",
             "betas[0] > 0": self.betas[0] > 0,
             "momentum > 0": self.momentum > 0,
-            "eigenvectors kept (solver, refresh_tolerance)": self.keeps_basis,
             "state_dtype": self.state_dtype,
+            "eigenvectors kept (solver, refresh_tolerance)": self.keeps_basis,
             "low_precision_weights": self.low_precision_weights,
         }
 
