@@ -237,9 +237,7 @@ class Hyperparameters:
     def _check_grafting(self) -> None:
         method = self.grafting_method
         if self.preconditioner in ("soap", "kl", "spectral") and method != "none":
-            raise ValueError(
-                f"preconditioner={self.preconditioner!r} has its own step length, got {method=!s} grafting"
-            )
+            raise ValueError(f"preconditioner={self.preconditioner!r} has its own step length, got grafting={method!r}")
         if self.preconditioner == "none" and method == "none":
             raise ValueError("preconditioner='none' is the plain method that grafting names, got grafting='none'")
         averaged = method in ("rmsprop", "adam")
