@@ -1,104 +1,229 @@
-"""Every argument is checked, and the message holds its value."""
+"""Every argument is checked, alone and beside the others, and the message holds its value."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
-import re
 from typing import Any
 
 import pytest
 import torch
 
 from shampoo import Shampoo
-from tests.shampoo.settings import DEFAULTS, SHAPES, parameters, settings, train
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from tests.shampoo.members import MEMBERS, member
+from tests.shampoo.settings import parameters, train
 
-ILLEGAL: list[tuple[dict[str, Any], str]] = [
-    ({"lr": -0.1}, "lr must be a finite number >= 0, got -0.1"),
-    ({"lr": math.inf}, "lr .* inf"),
-    ({"lr": "0.1"}, "lr .* '0.1'"),
-    ({"lr": True}, "lr .* True"),
-    ({"lr": torch.tensor(0.1)}, "lr .* tensor"),
+SOAP, KL, SPECTRAL, PLAIN = ({"preconditioner": name} for name in ("soap", "kl", "spectral", "none"))
+
+ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
+    ({"lr": -0.1}, r"lr must be a finite number >= 0, got -0\.1"),
+    ({"lr": math.inf}, "lr must be .* got inf"),
+    ({"lr": "0.1"}, "lr must be .* got '0.1'"),
+    ({"lr": True}, "lr must be .* got True"),
+    ({"lr": torch.tensor(0.1)}, "lr must be .* got tensor"),
     ({"betas": (1.0, 0.9)}, r"betas\[0\] must be in \[0, 1\), got 1.0"),
+    ({"betas": (-0.1, 0.9)}, r"betas\[0\] must be in \[0, 1\), got -0.1"),
     ({"betas": (0.9, 1.1)}, r"betas\[1\] must be in \[0, 1\], got 1.1"),
     ({"betas": 0.9}, "betas must be a pair of numbers, got 0.9"),
-    ({"betas": (0.9, 0.9, 0.9)}, "betas must be a pair"),
-    ({"beta3": 1.0}, "beta3 .* 1.0"),
-    ({"beta3": 0.8, "betas": (0.0, 0.9)}, r"beta3=0.8, betas\[0\]=0.0"),
+    ({"betas": (0.9, 0.9, 0.9)}, "betas must be a pair of numbers, got"),
+    ({"betas": (0.9, math.nan)}, "betas must be a pair of numbers, got"),
+    ({"beta3": 1.0}, r"beta3 must be None or in \[0, 1\), got 1.0"),
+    ({"beta3": "0.9"}, "beta3 must be .* got '0.9'"),
+    ({**SOAP, "shampoo_beta": 1.5}, r"shampoo_beta must be None or in \[0, 1\], got 1.5"),
     ({"epsilon": 0.0}, "epsilon must be > 0, got 0.0"),
-    ({"epsilon": math.nan}, "epsilon .* nan"),
-    ({"weight_decay": -1}, "weight_decay .* -1"),
-    ({"weight_decay_type": "corrected"}, "weight_decay_type .* 'corrected'"),
-    ({"momentum": 1.0}, "momentum .* 1.0"),
-    ({"nesterov": True}, "nesterov=True, momentum=0.0"),
+    ({"epsilon": math.nan}, "epsilon must be a finite number >= 0, got nan"),
+    ({"epsilon_type": "largest"}, "epsilon_type must be one of .* got 'largest'"),
+    ({"epsilon_type": None}, "epsilon_type must be one of .* got None"),
+    ({"weight_decay": -1}, "weight_decay must be a finite number >= 0, got -1"),
+    ({"weight_decay_type": "corrected"}, "weight_decay_type must be one of .* got 'corrected'"),
+    ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
+    ({"momentum": None}, r"momentum must be in \[0, 1\), got None"),
     ({"nesterov": 1, "momentum": 0.9}, "nesterov must be a bool, got 1"),
-    ({"max_preconditioner_dim": 1}, "max_preconditioner_dim .* 1"),
-    ({"max_preconditioner_dim": 256.0}, "max_preconditioner_dim .* 256.0"),
-    ({"precondition_frequency": 0}, "precondition_frequency .* 0"),
-    ({"start_preconditioning_step": 0}, "start_preconditioning_step .* 0"),
-    ({"statistics_frequency": 0}, "statistics_frequency .* 0"),
-    ({"statistics_frequency": 8}, "statistics_frequency=8 .* precondition_frequency=7"),
-    ({"statistics_frequency": 5, "start_preconditioning_step": 3}, "start_preconditioning_step=3"),
-    ({"grafting": "lamb"}, "grafting .* 'lamb'"),
-    ({"grafting": None}, "grafting .* None"),
-    ({"grafting": "sgd", "grafting_beta2": 0.9}, "grafting_beta2=0.9 has no effect with grafting='sgd'"),
-    ({"grafting": "none", "grafting_epsilon": 1e-6}, "grafting_epsilon=1e-06 has no effect with grafting='none'"),
-    ({"grafting_beta2": 1.0}, "grafting_beta2 .* 1.0"),
-    ({"betas": (0.9, 1.0)}, r"grafting='adam' with betas\[1\]=1 needs grafting_beta2"),
+    ({"preconditioner": "adam"}, "preconditioner must be one of .* got 'adam'"),
+    ({"preconditioner": None}, "preconditioner must be one of .* got None"),
+    ({"solver": "svd"}, "solver must be one of .* got 'svd'"),
+    ({"max_preconditioner_dim": 1}, "max_preconditioner_dim must be an integer >= 2, got 1"),
+    ({"max_preconditioner_dim": 256.0}, "max_preconditioner_dim must be an integer >= 2, got 256.0"),
+    ({"large_dim_method": "cut"}, "large_dim_method must be one of .* got 'cut'"),
+    ({"one_sided": "left"}, "one_sided must be a bool, got 'left'"),
+    ({"precondition_frequency": 0}, "precondition_frequency must be None or an integer >= 1, got 0"),
+    ({"precondition_frequency": 2.0}, "precondition_frequency must be None or an integer >= 1, got 2.0"),
+    ({"start_preconditioning_step": 0}, "start_preconditioning_step must be None or an integer >= 1, got 0"),
+    ({"statistics_frequency": 0}, "statistics_frequency must be None or an integer >= 1, got 0"),
+    ({"statistics_frequency": True}, "statistics_frequency must be None or an integer >= 1, got True"),
+    ({"stagger_refresh": 1}, "stagger_refresh must be a bool, got 1"),
+    ({"refresh_tolerance": 1.0}, r"refresh_tolerance must be in \[0, 1\), got 1.0"),
+    ({"refresh_tolerance": -0.1}, r"refresh_tolerance must be in \[0, 1\), got -0.1"),
+    ({"grafting": "lamb"}, "grafting must be one of .* got 'lamb'"),
+    ({"grafting": False}, "grafting must be one of .* got False"),
+    ({"grafting_beta2": 1.0}, r"grafting_beta2 must be None or in \[0, 1\), got 1.0"),
     ({"grafting_epsilon": 0}, "grafting_epsilon must be > 0, got 0"),
-    ({"exponent_override": 0}, "exponent_override .* 0"),
-    ({"use_bias_correction": None}, "use_bias_correction .* None"),
+    ({"grafting_epsilon": -1e-8}, "grafting_epsilon must be a finite number >= 0, got -1e-08"),
+    ({"exponent_override": 0}, "exponent_override must be None or a finite number > 0, got 0"),
+    ({"exponent_override": math.inf}, "exponent_override must be None or a finite number > 0, got inf"),
+    ({"pseudo_inverse": 0}, "pseudo_inverse must be a bool, got 0"),
+    ({"use_bias_correction": None}, "use_bias_correction must be a bool, got None"),
+    ({**SPECTRAL, "adjust_lr_fn": "muon"}, "adjust_lr_fn must be one of .* got 'muon'"),
+    ({"state_dtype": "float64"}, "state_dtype must be one of .* got 'float64'"),
+    ({"state_dtype": torch.bfloat16}, "state_dtype must be one of .* got torch.bfloat16"),
+    ({"low_precision_weights": "random"}, "low_precision_weights must be one of .* got 'random'"),
+    ({"max_failed_refreshes": -1}, "max_failed_refreshes must be an integer >= 0, got -1"),
+    ({"max_failed_refreshes": 1.5}, "max_failed_refreshes must be an integer >= 0, got 1.5"),
+]
+ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"beta3": 0.8, "betas": (0.0, 0.9)}, r"beta3 needs betas\[0\] > 0, got beta3=0.8, betas\[0\]=0.0"),
+    ({"nesterov": True}, "nesterov needs momentum > 0, got nesterov=True, momentum=0.0"),
+    ({"statistics_frequency": 8, "precondition_frequency": 7}, "statistics_frequency=8 .* precondition_frequency=7"),
+    (
+        {"statistics_frequency": 5, "start_preconditioning_step": 3},
+        "statistics_frequency=5 .* start_preconditioning_step=3",
+    ),
+    *(
+        (
+            {"state_dtype": dtype, "statistics_frequency": 2},
+            f"statistics_frequency=2 has no effect with state_dtype='{dtype}'",
+        )
+        for dtype in ("bfloat16", "int8", "int4")
+    ),
+    (
+        {"one_sided": True, "large_dim_method": "diagonal"},
+        "large_dim_method='diagonal' has no effect with one_sided=True",
+    ),
+    *(
+        ({**kind, "grafting": method}, f"preconditioner='{kind['preconditioner']}' .* got grafting='{method}'")
+        for kind in (SOAP, KL, SPECTRAL)
+        for method in ("sgd", "adagrad", "rmsprop", "adam")
+    ),
+    ({**PLAIN, "grafting": "none"}, "preconditioner='none' .* got grafting='none'"),
+    *(
+        ({"grafting": method, "grafting_beta2": 0.9}, f"grafting_beta2=0.9 has no effect with grafting='{method}'")
+        for method in ("none", "sgd", "adagrad")
+    ),
+    *(
+        ({"grafting": method, "betas": (0.9, 1.0)}, rf"grafting='{method}' with betas\[1\]=1 needs grafting_beta2 < 1")
+        for method in ("rmsprop", "adam")
+    ),
+    ({"betas": (0.9, 1)}, r"grafting='adam' with betas\[1\]=1 needs grafting_beta2 < 1, got None"),
+    *(
+        ({**kind, "betas": (0.9, 1.0)}, rf"betas\[1\] must be below 1 for preconditioner='{kind['preconditioner']}'")
+        for kind in (SOAP, KL)
+    ),
+    *(
+        (
+            {**kind, "grafting": "sgd", "grafting_epsilon": 1e-6},
+            "grafting_epsilon=1e-06 has no effect with grafting='sgd'",
+        )
+        for kind in ({}, PLAIN)
+    ),
+    *(
+        (
+            {**kind, "grafting": method, "betas": (0.0, 0.9), "use_bias_correction": False},
+            rf"use_bias_correction=False has no effect with betas=\(0.0, 0.9\), grafting='{method}'",
+        )
+        for kind in ({}, PLAIN)
+        for method in ("sgd", "adagrad", "rmsprop")
+    ),
+    (
+        {"grafting": "none", "betas": (0.0, 1.0), "use_bias_correction": False},
+        r"use_bias_correction=False has no effect with betas=\(0.0, 1.0\), grafting='none'",
+    ),
+    *(
+        ({**kind, "solver": "coupled_newton"}, f"preconditioner='{kind['preconditioner']}' .* solver='coupled_newton'")
+        for kind in (SOAP, KL)
+    ),
+    (
+        {"solver": "coupled_newton", "exponent_override": 0.4},
+        "solver='coupled_newton' needs exponent_override=1/p .* got 0.4",
+    ),
+    *(
+        ({"solver": "coupled_newton", name: value}, f"{name}={value!r} needs eigenvectors, got solver='coupled_newton'")
+        for name, value in (("pseudo_inverse", True), ("refresh_tolerance", 0.3), ("state_dtype", "int4"))
+    ),
 ]
 
+# What each member has no use for, with a value that is not its default.
+UNUSED_VALUES: dict[str, Any] = {
+    "shampoo_beta": 0.9,
+    "epsilon": 1e-5,
+    "epsilon_type": "absolute",
+    "solver": "eigh",
+    "max_preconditioner_dim": 512,
+    "large_dim_method": "diagonal",
+    "one_sided": True,
+    "precondition_frequency": 5,
+    "start_preconditioning_step": 5,
+    "statistics_frequency": 5,
+    "stagger_refresh": False,
+    "refresh_tolerance": 0.1,
+    "grafting_beta2": 0.9,
+    "exponent_override": 0.5,
+    "pseudo_inverse": True,
+    "adjust_lr_fn": "original",
+    "state_dtype": "int8",
+    "max_failed_refreshes": 5,
+}
+FACTORS = (
+    "solver",
+    "one_sided",
+    "precondition_frequency",
+    "start_preconditioning_step",
+    "statistics_frequency",
+    "stagger_refresh",
+    "refresh_tolerance",
+    "state_dtype",
+    "max_failed_refreshes",
+)
+ROOTS = ("epsilon", "epsilon_type")
+UNUSED: dict[str, tuple[str, ...]] = {
+    "shampoo": ("shampoo_beta", "adjust_lr_fn"),
+    "soap": (*ROOTS, "grafting_beta2", "exponent_override", "pseudo_inverse", "adjust_lr_fn"),
+    "kl": ("shampoo_beta", "grafting_beta2", "exponent_override", "pseudo_inverse", "adjust_lr_fn"),
+    "spectral": (*FACTORS, *ROOTS, "shampoo_beta", "grafting_beta2", "exponent_override", "pseudo_inverse"),
+    "none": tuple(name for name in UNUSED_VALUES if name != "grafting_beta2"),
+}
+NO_EFFECT = [
+    (
+        {"preconditioner": kind, name: UNUSED_VALUES[name]},
+        f"{name}={UNUSED_VALUES[name]!r} has no effect with preconditioner='{kind}'",
+    )
+    for kind, names in UNUSED.items()
+    for name in names
+]
 
-@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=[str(change) for change, _ in ILLEGAL])
+ILLEGAL = [*ILLEGAL_VALUES, *ILLEGAL_COMBINATIONS, *NO_EFFECT]
+IDS = [" ".join(f"{name}={value}" for name, value in change.items()) for change, _ in ILLEGAL]
+
+
+@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=IDS)
 def test_an_illegal_argument_is_refused_with_its_value(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Shampoo(parameters([(3, 3)]), **settings(**change))
+        Shampoo(parameters([(3, 3)]), **change)
 
 
-@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=[str(change) for change, _ in ILLEGAL])
-def test_an_illegal_value_set_later_is_refused_at_the_next_step(change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=IDS)
+def test_an_illegal_value_set_later_is_refused_at_the_next_step_and_moves_nothing(
+    change: dict[str, Any], message: str
+) -> None:
     params = parameters([(3, 3)])
-    optimizer = Shampoo(params, **settings())
+    optimizer = Shampoo(params)
     optimizer.param_groups[0].update(change)
     before = params[0].detach().clone()
     with pytest.raises(ValueError, match=message):
         train(optimizer, params, range(1))
     assert torch.equal(params[0], before)
+    assert optimizer.state[params[0]]["step"] == 0
 
 
-def test_an_unknown_argument_of_a_group_is_refused() -> None:
-    with pytest.raises(ValueError, match=re.escape("unknown hyperparameter 'weigth_decay' = 0.1")):
-        Shampoo([{"params": parameters([(3, 3)]), "weigth_decay": 0.1}], lr=0.1)
+def test_every_argument_of_the_class_has_a_value_that_is_refused() -> None:
+    arguments = set(inspect.signature(Shampoo).parameters) - {"params"}
+    assert {name for change, message in ILLEGAL_VALUES for name in change if message.startswith(name)} == arguments
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ([torch.zeros(3, dtype=torch.complex64)], "parameter 0 must be real and floating-point, got torch.complex64"),
-        ([torch.zeros(2), torch.zeros(3, dtype=torch.int64)], "parameter 1 .* torch.int64"),
-    ],
-)
-def test_parameters_that_are_not_real_are_refused(params: list[torch.Tensor], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Shampoo(params)
-
-
-def test_a_parameter_given_twice_is_refused() -> None:
-    (param,) = parameters([(3, 3)])
-    with pytest.raises(ValueError, match="twice"):
-        Shampoo([param, param])
-
-
-def test_a_config_is_json() -> None:
-    config = settings(beta3=0.81, momentum=0.5, nesterov=True, exponent_override=0.5)
-    outcomes = []
-    for arguments in (config, json.loads(json.dumps(config))):
-        params = parameters(list(SHAPES.values()))
-        train(Shampoo(params, **arguments), params, range(10))
-        outcomes.append(params)
-    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
+def test_the_class_and_its_hyperparameters_agree_on_names_and_defaults() -> None:
+    signature = inspect.signature(Shampoo).parameters
+    assert {name: parameter.default for name, parameter in signature.items() if name != "params"} == DEFAULTS
 
 
 def test_defaults_are_legal_and_are_what_param_groups_hold() -> None:
@@ -107,54 +232,31 @@ def test_defaults_are_legal_and_are_what_param_groups_hold() -> None:
     assert {name: group[name] for name in DEFAULTS} == DEFAULTS == {name: optimizer.defaults[name] for name in DEFAULTS}
 
 
-LIVE: dict[str, dict[str, Any]] = {
-    "lr": {"lr": 0.02},
-    "betas[0]": {"betas": (0.5, 0.999)},
-    "betas[1]": {"betas": (0.9, 0.5)},
-    "beta3": {"beta3": 0.5},
-    "epsilon": {"epsilon": 1e-2},
-    "weight_decay": {"weight_decay": 0.3},
-    "weight_decay_type": {"weight_decay_type": "l2"},
-    "momentum": {"momentum": 0.5},
-    "nesterov": {"nesterov": True},
-    "precondition_frequency": {"precondition_frequency": 2},
-    "start_preconditioning_step": {"start_preconditioning_step": 50},
-    "statistics_frequency": {"statistics_frequency": 3},
-    "grafting_beta2": {"grafting_beta2": 0.5},
-    "grafting_epsilon": {"grafting_epsilon": 1e-1},
-    "exponent_override": {"exponent_override": 0.5},
-    "use_bias_correction": {"use_bias_correction": False},
-}
-SHAPES_THE_STATE: dict[str, dict[str, Any]] = {
-    "max_preconditioner_dim": {"max_preconditioner_dim": 4},
-    "grafting": {"grafting": "rmsprop"},
-    "betas[0] > 0": {"betas": (0.0, 0.999)},
-    "momentum > 0": {"momentum": 0.0},
-}
-
-
-def test_every_hyperparameter_is_either_live_or_raises() -> None:
-    names = {name.partition("[")[0].partition(" ")[0] for name in (*LIVE, *SHAPES_THE_STATE)}
-    assert names == set(DEFAULTS)
-
-
-@pytest.mark.parametrize("name", LIVE)
-def test_a_change_takes_effect(name: str) -> None:
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_config_is_json(name: str) -> None:
     outcomes = []
-    for change in ({}, LIVE[name]):
-        params = parameters([(6, 7)])
-        optimizer = Shampoo(params, **settings(momentum=0.9, weight_decay=0.1, precondition_frequency=4))
+    for arguments in (member(name), json.loads(json.dumps(member(name)))):
+        params = parameters([(6, 7), (5,)])
+        optimizer = Shampoo(params, **arguments)
         train(optimizer, params, range(5))
-        optimizer.param_groups[0].update(change)
-        train(optimizer, params, range(5, 10))
-        outcomes.append(params[0].detach())
-    assert not torch.allclose(outcomes[0], outcomes[1], rtol=1e-6)
+        outcomes.append(params)
+    assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
 
 
-@pytest.mark.parametrize("name", SHAPES_THE_STATE)
-def test_a_change_of_what_shapes_the_state_raises(name: str) -> None:
-    params = parameters([(6, 7)])
-    optimizer = Shampoo(params, **settings(momentum=0.9))
-    optimizer.param_groups[0].update(SHAPES_THE_STATE[name])
-    with pytest.raises(ValueError, match=re.escape(f"{name} changed from")):
-        train(optimizer, params, range(1))
+@pytest.mark.parametrize(
+    ("config", "refresh", "statistics", "first"),
+    [
+        ({}, 50, 1, 1),
+        (SOAP, 10, 1, 1),
+        (KL, 10, 1, 1),
+        ({"statistics_frequency": 5}, 50, 5, 5),
+        ({**SOAP, "statistics_frequency": 5, "start_preconditioning_step": 7}, 10, 5, 7),
+        ({"state_dtype": "int4"}, 50, 50, 1),
+        ({**SOAP, "state_dtype": "int8", "precondition_frequency": 4}, 4, 4, 1),
+    ],
+)
+def test_periods_that_are_not_given_follow_from_the_member(
+    config: dict[str, Any], refresh: int, statistics: int, first: int
+) -> None:
+    h = Hyperparameters(**config)
+    assert (h.refresh_period, h.statistics_period, h.first_refresh) == (refresh, statistics, first)
