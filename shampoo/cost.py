@@ -20,11 +20,16 @@ from shampoo.buckets import max_chunk_blocks
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.sides import side_kinds
 
-# Square matrix products of d×d that the refresh of one factor is worth: an eigendecomposition by LAPACK's
-# divide and conquer is 9 d³ (4/3 for the tridiagonal form, the rest for vectors) at well below their speed.
-_REFRESH_CUBES: Mapping[str, float] = {"eigh": 9.0, "eigh64": 9.0, "qr": 2 + 2 + 8 / 3, "cholesky_qr": 2 + 2 + 14 / 3}
+# What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
+# tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR
+# decomposition with its Q (4/3 each), or two passes of a Gram matrix, a Cholesky decomposition and a triangular solve.
+_REFRESH_CUBES: Mapping[str, float] = {"eigh": 9.0, "eigh64": 9.0, "qr": 4 + 8 / 3, "cholesky_qr": 4 + 2 * (2 + 4 / 3)}
 _NEWTON_ITERATIONS = 18
-_NEWTON_PRODUCTS = 4
+_NEWTON_SQUARINGS = 12
+# Eigenvectors of 4 bit: to read them two products and a triangular solve, to write them a QR decomposition. In every
+# step soap reads them once and kl twice.
+_READ_PRODUCTS, _READ_CUBES, _WRITE_CUBES = 2, 5.0, 4 / 3
+_READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,12 @@ class Cost:
     step_operations: int
     """Floating-point operations of the matrix products of a step, statistics included, refresh not."""
     refresh_operations: int
-    """Those of refreshing every unit once; coupled Newton with 18 iterations."""
+    """Those of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it may
+    take 10 to 26."""
     operations_per_step: float
     """Mean over a refresh period: `step_operations` plus the period's share of `refresh_operations`."""
     num_matrix_products: int
-    """Batched matrix products of a step, each of them one kernel where chunks are whole buckets."""
+    """Batched matrix products of a step with statistics, each of them one kernel where chunks are whole buckets."""
 
 
 def estimate(
@@ -58,8 +64,10 @@ def estimate(
     `device` is the type of the device, which decides how much is worked on at a time.
 
     Raises:
-        ValueError: an unknown or illegal hyperparameter.
+        ValueError: an unknown or illegal hyperparameter, a negative size, or a dtype that is not real floating-point.
     """
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype must be real and floating-point, got {dtype}")
     unknown = sorted(set(config) - set(DEFAULTS))
     if unknown:
         raise ValueError(f"unknown hyperparameter {unknown[0]!r} = {config[unknown[0]]!r}")
@@ -68,6 +76,8 @@ def estimate(
     counts: dict[tuple[int, ...], int] = {}
     total_bytes = preconditioner_bytes = 0
     for shape in shapes:
+        if any(size < 0 for size in shape):
+            raise ValueError(f"shapes must have sizes >= 0, got {tuple(shape)}")
         total_bytes += torch.int64.itemsize  # num_skipped
         if h.low_precision_weights == "master" and working != dtype:
             total_bytes += math.prod(shape) * working.itemsize
@@ -106,28 +116,53 @@ def _operations(block: Sequence[int], h: Hyperparameters) -> tuple[int, int, int
     if h.preconditioner == "spectral" and len(block) > 1:
         short, long = sorted((block[0], numel // block[0]))
         return 15, 5 * (2 * short * short * long * 2 + 2 * short**3), 0
-    full = [d for d, kind in zip(block, side_kinds(block, h), strict=False) if kind == "full"]
+    kinds = side_kinds(block, h)
+    full = [d for d, kind in zip(block, kinds, strict=False) if kind == "full"]
     if not full:
         return 0, 0, 0
     one_each = sum(2 * numel * d for d in full)
-    gram = 0 if h.low_precision_state else one_each / h.statistics_period
     applications = {"shampoo": 1, "soap": 2, "kl": 2}[h.preconditioner]
-    products = len(full) * ((0 if h.low_precision_state else 1) + applications)
-    operations = gram + applications * one_each
+    products, operations = len(full) * applications, float(applications * one_each)
+    if h.state_dtype == "int4":
+        reads = _READS_OF_STEP[h.preconditioner]
+        products += len(full) * reads * _READ_PRODUCTS
+        operations += reads * _READ_CUBES * sum(d**3 for d in full)
+    if not h.low_precision_state:
+        products += len(full)
+        operations += one_each / h.statistics_period
+        if h.preconditioner == "kl":
+            # A side's sample needs the products along the sides after it.
+            products += sum(len(full) - 1 - i for i in range(len(full)))
+            operations += sum(2 * numel * sum(full[i + 1 :]) for i in range(len(full))) / h.statistics_period
+    # A diagonal factor is one too.
+    root_order = round(1 / h.exponent_override) if h.exponent_override else 2 * sum(k != "identity" for k in kinds)
+    refresh = sum(_refresh_operations(d, numel, full, root_order, h) for d in full)
     if h.preconditioner == "kl":
-        # A side's sample needs the products along the sides after it.
-        after = [2 * numel * sum(full[i + 1 :]) for i in range(len(full))]
-        operations += sum(after) / h.statistics_period
-        products += sum(len(full) - 1 - i for i in range(len(full)))
-    return products, round(operations), round(sum(_refresh_operations(d, numel, h) for d in full))
+        refresh += one_each  # the gradient goes into the new basis after it went into the old one
+    return products, round(operations), round(refresh)
 
 
-def _refresh_operations(d: int, numel: int, h: Hyperparameters) -> float:
+def _refresh_operations(d: int, numel: int, full: Sequence[int], root_order: int, h: Hyperparameters) -> float:
+    """Operations of the refresh of one side of a block; `full` are all its sides that have a matrix."""
     solver = h.resolved_solver
     if solver == "coupled_newton":
-        return 2.0 * _NEWTON_ITERATIONS * _NEWTON_PRODUCTS * d**3
-    cubes = _REFRESH_CUBES[solver]
-    if h.preconditioner == "shampoo":
-        return (cubes + 2) * d**3  # QΛQᵀ
-    moments = (1 if h.betas[0] > 0 else 0) + (1 if h.preconditioner == "soap" else 0)
-    return (cubes + 2) * d**3 + moments * 2 * numel * d  # QᵀQ', and the moments' change of basis
+        power = root_order.bit_length() + root_order.bit_count() - 2  # by repeated squaring
+        return 2.0 * (_NEWTON_ITERATIONS * (2 + power) + _NEWTON_SQUARINGS) * d**3
+    cubes = _REFRESH_CUBES[solver] + 2  # QΛQᵀ, or QᵀQ'
+    if h.refresh_tolerance > 0:
+        cubes += 4  # QᵀAQ
+    moments = 0
+    if h.preconditioner != "shampoo":
+        moments = (1 if h.betas[0] > 0 else 0) + (1 if h.preconditioner == "soap" else 0)
+    operations = moments * 2.0 * numel * d  # their change of basis
+    if h.low_precision_state:
+        cubes += 6  # rectification, and QΛQᵀ of the past
+        operations += 2 * numel * d  # the sample
+        others = [other for other in full if other != d] + [d] * (full.count(d) - 1)
+        if h.preconditioner == "kl":
+            operations += 2 * numel * sum(others)
+        if h.state_dtype == "int4":
+            cubes += _WRITE_CUBES + (2 if h.preconditioner == "shampoo" else 3) * _READ_CUBES
+            if h.preconditioner == "kl":
+                operations += _READ_CUBES * sum(other**3 for other in others)
+    return operations + cubes * d**3
