@@ -13,13 +13,13 @@ Blocks. Sides of 1 are dropped and short sides merged (`merge`). What is then a 
 preconditioner "none", takes plain steps element by element. Longer sides than `max_preconditioner_dim` are cut into
 pieces, or by `large_dim_method` left whole with a diagonal factor or none (`side_kinds`).
 
-Schedule. A unit is one factor of one block. With f = `precondition_frequency`, s = `start_preconditioning_step` or
-its default, and units of cost c_1, c_2, ... in storage order, unit u is refreshed at the steps t >= s with
+Schedule. A unit is one factor of one block. With f = `precondition_frequency` and s = `start_preconditioning_step`,
+by default the step of the first statistics, all units are refreshed at step s, and at later steps t unit u if
 
     (t − s) mod f = φ_u,   φ_u = ⌊f·(c_1 + ... + c_{u−1} + c_u/2) / Σc⌋,  cost d³ of a full factor, 0 of a diagonal one
 
-without staggering φ = 0; and at step s, by default that of the first statistics, all of them are. Storage order: blocks of equal shape lie together, shapes in the
-order in which they first appear; then by parameter, by place, by side.
+for units of cost c_1, c_2, ... in storage order; without staggering φ = 0. Storage order: blocks of equal shape lie
+together, shapes in the order in which they first appear; then by parameter, by place, by side.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ shampoo, arXiv 1802.09568; blocks, grafting, averages and correction as in arXiv
 
     A_i ← β2^k A_i + (1 − β2^k) G_(i) G_(i)ᵀ;  β2 = 1: A_i ← A_i + G_(i) G_(i)ᵀ
     P_i = (Â_i + εI)^(−e),  Â_i = A_i / (1 − β2^(k·number of updates)),  the identity where that is 0^(−e);
-          e = 1/(2·number of factors) or the override;  pseudo-inverse: eigenvalues up to ε have the root 0, others λ^(−e)
-    P = F x_1 P_1 ... x_k P_k scaled to ‖N(F)‖;  N(F) until every factor has been refreshed;  unscaled without grafting
+          e = 1/(2·number of factors) or the override
+          pseudo-inverse: eigenvalues up to ε have the root 0, others λ^(−e)
+    P = F x_1 P_1 ... x_k P_k scaled to ‖N(F)‖, unscaled without grafting;  N(F) before the start
 
 soap, arXiv 2409.11321, with bases Q_i (the identity at first), β_s = `shampoo_beta`, V in the basis:
 
@@ -41,9 +42,9 @@ other sides:
 spectral (Muon): P = scale · O(F), F seen as m × n with m = d_1; O is Newton-Schulz, five steps; scale 0.2·√max(m, n)
 ("match_rms_adamw") or √max(1, m/n) ("original").
 
-Q' is the eigenvectors of the factor A; from the second refresh on with solver qr and cholesky_qr it is the Q of A·Q with
-the columns of the old Q in descending order of diag(Qᵀ A Q): one step of subspace iteration. The eigenvalues that go
-with it are diag(Q'ᵀ A Q').
+Q' is the eigenvectors of the factor A; from the second refresh on with solver qr and cholesky_qr it is the Q of A·Q
+with the columns of the old Q in descending order of diag(Qᵀ A Q): one step of subspace iteration. The eigenvalues that
+go with it are diag(Q'ᵀ A Q').
 
 Here M is kept in the block's own coordinates throughout; in exact arithmetic that is the M in the basis, rotated at
 each refresh, of the papers. No column's sign and no permutation of columns matters: every use of Q pairs them off.

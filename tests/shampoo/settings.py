@@ -20,7 +20,8 @@ DEFAULTS: dict[str, Any] = {
 
 # One tensor of each order. With blocks of at most 8 none merges below its order, and each has several pieces, uneven
 # for the matrix; no side of a block has more than one more than the others together, so every factor but the matrices'
-# longer ones has full rank after one gradient, and those lack one: eigenvectors are defined, up to their signs.
+# longer ones has full rank after one gradient, and those lack one: eigenvectors are defined, up to their signs. From
+# two gradients on all factors have full rank.
 SHAPES: dict[str, tuple[int, ...]] = {
     "order1": (13,),
     "order2": (11, 17),

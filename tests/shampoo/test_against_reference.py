@@ -5,8 +5,14 @@ Deviations are relative to how far the reference has moved each tensor from its 
 float64: 1e-9. Both sides round at 1e-16. The root of a null eigenvalue, ε λmax, carries a relative error of about
 1e-16/ε, here up to 1e-10 for ε = 1e-6; an eigenvector one of 1e-16 λmax over its gap; and 50 steps through the
 weights-dependent gradient add up.
-float32: see the test. An eigenbasis of a null space of two dimensions or more is arbitrary, and with soap and kl
-trajectories depend on it. No shape here lets a first refresh see one (`settings.SHAPES`), except where it is the point.
+float32: see the test. Two things are ill-conditioned whatever the implementation, so settings here avoid them:
+
+- An eigenbasis of a null space of two dimensions or more is arbitrary, and with soap and kl trajectories depend on it.
+  No shape here lets a refresh see one (`settings.SHAPES`) or else preconditioning starts when factors have full rank.
+- The bases of one gradient's two factors are its singular vectors, so that in soap's basis a matrix G = UΣVᵀ is Σ and,
+  off the diagonal, rounding; Adam divides that by itself plus εg. In float32 its first step is then random signs there,
+  and in float64 has an error of up to 1e-16 ‖G‖/εg. It concerns a start at the first step alone, where soap's matrices
+  therefore have εg = 1e-3; tensors of higher order, whose unfoldings have different singular vectors, the default.
 
 Options meet in pairs (`settings.pairwise`), each combination on one tensor of each order at once, so that buckets of
 several parameters are stepped together.
@@ -52,8 +58,11 @@ SCHEDULES: Choices = {
     "late_start": {"start_preconditioning_step": 23, "precondition_frequency": 4},
     "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 9},
     "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 10},
+    "start_of_rare_statistics": {"statistics_frequency": 3},
 }
 STAGGER: Choices = {"staggered": {}, "at_once": {"stagger_refresh": False}}
+# The reference knows no tolerance; this one makes the optimizer look how far a basis is off, and leave none as it is.
+TOLERANCE: Choices = {"unasked": {}, "measured": {"refresh_tolerance": 1e-14}}
 GEOMETRY: Choices = {
     "blocks": {},
     "tiny_blocks": {"max_preconditioner_dim": 4},
@@ -89,11 +98,16 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "momentum": MOMENTUM,
         "exponent": {"order": {}, "half": {"exponent_override": 0.5}},
         "stagger": STAGGER,
+        "tolerance": TOLERANCE,
     },
     "soap": {
         "geometry": {**GEOMETRY, **WHOLE},
-        # After one gradient the null direction of a factor holds rounding noise, which Adam would divide by εg = 1e-8.
-        "schedule": {**SCHEDULES, "every_step": {"start_preconditioning_step": 2, "precondition_frequency": 1}},
+        # See the top of the file for a start at the first step, and `test_soap_follows_it_from_the_first_gradient`.
+        "schedule": {
+            **SCHEDULES,
+            "default_start": {"grafting_epsilon": 1e-3},
+            "every_step": {"start_preconditioning_step": 2, "precondition_frequency": 1},
+        },
         "solver": BASIS_SOLVERS,
         "averages": AVERAGES,
         "factors": {"beta2": {}, "faster": {"shampoo_beta": 0.9}, "sums": {"shampoo_beta": 1.0}},
@@ -101,16 +115,19 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "momentum": MOMENTUM,
         "epsilon": {"small": {}, "large": {"grafting_epsilon": 1e-3}},
         "stagger": STAGGER,
+        "tolerance": TOLERANCE,
     },
     "kl": {
         "geometry": GEOMETRY,
         "schedule": SCHEDULES,
         "solver": BASIS_SOLVERS,
         "averages": AVERAGES,
-        "damping": DAMPING,
+        # The first statistics are of one gradient whenever it starts, so there is always a null eigenvalue.
+        "damping": {**DAMPING, "relative": {"epsilon": 1e-5}},
         "decay": DECAYS,
         "momentum": MOMENTUM,
         "stagger": STAGGER,
+        "tolerance": TOLERANCE,
     },
     "spectral": {
         "averages": {**AVERAGES, "muon": {"betas": (0.95, 0.99), "beta3": 0.9025}},
@@ -138,7 +155,11 @@ def _combinations(member: str) -> list[Any]:
         if config["solver"] == "coupled_newton" and config["pseudo_inverse"]:
             # It has no eigenvalues to leave out.
             config["solver"] = None
-        if choices.get("max_preconditioner_dim") == 18 and config["solver"] in ("qr", "cholesky_qr"):
+        if config["solver"] == "coupled_newton":
+            config["refresh_tolerance"] = 0.0  # nor a basis to measure
+        if choices.get("max_preconditioner_dim") == 18 and (
+            member == "soap" or config["solver"] in ("qr", "cholesky_qr")
+        ):
             # Not from the first gradient of 11×17, which leaves six dimensions of a factor null, for qr to start from.
             config["start_preconditioning_step"] = config["start_preconditioning_step"] or 7
         found.append(pytest.param(config, id=f"{member}-{name}"))
@@ -188,23 +209,30 @@ def test_shampoo_of_each_order_follows_the_reference_in_float32(
     assert _deviation(settings(grafting=grafting, **condition), [SHAPES[order]], torch.float32) < 2e-5
 
 
+# Two gradients give every factor full rank.
+SECOND_STEP: dict[str, Any] = {"start_preconditioning_step": 2}
+# The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest: beside ε = 1e-6 that is a tenth.
+DAMPED: dict[str, Any] = {"epsilon": 1e-4}
+
 FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
-    "soap": ({"preconditioner": "soap"}, 2e-5),
-    "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64"}, 2e-5),
-    "soap_cholesky_qr": ({"preconditioner": "soap", "solver": "cholesky_qr"}, 2e-5),
-    # The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest, beside ε; and the steps of
-    # subspace iteration start from what float32 knows of its eigenvector.
+    "soap": ({"preconditioner": "soap", **SECOND_STEP}, 2e-5),
+    "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64", **SECOND_STEP}, 2e-5),
+    "soap_cholesky_qr": ({"preconditioner": "soap", "solver": "cholesky_qr", **SECOND_STEP}, 2e-5),
+    # Here from the first gradient, so beside more damping; and the steps of subspace iteration start from what float32
+    # knows of the null eigenvector.
     "kl_eigh64": ({"preconditioner": "kl", "solver": "eigh64", "epsilon": 1e-2}, 2e-5),
     "kl": ({"preconditioner": "kl", "epsilon": 1e-2}, 1e-4),
     "kl_cholesky_qr": ({"preconditioner": "kl", "solver": "cholesky_qr", "epsilon": 1e-2}, 1e-4),
     # Five iterations whose slope at zero is 3.4 each.
     "spectral": ({"preconditioner": "spectral"}, 1e-4),
     "none": ({"preconditioner": "none"}, 2e-5),
-    "shampoo_eigh64": ({"solver": "eigh64"}, 2e-5),
-    "shampoo_coupled_newton": ({"solver": "coupled_newton"}, 2e-5),
-    "shampoo_qr": ({"solver": "qr"}, 2e-5),
-    "shampoo_cholesky_qr": ({"solver": "cholesky_qr"}, 2e-5),
-    "shampoo_pseudo_inverse": ({"pseudo_inverse": True}, 2e-5),
+    **{
+        f"shampoo_{solver}_{name}": ({"solver": solver, **condition}, 2e-5)
+        for solver in ("eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr")
+        for name, condition in {"damped": DAMPED, "from_the_second_step": SECOND_STEP}.items()
+    },
+    # Nor does a pseudo-inverse see a null eigenvalue that lies far below its threshold.
+    "shampoo_pseudo_inverse": ({"pseudo_inverse": True, **DAMPED}, 2e-5),
 }
 
 
@@ -214,11 +242,20 @@ def test_each_member_follows_the_reference_in_float32(member: str) -> None:
     assert _deviation(settings(**choices), list(SHAPES.values()), torch.float32) < tolerance
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
+@pytest.mark.parametrize("solver", BASIS_SOLVERS)
+def test_soap_follows_it_from_the_first_gradient(solver: str, dtype: torch.dtype, tolerance: float) -> None:
+    shapes = [SHAPES[order] for order in ("order1", "order3", "order4")]
+    assert _deviation(settings(preconditioner="soap", solver=solver), shapes, dtype) < tolerance
+
+
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
 def test_a_convolution_follows_the_reference(preconditioner: str) -> None:
     config = settings(preconditioner=preconditioner, momentum=0.9)
     if preconditioner != "none":
         config["max_preconditioner_dim"] = 16
+    if preconditioner == "soap":
+        config.update(SECOND_STEP)  # in the first one rounding counts, as the top of the file says
     # 20×6×3×3 is merged to 20×54 and cut into 10×13 and 10×14.
     assert _deviation(config, [(20, 6, 3, 3), (6,), (4, 5)], torch.float64) < 1e-9
 
@@ -235,7 +272,37 @@ def test_extreme_aspects_follow_the_reference(preconditioner: str, choices: dict
     config = settings(
         preconditioner=preconditioner, max_preconditioner_dim=1024, **choices, **KL_OF_ANY_RANK.get(preconditioner, {})
     )
+    if preconditioner == "soap":
+        # 2×60 has its turn below, when its factor has full rank.
+        shapes, config = shapes[:-1], {**config, **SECOND_STEP}
     assert _deviation(config, shapes, torch.float64, num_steps=4) < 1e-9
+
+
+def test_soap_of_extreme_aspects_follows_the_reference() -> None:
+    # 30 gradients give the factors of 60 full rank; the smallest eigenvalues are 1e-4 of the largest.
+    config = settings(preconditioner="soap", max_preconditioner_dim=64)
+    config.update(start_preconditioning_step=31, precondition_frequency=2)
+    assert _deviation(config, [(2, 60), (60, 2)], torch.float64, num_steps=36) < 1e-9
+
+
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
+def test_parameters_of_one_bucket_at_steps_of_their_own_follow_the_reference(preconditioner: str) -> None:
+    config = settings(preconditioner=preconditioner, **SECOND_STEP if preconditioner == "soap" else {})
+    # Each is in every, every second and every third step, from steps 1, 3 and 6.
+    params = parameters([(8, 16), (16, 8), (8, 24)])
+    start = [param.detach().clone() for param in params]
+    reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
+    for step in range(40):
+        gradients = [
+            gradient if step >= late and step % every == 0 else None
+            for gradient, late, every in zip(gradients_like(params, step=step), (0, 2, 5), (1, 2, 3), strict=True)
+        ]
+        for param, gradient in zip(params, gradients, strict=True):
+            param.grad = gradient
+        optimizer.step()
+        reference.step(gradients)
+    for param, expected, at in zip(params, reference.weights, start, strict=True):
+        assert (param.detach() - expected).norm() < 1e-9 * (expected - at).norm()
 
 
 @hypothesis.settings(deadline=None, max_examples=40)  # a busy machine may take any time for an example
@@ -243,7 +310,7 @@ def test_extreme_aspects_follow_the_reference(preconditioner: str, choices: dict
     shapes=st.lists(
         st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 40]), max_size=4)
         .map(tuple)
-        .filter(lambda shape: math.prod(shape) <= 1500),
+        .filter(lambda shape: math.prod(shape) <= 600),
         min_size=1,
         max_size=3,
     ),

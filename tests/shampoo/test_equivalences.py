@@ -182,8 +182,9 @@ def test_spectral_is_muon_within_its_bfloat16(scale: str) -> None:
 def test_the_grafted_method_gives_every_block_its_step_length(
     grafting: str, dtype: torch.dtype, tolerance: float
 ) -> None:
-    # The first preconditioned step against the step the grafted method takes from the same state, block by block.
-    shapes = [(16, 24)]
+    # The first preconditioned step against the step the grafted method takes from the same state, block by block:
+    # six of the matrix, and one of each tensor.
+    shapes = [(16, 24), (5, 6, 7), (3, 5, 4, 6)]
     config = settings(grafting=grafting, betas=(0.9, 0.99), precondition_frequency=10, stagger_refresh=False)
     moves = []
     for start in (10, NEVER):
@@ -191,14 +192,16 @@ def test_the_grafted_method_gives_every_block_its_step_length(
         optimizer = Shampoo(params, **{**config, "start_preconditioning_step": start})
         train(optimizer, params, range(9))
         gradients = gradients_like(params, step=9)
-        # From zero, where weights hold the step without rounding.
-        params[0].data.zero_()
-        params[0].grad = gradients[0]
+        for param, gradient in zip(params, gradients, strict=True):
+            # From zero, where weights hold the step without rounding.
+            param.data.zero_()
+            param.grad = gradient
         optimizer.step()
-        moves.append(params[0].detach().reshape(2, 8, 3, 8))
-    lengths = [torch.linalg.vector_norm(moved, dim=(1, 3)) for moved in moves]
-    torch.testing.assert_close(lengths[0], lengths[1], rtol=tolerance, atol=0)
-    assert not torch.allclose(moves[0], moves[1], rtol=0.1)
+        matrix, *tensors = (param.detach() for param in params)
+        moves.append([*matrix.reshape(2, 8, 3, 8).transpose(1, 2).reshape(6, 8, 8), *tensors])
+    for moved, expected in zip(*moves, strict=True):
+        torch.testing.assert_close(moved.norm(), expected.norm(), rtol=tolerance, atol=0)
+        assert not torch.allclose(moved, expected, rtol=0.1)
 
 
 @pytest.mark.parametrize("grafting", GRAFTED)
@@ -235,7 +238,7 @@ MEMORYLESS = {
         ({"preconditioner": "kl"}, math.sqrt(12), 1e-6),
         # In its eigenbases the gradient is S, and Adam without memory steps by the signs; an eigenvector's error of
         # about 1e-13, beside S, is divided by εg = 1e-8.
-        ({"preconditioner": "soap", "epsilon": DEFAULTS["epsilon"], "start_preconditioning_step": 1}, 1.0, 1e-4),
+        ({"preconditioner": "soap", "epsilon": DEFAULTS["epsilon"]}, 1.0, 1e-4),
     ],
     ids=["shampoo", "absolute", "pseudo_inverse", "one_sided", "kl", "soap"],
 )
@@ -249,6 +252,22 @@ def test_without_memory_the_first_step_is_the_orthogonalised_gradient(
     U, _, Vh = torch.linalg.svd(params[0].grad)
     optimizer.step()
     torch.testing.assert_close(before - params[0].detach(), length * U @ Vh, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("solver", ["eigh", "eigh64"])
+@pytest.mark.parametrize("shape", [(12, 12), (12, 5), (5, 12)])
+def test_without_memory_every_step_of_shampoo_is_the_orthogonalised_gradient(
+    shape: tuple[int, int], solver: str
+) -> None:
+    # The null space of the longer side's factor has a root of 1e-14^(-1/4) = 3e3, and the gradient no part in it.
+    params = parameters([shape])
+    optimizer = Shampoo(params, **settings(**MEMORYLESS, grafting="none", solver=solver))
+    for step in range(4):
+        before = params[0].detach().clone()
+        (params[0].grad,) = gradients_like(params, step=step)
+        U, _, Vh = torch.linalg.svd(params[0].grad, full_matrices=False)
+        optimizer.step()
+        torch.testing.assert_close(before - params[0].detach(), U @ Vh, rtol=0, atol=1e-6)
 
 
 def test_raw_shampoo_does_not_depend_on_the_gradients_scale() -> None:
@@ -300,16 +319,18 @@ def test_independent_decay_follows_the_schedule_but_not_the_peak() -> None:
     torch.testing.assert_close(outcomes[0], outcomes[1])
 
 
-def test_factors_of_bfloat16_gradients_accumulate_in_float32() -> None:
-    params = parameters([(16, 12)], torch.bfloat16)
-    optimizer = Shampoo(params, **settings(max_preconditioner_dim=16))
-    expected = [torch.zeros(d, d, dtype=torch.float64) for d in (16, 12)]
+@pytest.mark.parametrize("shape", [(16, 12), (5, 9, 7), (3, 5, 4, 6)])
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap"])
+def test_factors_of_bfloat16_gradients_accumulate_in_float32(preconditioner: str, shape: tuple[int, ...]) -> None:
+    params = parameters([shape], torch.bfloat16)
+    optimizer = Shampoo(params, **settings(preconditioner=preconditioner, max_preconditioner_dim=max(shape)))
+    expected = [torch.zeros(d, d, dtype=torch.float64) for d in shape]
     for step in range(50):
         (gradient,) = gradients_like(params, step=step)
         params[0].grad = gradient
         optimizer.step()
-        G = gradient.double()
-        for A, X in zip(expected, (G, G.T), strict=True):
+        for mode, A in enumerate(expected):
+            X = gradient.double().movedim(mode, 0).flatten(start_dim=1)
             A.mul_(0.999).add_(X @ X.T, alpha=0.001)
     for mode, A in enumerate(expected):
         factor = optimizer.state[params[0]][f"factor{mode}.0"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.shampoo import reference_members
-from tests.shampoo.reference import ReferenceShampoo
+from tests.shampoo.reference import ReferenceShampoo, resolved
 from tests.shampoo.settings import SHAPES, gradients_like, parameters, settings, train
 
 NEVER = 10**6
@@ -107,14 +107,33 @@ def test_soap_keeps_the_sum_of_its_second_moment_when_the_basis_turns() -> None:
     params = parameters([(6, 6)])
     reference = ReferenceShampoo(params, config)
     sums = []
-    for step in range(4):
+    bases = []
+    for step in range(5):
         (gradient,) = gradients_like(params, step=step)
         reference.step([gradient])
         (block,) = reference.parameters[0].blocks
+        assert isinstance(block, reference_members.SoapBlock)
         sums.append((block.V.sum().item(), gradient.square().sum().item()))
+        bases.append(block.Q[0])
+    # From the basis of the first step to that of the fifth.
+    assert torch.equal(bases[3], bases[0])
+    assert not torch.allclose(bases[4], bases[3], atol=0.1)
     (before, _), (after, added) = sums[-2:]
     assert after == pytest.approx(0.999 * before + 0.001 * added, rel=1e-12)
-    assert not torch.allclose(block.Q[0], torch.eye(6, dtype=torch.float64))  # type: ignore[attr-defined]
+
+
+def test_all_units_are_refreshed_at_the_start_and_then_one_after_another() -> None:
+    config = settings(max_preconditioner_dim=4, precondition_frequency=8, start_preconditioning_step=3)
+    reference = ReferenceShampoo([torch.zeros(8, 8, dtype=torch.float64)], config)
+    blocks = reference.parameters[0].blocks
+    due = [[block.is_due(unit, t) for block in blocks for unit in block.units] for t in range(1, 20)]
+    assert not any(map(any, due[:2]))
+    assert all(due[2])
+    # 8 units in a period of 8: after the start one in each step, in storage order.
+    for t in range(4, 20):
+        assert due[t - 1] == [(t - 3) % 8 == u for u in range(8)]
+    # By default the start is the first step with statistics.
+    assert resolved(settings(statistics_frequency=3))["start_preconditioning_step"] == 3
 
 
 def test_newton_schulz_keeps_the_singular_vectors_and_brings_the_values_near_one() -> None:
