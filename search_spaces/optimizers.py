@@ -94,6 +94,7 @@ SHAMPOO: Mapping[str, Argument] = {
     "use_bias_correction": _flag(True),
     "adjust_lr_fn": _choice("match_rms_adamw", "original"),
     "state_dtype": _choice("float32", "bfloat16", "int8", "int4"),
+    "product_dtype": _choice("float32", "bfloat16"),
     "low_precision_weights": _choice("nearest", "stochastic", "master"),
     "max_failed_refreshes": _integer(0, 3),
 }

@@ -135,7 +135,7 @@ def _shampoo(
         spare = (
             (scratch[1], scratch[2]) if F is scratch[0] else (scratch[0], scratch[2] if F is scratch[1] else scratch[1])
         )
-        return mode_products([read_root(side) for side in state.sides], F, spare), 1.0
+        return mode_products([read_root(side) for side in state.sides], F, spare, dtype=h.product_precision), 1.0
     G, second, third = scratch
     if state.second_moment is not None:
         grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
@@ -152,7 +152,7 @@ def _shampoo(
     if not ready:
         return N, root
     length = _norms(N)
-    P = mode_products([read_root(side) for side in state.sides], F, spare)
+    P = mode_products([read_root(side) for side in state.sides], F, spare, dtype=h.product_precision)
     # No step where P is zero, or so far from 1 that its square is zero or infinite.
     return P, length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0).mul_(root)
 
@@ -160,7 +160,7 @@ def _shampoo(
 def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
     G, second, third = scratch
     bases = [read_basis(side) for side in state.sides]
-    in_basis = mode_products(bases, G, (second, third), transposed=True)
+    in_basis = mode_products(bases, G, (second, third), transposed=True, dtype=h.product_precision)
     spare = [x for x in scratch if x is not in_basis]
     assert state.second_moment is not None
     grafting.accumulate(state.second_moment, in_basis, method="adam", beta=h.betas[1])
@@ -174,7 +174,7 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
         correction=at.second_moment_correction,
         out=out,
     )
-    return mode_products(bases, N, (spare[0], in_basis)), root
+    return mode_products(bases, N, (spare[0], in_basis), dtype=h.product_precision), root
 
 
 def _kl(
@@ -204,7 +204,7 @@ def _kl(
             _refresh(scratch, state, h, at, step, due)
     bases = [read_basis(side) for side in state.sides]
     if in_basis is None:
-        in_basis = mode_products(bases, G, (second, third), transposed=True)
+        in_basis = mode_products(bases, G, (second, third), transposed=True, dtype=h.product_precision)
     spare = [x for x in scratch if x is not in_basis]
     F = _first_moment(in_basis, state.first_moment, h, out=spare[0])
     scaled = spare[1].copy_(F)
@@ -212,7 +212,7 @@ def _kl(
         root = kl_root(side, h)
         if root is not None:
             scale_along(scaled, mode, root)
-    return mode_products(bases, scaled, (spare[0], in_basis)), 1.0
+    return mode_products(bases, scaled, (spare[0], in_basis), dtype=h.product_precision), 1.0
 
 
 def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[Tensor, float]:
@@ -220,7 +220,7 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
     scale = 0.2 * math.sqrt(max(m, n)) if h.adjust_lr_fn == "match_rms_adamw" else math.sqrt(max(1.0, m / n))
-    scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n)))
+    scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n), dtype=h.product_precision))
     return scratch[2], scale
 
 

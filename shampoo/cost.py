@@ -17,7 +17,7 @@ import torch
 from shampoo.block_state import state_layout
 from shampoo.blocking import regions
 from shampoo.buckets import max_chunk_blocks
-from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.sides import side_kinds
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
@@ -91,7 +91,7 @@ def estimate(
             total_bytes += size
             if name not in ("first_moment", "second_moment", "momentum"):
                 preconditioner_bytes += size
-        products, per_step, per_refresh = _operations(block, h)
+        products, per_step, per_refresh = _operations(block, h, device)
         num_products += products
         step_operations += num * per_step
         refresh_operations += num * per_refresh
@@ -110,7 +110,7 @@ def estimate(
     )
 
 
-def _operations(block: Sequence[int], h: Hyperparameters) -> tuple[int, int, int]:
+def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int, int]:
     """Matrix products of a step, their operations, and the operations of a refresh, for one block."""
     numel = math.prod(block)
     if h.preconditioner == "spectral" and len(block) > 1:
@@ -136,15 +136,16 @@ def _operations(block: Sequence[int], h: Hyperparameters) -> tuple[int, int, int
             operations += sum(2 * numel * sum(full[i + 1 :]) for i in range(len(full))) / h.statistics_period
     # A diagonal factor is one too.
     root_order = round(1 / h.exponent_override) if h.exponent_override else 2 * sum(k != "identity" for k in kinds)
-    refresh = sum(_refresh_operations(d, numel, full, root_order, h) for d in full)
+    refresh = sum(_refresh_operations(d, numel, full, root_order, h, h.solver_on(device)) for d in full)
     if h.preconditioner == "kl":
         refresh += one_each  # the gradient goes into the new basis after it went into the old one
     return products, round(operations), round(refresh)
 
 
-def _refresh_operations(d: int, numel: int, full: Sequence[int], root_order: int, h: Hyperparameters) -> float:
+def _refresh_operations(
+    d: int, numel: int, full: Sequence[int], root_order: int, h: Hyperparameters, solver: Solver
+) -> float:
     """Operations of the refresh of one side of a block; `full` are all its sides that have a matrix."""
-    solver = h.resolved_solver
     if solver == "coupled_newton":
         power = root_order.bit_length() + root_order.bit_count() - 2  # by repeated squaring
         return 2.0 * (_NEWTON_ITERATIONS * (2 + power) + _NEWTON_SQUARINGS) * d**3

@@ -19,18 +19,36 @@ _HALVING_LEVELS = 2
 
 
 def mode_products(
-    matrices: Sequence[Tensor | None], X: Tensor, spare: tuple[Tensor, Tensor], *, transposed: bool = False
+    matrices: Sequence[Tensor | None],
+    X: Tensor,
+    spare: tuple[Tensor, Tensor],
+    *,
+    transposed: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """X ×_1 A_1 ... ×_k A_k, or with the matrices transposed.
 
     Args:
         matrices: (K, d, d), or (K, d) for a diagonal one, or None for the identity.
         spare: two tensors like X to work in, neither of them X.
+        dtype: what the matrices, X and every product are rounded to, of half the size of X's; None: X's own.
 
     Returns:
         One of the spare tensors; X itself if every matrix is None.
     """
-    source, (target, other) = X, spare
+    if all(A is None for A in matrices):
+        return X
+    if dtype is None or dtype == X.dtype:
+        return _products(matrices, X, *spare, transposed=transposed)
+    # Both halves of one spare tensor, and the result in the other.
+    halves = spare[1].view(-1).view(dtype)[: 2 * X.numel()].view(2, *X.shape)
+    lower = [None if A is None else A.to(dtype) for A in matrices]
+    return spare[0].copy_(_products(lower, halves[0].copy_(X), halves[1], halves[0], transposed=transposed))
+
+
+def _products(
+    matrices: Sequence[Tensor | None], source: Tensor, target: Tensor, other: Tensor, *, transposed: bool
+) -> Tensor:
     for mode, A in enumerate(matrices):
         if A is None:
             continue

@@ -28,6 +28,7 @@ from shampoo.hyperparameters import (
     LargeDimMethod,
     LowPrecisionWeights,
     Preconditioner,
+    ProductDtype,
     Solver,
     StateDtype,
     WeightDecayType,
@@ -95,6 +96,7 @@ class Shampoo(Optimizer):
         use_bias_correction: bool = True,
         adjust_lr_fn: AdjustLr = "match_rms_adamw",
         state_dtype: StateDtype = "float32",
+        product_dtype: ProductDtype = "float32",
         low_precision_weights: LowPrecisionWeights = "nearest",
         max_failed_refreshes: int = 3,
     ) -> None:

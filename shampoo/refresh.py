@@ -80,7 +80,7 @@ def refresh_side(
             _keep_finite(side, root_of_eigenvalues(side.factor, _root(h, at, state)), side.root, side.root.copy_)
         return
     A = side.factor if side.factor is not None else _low_precision_factor(side, X, mode, at, is_first, sample_weight)
-    solver = h.resolved_solver
+    solver = h.solver_on(A.device.type)
     if side.basis is None:
         assert isinstance(side.root, StoredMatrices)
         assert solver in ("eigh", "eigh64", "coupled_newton")
@@ -119,7 +119,7 @@ def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor
 
 def _eigen(side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: Tensor) -> _Eigen:
     """Solves for the eigenvectors of A (K, d, d), except where they have not moved and where it fails."""
-    solver = h.resolved_solver
+    solver = h.solver_on(A.device.type)
     stays = torch.zeros(len(A), dtype=torch.bool, device=A.device)
     if h.refresh_tolerance > 0:
         stays = (off_diagonal_share(A, old) <= h.refresh_tolerance) & ~is_first.to(A.device)
@@ -192,7 +192,7 @@ def _write_condition(side: Side, A: Tensor, eigen: _Eigen, h: Hyperparameters) -
     condition = (largest + epsilon) / (eigen.values.amin(dim=-1).clamp(min=0) + epsilon)
     condition = condition.masked_fill(largest == 0, 1.0)
     side.condition.copy_(torch.where(eigen.is_new, condition, side.condition))
-    if h.resolved_solver in ("qr", "cholesky_qr"):
+    if h.solver_on(A.device.type) in ("qr", "cholesky_qr"):
         # A rotation keeps the norm, so what the diagonal lacks is off it.
         lower = A.tril()
         whole = 2 * lower.square().sum(dim=(-2, -1)) - lower.diagonal(dim1=-2, dim2=-1).square().sum(dim=-1)

@@ -30,6 +30,7 @@ SHAMPOO: dict[str, dict[str, Any]] = {
     "shampoo_momentum": {"grafting": "sgd", "betas": (0.0, 0.999), **_MOMENTUM},
     "shampoo_nadam": {"beta3": 0.81},
     "shampoo_tolerant": {"refresh_tolerance": 0.3},
+    "shampoo_bfloat16_products": {"product_dtype": "bfloat16"},
     "shampoo_together": {"stagger_refresh": False, "statistics_frequency": 2},
 }
 SOAP: dict[str, dict[str, Any]] = {
@@ -39,6 +40,7 @@ SOAP: dict[str, dict[str, Any]] = {
     "soap_one_sided": {"preconditioner": "soap", "one_sided": True},
     "soap_momentum": {"preconditioner": "soap", "betas": (0.0, 0.95), "shampoo_beta": 0.9, **_MOMENTUM},
     "soap_nadam": {"preconditioner": "soap", "beta3": 0.81, "shampoo_beta": 1.0},
+    "soap_bfloat16_products": {"preconditioner": "soap", "product_dtype": "bfloat16"},
     "soap_tolerant": {"preconditioner": "soap", "refresh_tolerance": 0.3},
 }
 KL: dict[str, dict[str, Any]] = {
@@ -49,12 +51,14 @@ KL: dict[str, dict[str, Any]] = {
     "kl_diagonal": {"preconditioner": "kl", "large_dim_method": "diagonal"},
     "kl_absolute": {"preconditioner": "kl", "epsilon_type": "absolute", "epsilon": 1e-3},
     "kl_momentum": {"preconditioner": "kl", "betas": (0.0, 0.95), **_MOMENTUM},
+    "kl_bfloat16_products": {"preconditioner": "kl", "product_dtype": "bfloat16"},
     # Statistics that lag behind the gradients need more damping: kl's roots enlarge what they have not seen.
     "kl_late": {"preconditioner": "kl", "start_preconditioning_step": 3, "statistics_frequency": 2, "epsilon": 0.1},
 }
 SPECTRAL: dict[str, dict[str, Any]] = {
     "spectral": {"preconditioner": "spectral"},
     "spectral_original": {"preconditioner": "spectral", "adjust_lr_fn": "original", "betas": (0.95, 0.999)},
+    "spectral_bfloat16_products": {"preconditioner": "spectral", "product_dtype": "bfloat16"},
     "spectral_momentum": {"preconditioner": "spectral", "betas": (0.0, 0.999), **_MOMENTUM},
 }
 PLAIN: dict[str, dict[str, Any]] = {

@@ -93,7 +93,7 @@ def resolved(settings: dict[str, Any]) -> dict[str, Any]:
     default("grafting_beta2", s["betas"][1])
     default("precondition_frequency", {"shampoo": 50, "soap": 10, "kl": 10}.get(member, 1))
     default("statistics_frequency", 1)
-    default("solver", "eigh" if member == "shampoo" else "qr")
+    default("solver", "eigh")
     default("start_preconditioning_step", s["statistics_frequency"])
     return s
 

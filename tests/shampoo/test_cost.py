@@ -182,19 +182,19 @@ def test_operations_and_kernels_of_steps_and_refreshes_are_those_counted(name: s
     counted_refresh = refresh.floating_point_operations - with_statistics.floating_point_operations
     visible_refresh = cost.refresh_operations
     if name in WITH_FACTORS:
-        visible_refresh -= round(_UNSEEN_CUBES[h.resolved_solver] * _sum_of_cubes(h))
+        visible_refresh -= round(_UNSEEN_CUBES[h.solver_on("cpu")] * _sum_of_cubes(h))
     if h.state_dtype == "int4":
         # Of a read of eigenvectors the counter sees four of five d³, and nothing of a write.
         assert 0.8 * cost.step_operations <= counted_step <= cost.step_operations
         assert 0.75 * visible_refresh <= counted_refresh <= visible_refresh
         return
     assert counted_step == cost.step_operations
-    if h.resolved_solver == "coupled_newton" and name in WITH_FACTORS:
+    if h.solver_on("cpu") == "coupled_newton" and name in WITH_FACTORS:
         # As many iterations as it takes, instead of 18.
         assert 0.4 * visible_refresh <= counted_refresh <= 1.5 * visible_refresh
     else:
         # Estimates are rounded once for each unit and block; Cholesky QR makes one pass to three, instead of two.
-        tolerance = 0.25 if h.resolved_solver == "cholesky_qr" and name in WITH_FACTORS else 1e-4
+        tolerance = 0.25 if h.solver_on("cpu") == "cholesky_qr" and name in WITH_FACTORS else 1e-4
         assert counted_refresh == pytest.approx(visible_refresh, rel=tolerance)
 
 

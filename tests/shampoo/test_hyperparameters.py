@@ -66,6 +66,7 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"pseudo_inverse": 0}, "pseudo_inverse must be a bool, got 0"),
     ({"use_bias_correction": None}, "use_bias_correction must be a bool, got None"),
     ({**SPECTRAL, "adjust_lr_fn": "muon"}, "adjust_lr_fn must be one of .* got 'muon'"),
+    ({"product_dtype": "float16"}, "product_dtype .* 'float16'"),
     ({"state_dtype": "float64"}, "state_dtype must be one of .* got 'float64'"),
     ({"state_dtype": torch.bfloat16}, "state_dtype must be one of .* got torch.bfloat16"),
     ({"low_precision_weights": "random"}, "low_precision_weights must be one of .* got 'random'"),

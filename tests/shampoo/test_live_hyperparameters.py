@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "use_bias_correction": (False,),
     "adjust_lr_fn": ("original", "match_rms_adamw"),
     "state_dtype": ("float32", "bfloat16", "int8", "int4"),
+    "product_dtype": ("bfloat16", "float32"),
     "low_precision_weights": ("stochastic", "master"),
     "max_failed_refreshes": (0,),
 }
@@ -94,6 +95,7 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "use_bias_correction": (LIVE,) * 5,
     "adjust_lr_fn": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
     "state_dtype": (STATE, STATE, STATE, REFUSED, REFUSED),
+    "product_dtype": (LIVE, LIVE, LIVE, LIVE, REFUSED),
     "low_precision_weights": (STATE,) * 5,
     "max_failed_refreshes": (LIVE, LIVE, LIVE, REFUSED, REFUSED),
 }
@@ -128,7 +130,7 @@ def _changed(argument: str, value: Any, present: Any) -> Any:
 
 def _has_already(group: dict[str, Any], argument: str, value: Any) -> bool:
     h = Hyperparameters.of_group(group)
-    resolved: dict[str, Any] = {"solver": h.resolved_solver, "grafting": h.grafting_method}
+    resolved: dict[str, Any] = {"solver": h.solver_on("cpu"), "grafting": h.grafting_method}
     return bool(group[argument] == value or resolved.get(argument) == value)
 
 
