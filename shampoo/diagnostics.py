@@ -33,7 +33,8 @@ class Diagnostics:
     residual_max: float | None
     """Largest residual of the last refreshes: what the solver left undone (0 for eigh)."""
     update_to_weight_median: float | None
-    """lr·‖P‖/‖W‖ of a step along the present gradients, over parameters that have one, without weight decay."""
+    """lr·‖P‖/‖W‖ of the next step if it took the present gradients, over parameters that have one: without weight
+    decay, statistics and refreshes."""
     update_to_weight_max: float | None
     grafting_ratio_median: float | None
     """‖N(F)‖ over ‖F ×_i P_i‖ per block: by what grafting stretches the preconditioned step. None without grafting."""
@@ -91,7 +92,7 @@ def _of_bucket(
 ) -> Iterator[tuple[dict[Tensor, Tensor], list[Tensor]]]:
     """Squared norm of the direction by parameter, and grafting ratios, chunk by chunk."""
     steps = {
-        piece.param: max(1, state[piece.param]["step"])
+        piece.param: state[piece.param]["step"] + 1
         for piece in bucket.pieces
         if piece.param.grad is not None and bool(piece.param.grad.isfinite().all())
     }
