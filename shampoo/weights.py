@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shampoo.buckets import Chunk, Piece, state_dtype
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.rounding import stochastic_round_to_bfloat16_
+from shampoo.rounding import rounding_noise, stochastic_round_to_bfloat16_
 
 READABLE_DEVICES = frozenset({"cpu"})
 """Where the host reads a number without waiting for a queue of work."""
@@ -89,28 +89,22 @@ class Weights:
             master = state[param].get("master")
             if master is not None:
                 self.of[param] = master
-            elif self._stochastic and param.dtype == torch.bfloat16:
+            elif self._rounds(param):
                 self.of[param] = param.to(torch.float32, memory_format=torch.contiguous_format)
             else:
                 self.of[param] = param if param.is_contiguous() else param.contiguous()
 
-    def scale(self, factor: float, *, except_for: Mapping[Tensor, Tensor]) -> None:
-        """Multiplies every weight that takes the step, in place, but for these parameters."""
-        weights = [weight for param, weight in self.of.items() if param not in except_for]
-        if weights:
-            torch._foreach_mul_(weights, factor)
-
-    def move(self, chunk: Chunk, P: Tensor, lr: float) -> None:
-        """W ← W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
+    def move(self, chunk: Chunk, P: Tensor, lr: float, *, kept: float) -> None:
+        """W ← kept·W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
         for directions, weights in chunk.aligned(P, self.of):
+            if kept != 1:
+                torch._foreach_mul_(weights, kept)
             torch._foreach_add_(weights, directions, alpha=-lr)
 
     def move_where_finite(
         self, chunk: Chunk, P: Tensor, lr: float, *, kept: float, is_finite: Tensor, spare: Sequence[Tensor]
     ) -> None:
-        """W ← kept·W − lr·P for rows (K,) whose gradient was finite, and nothing for others: the device decides.
-
-        Decay is part of it, for a few kernels over a chunk cost less than one for every parameter.
+        """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides.
 
         Args:
             spare: two tensors like P, to work in.
@@ -132,13 +126,34 @@ class Weights:
         for number, (param, weight) in enumerate(self.of.items()):
             if weight is param:
                 continue
-            if self._stochastic and param.dtype == torch.bfloat16:
-                # Drawn from the step and the parameter alone, so that a resumed run draws the same.
-                generator = torch.Generator(device=param.device)
-                generator.manual_seed(self._steps[param] * 1_000_003 + number)
+            if not self._rounds(param):
+                param.copy_(weight)
+                continue
+            # Drawn from the step and the parameter alone, so that a resumed run draws the same.
+            generator = torch.Generator(device=param.device)
+            generator.manual_seed(self._steps[param] * 1_000_003 + number)
+            if param.dtype == torch.bfloat16:
                 stochastic_round_to_bfloat16_(param, weight, generator=generator)
             else:
-                param.copy_(weight)
+                _stochastic_round_to_float16_(param, weight, generator)
+
+    def _rounds(self, param: Tensor) -> bool:
+        return self._stochastic and param.dtype in (torch.bfloat16, torch.float16)
+
+
+def _stochastic_round_to_float16_(target: Tensor, value: Tensor, generator: torch.Generator) -> None:
+    """Writes float32 `value` rounded at random to one of its two neighbours in float16; its expectation is `value`, for
+    numbers below 6e-5 to 1e-4 of their neighbours' distance. Finite values stay finite.
+
+    Unlike bfloat16's, the neighbours of small numbers are further apart than their leading bits say: 2^−24 below 2^−14.
+    """
+    _, exponent = torch.frexp(value)
+    spacing = torch.ldexp(torch.ones_like(value), exponent.clamp(min=-13) - 11)
+    # 13 bits are what a normal number has below float16's last one: the sum is exact.
+    noise = (rounding_noise(value.shape, generator).to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
+    largest = torch.finfo(torch.float16).max
+    rounded = (value / spacing).add_(noise).floor_().mul_(spacing).clamp_(-largest, largest)
+    target.copy_(torch.where(value.isfinite(), rounded, value))
 
 
 def per_row(flags: Tensor, like: Tensor) -> Tensor:
