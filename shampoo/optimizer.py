@@ -195,8 +195,6 @@ class Shampoo(Optimizer):
             steps[param] = self.state[param]["step"]
         weights = Weights(steps, self.state, h)
         kept = 1 - _decay_per_step(h, group["peak_lr"])
-        if kept != 1:
-            weights.scale(kept, except_for=finite.flags)
         scalars: dict[tuple[int, bool], StepScalars] = {}
         for bucket in buckets:
             has_factors = bool(bucket.state.sides)
@@ -208,7 +206,7 @@ class Shampoo(Optimizer):
                 is_finite = finite.rows(chunk.pieces)
                 P, scratch = self._direction(bucket, chunk, weights, is_finite, h, at, step)
                 if is_finite is None:
-                    weights.move(chunk, P, h.lr)
+                    weights.move(chunk, P, h.lr, kept=kept)
                 else:
                     spare = [x for x in scratch if x is not P][:2]
                     weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
