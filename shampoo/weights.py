@@ -142,20 +142,17 @@ class Weights:
 
 
 def _stochastic_round_to_float16_(target: Tensor, value: Tensor, generator: torch.Generator) -> None:
-    """Writes float32 `value` rounded at random to one of its two neighbours in float16; its expectation is `value`, for
-    numbers below 6e-5 to 1e-4 of their neighbours' distance. Finite values stay finite.
+    """Writes float32 `value` rounded at random to one of its two neighbours in float16; finite values stay finite.
 
-    Unlike bfloat16's, the neighbours of small numbers are further apart than their leading bits say: 2^−24 below 2^−14.
+    The expectation is `value`; for subnormal numbers, below 2^−14, to 2^−13 of their neighbours' distance, 2^−24.
     """
-    _, exponent = torch.frexp(value)
-    spacing = torch.ldexp(torch.ones_like(value), exponent.clamp(min=-13) - 11)
-    # 13 bits are what a normal number has below float16's last one: the sum is exact.
+    mantissa, _ = torch.frexp(value)
+    is_normal = value.abs() >= 2.0**-14
+    # In units of the neighbours' distance. Quotients of powers of two are exact everywhere, powers of 2 need not be.
+    scaled = torch.where(is_normal, mantissa * 2.0**11, value * 2.0**24)
+    distance = torch.where(is_normal, value / scaled, 2.0**-24)
+    # A normal number has 13 bits more than float16 keeps: the sum is exact.
     noise = (rounding_noise(value.shape, generator).to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
     largest = torch.finfo(torch.float16).max
-    rounded = (value / spacing).add_(noise).floor_().mul_(spacing).clamp_(-largest, largest)
+    rounded = scaled.add_(noise).floor_().mul_(distance).clamp_(-largest, largest)
     target.copy_(torch.where(value.isfinite(), rounded, value))
-
-
-def per_row(flags: Tensor, like: Tensor) -> Tensor:
-    """Flags (K,) as (K, 1, ..., 1)."""
-    return flags.view(-1, *(1 for _ in like.shape[1:]))
