@@ -156,3 +156,8 @@ def _stochastic_round_to_float16_(target: Tensor, value: Tensor, generator: torc
     largest = torch.finfo(torch.float16).max
     rounded = scaled.add_(noise).floor_().mul_(distance).clamp_(-largest, largest)
     target.copy_(torch.where(value.isfinite(), rounded, value))
+
+
+def per_row(flags: Tensor, like: Tensor) -> Tensor:
+    """Flags (K,) as (K, 1, ..., 1)."""
+    return flags.view(-1, *(1 for _ in like.shape[1:]))
