@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 import yaml
 
+import shampoo
 from service.specification import JobSpecification, plan_job
+from shampoo.hyperparameters import Preconditioner
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -85,6 +88,25 @@ def test_the_optimizer_example_trains() -> None:
         {"model": model, "batches": [(inputs, targets)] * 3, "loss_of": torch.nn.functional.cross_entropy},
     )
     assert not torch.equal(before, model.weight)
+
+
+def test_every_member_it_lists_trains_with_the_values_to_start_with() -> None:
+    rows = re.findall(r'^\| `"(\w+)"` \|.*\| (.*) \|$', README, re.MULTILINE)
+    assert [name for name, _ in rows] == list(get_args(Preconditioner))
+    for name, values in rows:
+        start = eval(f"dict({values.strip('`')})") if values.startswith("`") else {}
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+        optimizer = shampoo.Shampoo(shampoo.param_groups(model, precondition_head=True), preconditioner=name, **start)
+        inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
+        losses = []
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < losses[0], name
 
 
 def test_the_examples_of_jobs_are_accepted() -> None:
