@@ -220,3 +220,26 @@ def test_named_parameters_are_accepted() -> None:
     optimizer = Shampoo(_model().named_parameters())
     assert optimizer.param_groups[0]["param_names"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
     optimizer.load_state_dict(optimizer.state_dict())
+
+
+def _loss_after_training(kind: type[torch.optim.AdamW | Shampoo], **config: Any) -> float:
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 4))
+    for param in model.parameters():
+        nn.init.normal_(param, std=0.2, generator=generator)
+    inputs = torch.randn(512, 16, generator=generator) * torch.logspace(-1.5, 0.5, 16)
+    targets = torch.tanh(inputs @ torch.randn(16, 4, generator=generator))
+    optimizer = kind(model.parameters(), **config)
+    for _ in range(150):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    return nn.functional.mse_loss(model(inputs), targets).item()
+
+
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl"])
+def test_an_ill_conditioned_network_is_trained_further_than_by_adam_each_at_its_best_rate(preconditioner: Any) -> None:
+    rates = (1e-2, 3e-2, 1e-1)
+    adam = [_loss_after_training(torch.optim.AdamW, lr=lr) for lr in rates]
+    ours = [_loss_after_training(Shampoo, lr=lr, preconditioner=preconditioner) for lr in rates]
+    assert min(ours) < min(adam), (ours, adam)
