@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 import re
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +25,9 @@ ALL_STATE = {"momentum": 0.9, "weight_decay": 0.1}
 
 
 def _saved_and_loaded(state: dict[str, Any]) -> dict[str, Any]:
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    buffer.seek(0)
-    loaded: dict[str, Any] = torch.load(buffer, weights_only=True)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(state, Path(folder) / "checkpoint.pt")
+        loaded: dict[str, Any] = torch.load(Path(folder) / "checkpoint.pt", weights_only=True)
     return loaded
 
 
@@ -166,6 +166,19 @@ def test_a_checkpoint_of_another_member_is_refused_by_name_unless_its_state_is_t
         optimizer.load_state_dict(saved)
         return
     with pytest.raises(ValueError, match=re.escape(f"{differing[0]} changed from")):
+        optimizer.load_state_dict(saved)
+    _assert_same(optimizer.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", [name for name in MEMBERS if "max_preconditioner_dim" in member(name)])
+def test_a_checkpoint_of_other_blocks_is_refused_with_both_sizes(name: str) -> None:
+    # Also where the blocks of these parameters are the same.
+    saved = _saved_and_loaded(Shampoo(parameters(SHAPES), **member(name, max_preconditioner_dim=16)).state_dict())
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(3))
+    before = optimizer.state_dict()
+    with pytest.raises(ValueError, match="max_preconditioner_dim changed from 8 to 16: it shapes the optimizer state"):
         optimizer.load_state_dict(saved)
     _assert_same(optimizer.state_dict(), before)
 
