@@ -94,10 +94,12 @@ class Hyperparameters:
     """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
     start_preconditioning_step: int | None = None
     """Step at which all roots and bases are computed for the first time; until then steps are plain. None: the first
-    step with statistics."""
+    step with statistics; for soap the one after, because in the basis of one gradient that gradient is diagonal, and
+    Adam makes whole steps of the rounding beside the diagonal."""
     statistics_frequency: int | None = None
     """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
-    `state_dtype` an update is part of a refresh, and nothing else can be asked for."""
+    `state_dtype` an update is part of a refresh, and nothing else can be asked for (kl's eigenvalues, which are not in
+    low precision, follow every step)."""
     stagger_refresh: bool = True
     """Refresh an equal share of the factors at every step instead of all at once: no step is longer than others."""
     refresh_tolerance: float = 0.0
@@ -279,7 +281,8 @@ class Hyperparameters:
         """Step at which every unit is refreshed, `start_preconditioning_step` or its default."""
         if self.start_preconditioning_step is not None:
             return self.start_preconditioning_step
-        return 1 if self.low_precision_state else self.statistics_period
+        first_statistics = 1 if self.low_precision_state else self.statistics_period
+        return first_statistics + 1 if self.preconditioner == "soap" else first_statistics
 
     @property
     def grafting_method(self) -> Grafting:

@@ -102,7 +102,11 @@ def _eigh_root(A: Tensor, *, root: InverseRoot, double: bool) -> tuple[Tensor, T
     values, Q = eigendecomposition(A, double=double)
     roots = root_of_eigenvalues(values, root)
     product = torch.bmm(Q * roots.unsqueeze(-2), Q.mT)
-    return symmetric_from_lower(product).to(A.dtype), _condition(values, root), torch.zeros_like(values[:, 0]).float()
+    return (
+        symmetric_from_lower(product).to(A.dtype),
+        condition_of_eigenvalues(values, root),
+        torch.zeros_like(values[:, 0]).float(),
+    )
 
 
 def _newton_root(A: Tensor, *, root: InverseRoot, order: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,7 +124,8 @@ def _newton_root(A: Tensor, *, root: InverseRoot, order: int) -> tuple[Tensor, T
     return roots, condition, residual
 
 
-def _condition(values: Tensor, root: InverseRoot) -> Tensor:
+def condition_of_eigenvalues(values: Tensor, root: InverseRoot) -> Tensor:
+    """The `RootResult.condition` of eigenvalues (K, n)."""
     scaled, threshold, largest = _scaled(values, root)
     if root.pseudo_inverse:
         smallest = torch.where(scaled <= threshold, torch.inf, scaled).amin(dim=-1, keepdim=True)

@@ -105,6 +105,7 @@ class Shampoo(Optimizer):
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
         # Before super().__init__, which adds the groups.
         self._buckets: list[list[Bucket]] = []
+        self._positions: dict[Tensor, int] = {}
         self._structures: list[dict[str, object]] = []
         self._scratch: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         self._failures = RefreshFailures()
@@ -193,7 +194,7 @@ class Shampoo(Optimizer):
         for param in finite.taking_part:
             self.state[param]["step"] += 1
             steps[param] = self.state[param]["step"]
-        weights = Weights(steps, self.state, h)
+        weights = Weights(steps, self.state, h, positions=self._positions)
         kept = 1 - _decay_per_step(h, group["peak_lr"])
         scalars: dict[tuple[int, bool], StepScalars] = {}
         for bucket in buckets:
@@ -260,10 +261,13 @@ class Shampoo(Optimizer):
         self._structures.append(h.structure)
         views = state_by_param(buckets)
         for param in group["params"]:
+            self._positions[param] = len(self._positions)
             num_skipped = torch.zeros((), dtype=torch.int64, device=param.device)
             self.state[param] = {"step": 0, "num_skipped": num_skipped, **views.get(param, {})}
             if h.low_precision_weights == "master" and state_dtype(param.dtype) != param.dtype:
-                self.state[param]["master"] = param.detach().to(state_dtype(param.dtype))
+                self.state[param]["master"] = param.detach().to(
+                    state_dtype(param.dtype), memory_format=torch.contiguous_format
+                )
 
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
@@ -334,7 +338,7 @@ class Shampoo(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved = state["state"]
-        self._buckets, self._structures, self._scratch = [], [], {}
+        self._buckets, self._positions, self._structures, self._scratch = [], {}, [], {}
         self._failures = RefreshFailures()
         super().__setstate__({**state, "state": {}})
         for group in self.param_groups:

@@ -10,7 +10,8 @@ far too small in a direction that M is rotated into, and the step far too long.)
 
 In low precision A = QΛQᵀ is all there is of the factor, and the statistics are brought up to date here:
 A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144,
-whose rectification of Q is used as well).
+whose rectification of Q is used as well). kl's Λ, which follows every step, has the sample's diagonal already; it
+counts once more.
 
 Where no finite result is found the previous one stays in use and the failure is counted.
 """
@@ -25,8 +26,8 @@ from torch import Tensor
 
 from shampoo.block_state import BlockState, Side
 from shampoo.eigenbases import eigenbasis, off_diagonal_share, refined_eigenbasis
-from shampoo.hyperparameters import Hyperparameters
-from shampoo.matrix_roots import InverseRoot, inverse_root, root_of_eigenvalues
+from shampoo.hyperparameters import Hyperparameters, Solver
+from shampoo.matrix_roots import InverseRoot, condition_of_eigenvalues, inverse_root, root_of_eigenvalues
 from shampoo.mode_products import accumulate_gram, mode_products
 from shampoo.quantization import rectify
 from shampoo.stored_matrices import StoredMatrices
@@ -76,6 +77,9 @@ def refresh_side(
     is_first = side.refreshed == 0
     side.refreshed.fill_(step)
     if side.kind == "diagonal":
+        if h.low_precision_state and side.factor is not None:
+            decay, weight = (0.0, 1.0) if bool(is_first.any()) else (at.sample_decay, at.sample_weight)
+            accumulate_gram(side.factor, X, mode, decay=decay, weight=weight)
         if isinstance(side.root, Tensor) and side.factor is not None:
             _keep_finite(side, root_of_eigenvalues(side.factor, _root(h, at, state)), side.root, side.root.copy_)
         return
@@ -91,10 +95,11 @@ def refresh_side(
         return
     old = side.basis.read()
     eigen = _eigen(side, A, old, h, is_first=is_first)
-    _write_condition(side, A, eigen, h)
+    root = _root(h, at, state)
+    _write_condition(side, A, eigen, root, solver)
     if h.preconditioner == "shampoo":
         assert isinstance(side.root, StoredMatrices)
-        roots = root_of_eigenvalues(eigen.values, _root(h, at, state))
+        roots = root_of_eigenvalues(eigen.values, root)
         found = torch.bmm(eigen.basis * roots.unsqueeze(-2), eigen.basis.mT)
         keep = torch.where(eigen.is_new.view(-1, 1, 1), found, side.root.read())
         side.root.write(keep)
@@ -184,15 +189,11 @@ def _count_failures(side: Side, failed: Tensor) -> None:
     side.num_failed_in_a_row.add_(1).mul_(failed)
 
 
-def _write_condition(side: Side, A: Tensor, eigen: _Eigen, h: Hyperparameters) -> None:
+def _write_condition(side: Side, A: Tensor, eigen: _Eigen, root: InverseRoot, solver: Solver) -> None:
     assert side.condition is not None
     assert side.residual is not None
-    largest = eigen.values.amax(dim=-1)
-    epsilon = h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon
-    condition = (largest + epsilon) / (eigen.values.amin(dim=-1).clamp(min=0) + epsilon)
-    condition = condition.masked_fill(largest == 0, 1.0)
-    side.condition.copy_(torch.where(eigen.is_new, condition, side.condition))
-    if h.solver_on(A.device.type) in ("qr", "cholesky_qr"):
+    side.condition.copy_(torch.where(eigen.is_new, condition_of_eigenvalues(eigen.values, root), side.condition))
+    if solver in ("qr", "cholesky_qr"):
         # A rotation keeps the norm, so what the diagonal lacks is off it.
         lower = A.tril()
         whole = 2 * lower.square().sum(dim=(-2, -1)) - lower.diagonal(dim1=-2, dim2=-1).square().sum(dim=-1)

@@ -1,4 +1,4 @@
-"""Stochastic rounding of float32 to bfloat16, which keeps the small updates of a bfloat16 parameter on average.
+"""Stochastic rounding of float32 to bfloat16 and float16, which keeps the small updates of a parameter on average.
 
 A float32 number lies between two bfloat16 numbers, at the fraction p of their distance, as its low 16 bits say. Adding
 16 uniformly random bits to it carries into the upper half with probability p; cutting the lower half off then gives
@@ -59,3 +59,20 @@ def stochastic_round_to_bfloat16_(
     rounded = bits.view(torch.float32).clamp_(-_LARGEST, _LARGEST)
     # The addition turns some NaN into infinities or zeros, and the clamp infinities into finite numbers.
     return target.copy_(torch.where(value.isfinite(), rounded, value))
+
+
+def stochastic_round_to_float16_(target: Tensor, value: Tensor, *, generator: torch.Generator) -> None:
+    """Writes float32 `value` rounded at random to one of its two neighbours in float16; finite values stay finite.
+
+    The expectation is `value`; for subnormal numbers, below 2^−14, to 2^−13 of their neighbours' distance, 2^−24.
+    """
+    mantissa, _ = torch.frexp(value)
+    is_normal = value.abs() >= 2.0**-14
+    # In units of the neighbours' distance. Quotients of powers of two are exact everywhere, powers of 2 need not be.
+    scaled = torch.where(is_normal, mantissa * 2.0**11, value * 2.0**24)
+    distance = torch.where(is_normal, value / scaled, 2.0**-24)
+    # A normal number has 13 bits more than float16 keeps: the sum is exact.
+    noise = (rounding_noise(value.shape, generator).to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
+    largest = torch.finfo(torch.float16).max
+    rounded = scaled.add_(noise).floor_().mul_(distance).clamp_(-largest, largest)
+    target.copy_(torch.where(value.isfinite(), rounded, value))

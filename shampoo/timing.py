@@ -2,12 +2,13 @@
 
 With f the refresh period, s the first refresh and k the statistics period:
 
-    statistics   at t = k, 2k, ...; for kl, whose statistics need the other sides' roots, at t = s, s + k, ...
+    statistics   at t = k, 2k, ...; for kl, whose statistics need the other sides' roots, at t = s, s + k, ...; in low
+                 precision as a part of each refresh, apart from kl's eigenvalues
     refresh      of every unit at t = s, and then of a unit with phase φ in [0, f) when (t − s) mod f = φ
 
 A unit is one factor of one block. With `stagger_refresh` the phases spread the units of a group evenly over the period,
-otherwise all are 0. All begin together because the first statistics are worth more than old ones: with f = 50 a deep
-autoencoder lost a fifth of its loss to roots that came one after the other. Until s steps are plain.
+otherwise all are 0. The first time they come together: with roots that came one after the other, f = 50 left a deep
+autoencoder's loss a quarter higher. Until s steps are plain.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool) -> StepScalar
         "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
     )
     return StepScalars(
-        update_statistics=((t - s) % k == 0 and t >= s) if is_kl else t % k == 0,
+        update_statistics=((t - s) % k == 0 and t >= s) if is_kl else t % k == 0 and not h.low_precision_state,
         has_started=t >= s,
         phase=(t - s) % f,
         factor_decay=old,

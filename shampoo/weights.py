@@ -15,7 +15,7 @@ from torch import Tensor
 
 from shampoo.buckets import Chunk, Piece, state_dtype
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.rounding import rounding_noise, stochastic_round_to_bfloat16_
+from shampoo.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
 
 READABLE_DEVICES = frozenset({"cpu"})
 """Where the host reads a number without waiting for a queue of work."""
@@ -77,10 +77,19 @@ def finite_gradients(params: Sequence[Tensor], num_skipped: Sequence[Tensor]) ->
 class Weights:
     """Contiguous weights and gradients of the parameters that take a step, for the time of the step."""
 
-    def __init__(self, steps: Mapping[Tensor, int], state: Mapping[Tensor, dict[str, Any]], h: Hyperparameters) -> None:
+    def __init__(
+        self,
+        steps: Mapping[Tensor, int],
+        state: Mapping[Tensor, dict[str, Any]],
+        h: Hyperparameters,
+        *,
+        positions: Mapping[Tensor, int],
+    ) -> None:
+        """`steps` by parameter that takes part; `positions` of all parameters of the optimizer, for the random bits."""
         self.of: dict[Tensor, Tensor] = {}
         self.gradients: dict[Tensor, Tensor] = {}
         self._steps = steps
+        self._positions = positions
         self._stochastic = h.low_precision_weights == "stochastic"
         for param in steps:
             gradient = gradient_of(param)
@@ -123,39 +132,22 @@ class Weights:
 
     def write_back(self) -> None:
         """Brings copies back into the parameters."""
-        for number, (param, weight) in enumerate(self.of.items()):
+        for param, weight in self.of.items():
             if weight is param:
                 continue
             if not self._rounds(param):
                 param.copy_(weight)
                 continue
-            # Drawn from the step and the parameter alone, so that a resumed run draws the same.
+            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same.
             generator = torch.Generator(device=param.device)
-            generator.manual_seed(self._steps[param] * 1_000_003 + number)
+            generator.manual_seed(self._steps[param] * 1_000_003 + self._positions[param])
             if param.dtype == torch.bfloat16:
                 stochastic_round_to_bfloat16_(param, weight, generator=generator)
             else:
-                _stochastic_round_to_float16_(param, weight, generator)
+                stochastic_round_to_float16_(param, weight, generator=generator)
 
     def _rounds(self, param: Tensor) -> bool:
         return self._stochastic and param.dtype in (torch.bfloat16, torch.float16)
-
-
-def _stochastic_round_to_float16_(target: Tensor, value: Tensor, generator: torch.Generator) -> None:
-    """Writes float32 `value` rounded at random to one of its two neighbours in float16; finite values stay finite.
-
-    The expectation is `value`; for subnormal numbers, below 2^−14, to 2^−13 of their neighbours' distance, 2^−24.
-    """
-    mantissa, _ = torch.frexp(value)
-    is_normal = value.abs() >= 2.0**-14
-    # In units of the neighbours' distance. Quotients of powers of two are exact everywhere, powers of 2 need not be.
-    scaled = torch.where(is_normal, mantissa * 2.0**11, value * 2.0**24)
-    distance = torch.where(is_normal, value / scaled, 2.0**-24)
-    # A normal number has 13 bits more than float16 keeps: the sum is exact.
-    noise = (rounding_noise(value.shape, generator).to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
-    largest = torch.finfo(torch.float16).max
-    rounded = scaled.add_(noise).floor_().mul_(distance).clamp_(-largest, largest)
-    target.copy_(torch.where(value.isfinite(), rounded, value))
 
 
 def per_row(flags: Tensor, like: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ preconditioner "none", takes plain steps element by element. Longer sides than `
 pieces, or by `large_dim_method` left whole with a diagonal factor or none (`side_kinds`).
 
 Schedule. A unit is one factor of one block. With f = `precondition_frequency` and s = `start_preconditioning_step`,
-by default the step of the first statistics, all units are refreshed at step s, and at later steps t unit u if
+by default the step of the first statistics, for soap the next one, all units are refreshed at step s, and at later steps t unit u if
 
     (t − s) mod f = φ_u,   φ_u = ⌊f·(c_1 + ... + c_{u−1} + c_u/2) / Σc⌋,  cost d³ of a full factor, 0 of a diagonal one
 
@@ -94,7 +94,7 @@ def resolved(settings: dict[str, Any]) -> dict[str, Any]:
     default("precondition_frequency", {"shampoo": 50, "soap": 10, "kl": 10}.get(member, 1))
     default("statistics_frequency", 1)
     default("solver", "eigh")
-    default("start_preconditioning_step", s["statistics_frequency"])
+    default("start_preconditioning_step", s["statistics_frequency"] + (member == "soap"))
     return s
 
 

@@ -238,7 +238,7 @@ MEMORYLESS = {
         ({"preconditioner": "kl"}, math.sqrt(12), 1e-6),
         # In its eigenbases the gradient is S, and Adam without memory steps by the signs; an eigenvector's error of
         # about 1e-13, beside S, is divided by εg = 1e-8.
-        ({"preconditioner": "soap", "epsilon": DEFAULTS["epsilon"]}, 1.0, 1e-4),
+        ({"preconditioner": "soap", "epsilon": DEFAULTS["epsilon"], "start_preconditioning_step": 1}, 1.0, 1e-4),
     ],
     ids=["shampoo", "absolute", "pseudo_inverse", "one_sided", "kl", "soap"],
 )

@@ -253,7 +253,7 @@ def test_a_config_is_json(name: str) -> None:
         ({"statistics_frequency": 5}, 50, 5, 5),
         ({**SOAP, "statistics_frequency": 5, "start_preconditioning_step": 7}, 10, 5, 7),
         ({"state_dtype": "int4"}, 50, 50, 1),
-        ({**SOAP, "state_dtype": "int8", "precondition_frequency": 4}, 4, 4, 1),
+        ({**SOAP, "state_dtype": "int8", "precondition_frequency": 4}, 4, 4, 2),
     ],
 )
 def test_periods_that_are_not_given_follow_from_the_member(

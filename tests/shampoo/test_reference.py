@@ -104,6 +104,7 @@ def test_kl_starts_at_the_scale_of_the_gradient() -> None:
 
 def test_soap_keeps_the_sum_of_its_second_moment_when_the_basis_turns() -> None:
     config = settings(preconditioner="soap", betas=(0.0, 0.999), precondition_frequency=4, stagger_refresh=False)
+    config["start_preconditioning_step"] = 1
     params = parameters([(6, 6)])
     reference = ReferenceShampoo(params, config)
     sums = []
@@ -132,8 +133,9 @@ def test_all_units_are_refreshed_at_the_start_and_then_one_after_another() -> No
     # 8 units in a period of 8: after the start one in each step, in storage order.
     for t in range(4, 20):
         assert due[t - 1] == [(t - 3) % 8 == u for u in range(8)]
-    # By default the start is the first step with statistics.
+    # By default the start is the first step with statistics, for soap the one after.
     assert resolved(settings(statistics_frequency=3))["start_preconditioning_step"] == 3
+    assert resolved(settings(preconditioner="soap"))["start_preconditioning_step"] == 2
 
 
 def test_newton_schulz_keeps_the_singular_vectors_and_brings_the_values_near_one() -> None:

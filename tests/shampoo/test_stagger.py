@@ -156,7 +156,9 @@ def _config(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def _first(config: dict[str, Any]) -> int:
-    return config.get("start_preconditioning_step") or config.get("statistics_frequency") or 1
+    first_statistics: int = config.get("statistics_frequency") or 1
+    by_default = first_statistics + (config.get("preconditioner") == "soap")
+    return config.get("start_preconditioning_step") or by_default
 
 
 @pytest.mark.parametrize("name", WITH_FACTORS)

@@ -188,13 +188,7 @@ def _step_to(param: nn.Parameter, optimizer: Shampoo, value: float) -> None:
 # --- memory layouts, checkpoints, mixed groups ---
 
 
-_MASTER_OF_STRIDED = pytest.mark.xfail(
-    reason="`Shampoo._allocate` keeps the parameter's strides in the master, which blocks address as contiguous",
-    strict=True,
-)
-
-
-@pytest.mark.parametrize("weights", ["nearest", "stochastic", pytest.param("master", marks=_MASTER_OF_STRIDED)])
+@pytest.mark.parametrize("weights", ["nearest", "stochastic", "master"])
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
 def test_the_layout_of_memory_makes_no_difference(dtype: torch.dtype, weights: str) -> None:
     (plain,) = parameters([(8, 6, 3, 3)], dtype)
