@@ -14,7 +14,8 @@ preconditioner "none", takes plain steps element by element. Longer sides than `
 pieces, or by `large_dim_method` left whole with a diagonal factor or none (`side_kinds`).
 
 Schedule. A unit is one factor of one block. With f = `precondition_frequency` and s = `start_preconditioning_step`,
-by default the step of the first statistics, for soap the next one, all units are refreshed at step s, and at later steps t unit u if
+by default the step of the first statistics and for soap the next one, all units are refreshed at step s, and at later
+steps t unit u if
 
     (t − s) mod f = φ_u,   φ_u = ⌊f·(c_1 + ... + c_{u−1} + c_u/2) / Σc⌋,  cost d³ of a full factor, 0 of a diagonal one
 

@@ -248,7 +248,7 @@ def test_a_config_is_json(name: str) -> None:
     ("config", "refresh", "statistics", "first"),
     [
         ({}, 50, 1, 1),
-        (SOAP, 10, 1, 1),
+        (SOAP, 10, 1, 2),
         (KL, 10, 1, 1),
         ({"statistics_frequency": 5}, 50, 5, 5),
         ({**SOAP, "statistics_frequency": 5, "start_preconditioning_step": 7}, 10, 5, 7),
