@@ -31,6 +31,12 @@ _NEWTON_SQUARINGS = 12
 _READ_PRODUCTS, _READ_CUBES, _WRITE_CUBES = 2, 5.0, 4 / 3
 _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 
+# Kernels that an accelerator launches, as counted with float32 state: in an ordinary step for a group, for a bucket
+# without a matrix, for one with (and for each side that has one); in a refresh for each such side.
+_GROUP_KERNELS, _PLAIN_KERNELS = 8, 19
+_STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 5), "soap": (14, 6), "kl": (8, 35), "spectral": (41, 0)}
+_REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -54,6 +60,11 @@ class Cost:
     """Mean over a refresh period: `step_operations` plus the period's share of `refresh_operations`."""
     num_matrix_products: int
     """Batched matrix products of a step with statistics, each of them one kernel where chunks are whole buckets."""
+    step_kernels: int
+    """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
+    what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter."""
+    refresh_kernels: int
+    """Those that refreshing every unit at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 
 
 def estimate(
@@ -83,8 +94,7 @@ def estimate(
             total_bytes += math.prod(shape) * working.itemsize
         for region in regions(shape, h):
             counts[region.block] = counts.get(region.block, 0) + region.num_blocks
-    step_operations = refresh_operations = num_products = num_blocks = 0
-    scratch = 0
+    step_operations = refresh_operations = num_products = num_blocks = step_kernels = refresh_kernels = scratch = 0
     for block, num in counts.items():
         for name, (tensor_shape, tensor_dtype) in state_layout(block, h, working).items():
             size = num * math.prod(tensor_shape) * tensor_dtype.itemsize
@@ -96,6 +106,9 @@ def estimate(
         step_operations += num * per_step
         refresh_operations += num * per_refresh
         num_blocks += num if products else 0
+        for_step, for_refresh = _kernels(block, h, device)
+        step_kernels += for_step
+        refresh_kernels += for_refresh
         rows = min(num, max_chunk_blocks(block, device, working.itemsize))
         scratch = max(scratch, 3 * rows * math.prod(block) * working.itemsize)
     return Cost(
@@ -107,7 +120,18 @@ def estimate(
         refresh_operations=refresh_operations,
         operations_per_step=step_operations + refresh_operations / h.refresh_period,
         num_matrix_products=num_products,
+        step_kernels=_GROUP_KERNELS + step_kernels if counts else 0,
+        refresh_kernels=refresh_kernels,
     )
+
+
+def _kernels(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int]:
+    """Kernels of a step and of a refresh for the bucket of such blocks."""
+    num_matrices = sum(kind == "full" for kind in side_kinds(block, h))
+    if num_matrices == 0 and (h.preconditioner != "spectral" or len(block) < 2):
+        return _PLAIN_KERNELS, 0
+    once, for_each = _STEP_KERNELS[h.preconditioner]
+    return once + for_each * num_matrices, num_matrices * _REFRESH_KERNELS[h.solver_on(device)]
 
 
 def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int, int]:

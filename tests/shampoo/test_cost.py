@@ -217,6 +217,41 @@ def test_products_of_gpt2_on_an_accelerator_are_those_counted(preconditioner: st
     assert cost.state_bytes == allocated_bytes(_state_tensors(optimizer))
 
 
+KERNELS: dict[str, dict[str, Any]] = {
+    "shampoo": {},
+    "shampoo_eigh": {"solver": "eigh"},
+    "shampoo_one_sided": {"one_sided": True},
+    "soap": {"preconditioner": "soap"},
+    "soap_eigh": {"preconditioner": "soap", "solver": "eigh"},
+    "kl": {"preconditioner": "kl"},
+    "kl_eigh": {"preconditioner": "kl", "solver": "eigh"},
+    "spectral": {"preconditioner": "spectral"},
+    "none": {"preconditioner": "none"},
+}
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("shapes", [[(64, 64)] * 3, [(64, 64), (32, 64), (16, 8), (64,)], [(16, 17, 18), (9,)]])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_on_an_accelerator_are_about_those_counted(name: str, shapes: list[tuple[int, ...]]) -> None:
+    config = {"weight_decay": 0.1, **KERNELS[name]}
+    has_factors = name not in ("spectral", "none")
+    params = [nn.Parameter(torch.empty(shape, device="meta")) for shape in shapes]
+    optimizer = Shampoo(params, **config)
+    found = []
+    for step in range(4):
+        for param in params:
+            param.grad = torch.empty_like(param)
+        if has_factors:
+            optimizer.param_groups[0]["precondition_frequency"] = 10**9 if step == 3 else 1
+        found.append(count_step(optimizer.step, device="meta", scratch=Scratch()).num_launches)
+    cost = estimate(shapes, device="meta", **config)
+    assert 0.8 * found[3] <= cost.step_kernels <= 1.2 * found[3]
+    added = found[2] - found[3]
+    assert 0.75 * added <= cost.refresh_kernels <= 1.25 * added
+    assert estimate([], **config).step_kernels == 0
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_operations_are_an_upper_bound_where_half_of_a_gram_matrix_is_left_out() -> None:
     # Of the Gram matrix of a side of 512 the CPU computes 5/8, and of shampoo's products that is a half.
