@@ -1,6 +1,8 @@
-"""The preset for Shampoo: what moves the loss is searched, what moves mostly the cost is kept narrow.
+"""The presets for Shampoo, one for each method whose step length it takes: what moves the loss is searched, what moves
+mostly the cost is kept narrow.
 
-By judgement of the sources, importance falls in the order lr, weight decay and beta1, warm-up, beta2, epsilon,
+Two presets and not one with two branches: their ranges have little in common, and a small budget that tries both learns
+neither. By judgement of the sources, importance falls in the order lr, weight decay and beta1, warm-up, beta2, epsilon,
 refresh period, block size.
 """
 
@@ -9,40 +11,58 @@ from __future__ import annotations
 from search_spaces.parameters import Categorical, Float, Integer
 from search_spaces.space import SearchSpace
 
-_ADAPTIVE = {"grafting": ("adam",)}
-_SGD = {"grafting": ("sgd",)}
-
 ALGOPERF = "AlgoPerf, Shampoo search space and the five points of the winning submission"
 DISTRIBUTED_SHAMPOO = "Distributed Shampoo (arXiv:2309.06497) and its public code"
+
+_SHARED = (
+    Float(
+        "schedule.warmup_fraction",
+        0.005,
+        0.1,
+        scale="log",
+        default=0.05,
+        reason="share of the steps in which the learning rate rises",
+        source=ALGOPERF,
+    ),
+    Float(
+        "betas[1]",
+        0.95,
+        0.999,
+        scale="reverse_log",
+        default=0.995,
+        reason="averages the Kronecker factors: 1 - beta2 in [0.001, 0.05], larger with the batch",
+        source=ALGOPERF,
+    ),
+    Float(
+        "epsilon",
+        1e-10,
+        1e-4,
+        scale="log",
+        default=1e-6,
+        reason="a share of the largest eigenvalue; below 1e-10 it vanishes beside the rounding of the factors",
+        source="scalable_shampoo, which is relative as well: 1e-6; " + DISTRIBUTED_SHAMPOO,
+    ),
+    Integer(
+        "precondition_frequency",
+        5,
+        50,
+        scale="log",
+        default=10,
+        reason="steps between refreshes of the roots: changes the cost more than the loss",
+        source=DISTRIBUTED_SHAMPOO,
+    ),
+)
 
 SHAMPOO = SearchSpace(
     optimizer="shampoo",
     parameters=(
-        Categorical(
-            "grafting",
-            ("adam", "sgd"),
-            default="adam",
-            reason="whose step length the search direction takes: Adam's suits most models, SGD's convolutions with BN",
-            source=ALGOPERF,
-        ),
         Float(
             "lr",
             1e-4,
             3e-2,
             scale="log",
             default=1.5e-3,
-            when=_ADAPTIVE,
             reason="an Adam step length, so centred on Adam's learning rate",
-            source=ALGOPERF,
-        ),
-        Float(
-            "lr",
-            1e-2,
-            3.0,
-            scale="log",
-            default=0.1,
-            when=_SGD,
-            reason="an SGD step length; the submission's 4.2 with damped momentum is 0.13 in the classic form",
             source=ALGOPERF,
         ),
         Float(
@@ -51,32 +71,44 @@ SHAMPOO = SearchSpace(
             0.99,
             scale="reverse_log",
             default=0.95,
-            when=_ADAPTIVE,
             reason="averages the gradient: 1 - beta1 in [0.01, 0.15]",
             source=ALGOPERF,
         ),
-        Categorical(
-            "betas[0]", (0.0,), when=_SGD, reason="with SGD grafting, momentum averages instead", source=ALGOPERF
-        ),
-        Float(
-            "momentum",
-            0.8,
-            0.99,
-            scale="reverse_log",
-            default=0.9,
-            when=_SGD,
-            reason="classic undamped momentum: 1 - momentum in [0.01, 0.2]",
-            source=ALGOPERF,
-        ),
-        Categorical("nesterov", (True,), when=_SGD, reason="on wherever momentum is", source=ALGOPERF),
         Float(
             "weight_decay",
             5e-5,
             1.0,
             scale="log",
             default=1e-2,
-            when=_ADAPTIVE,
             reason="decoupled: each step shrinks weights by lr * weight_decay",
+            source=ALGOPERF,
+        ),
+        *_SHARED,
+    ),
+    fixed={"grafting": "adam", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
+)
+"""With Adam's step length, which suits most models."""
+
+SHAMPOO_SGD = SearchSpace(
+    optimizer="shampoo",
+    parameters=(
+        Float(
+            "lr",
+            1e-2,
+            3.0,
+            scale="log",
+            default=0.1,
+            reason="an SGD step length; the submission's 4.2 with damped momentum is 0.13 in the classic form",
+            source=ALGOPERF,
+        ),
+        Categorical("betas[0]", (0.0,), reason="with SGD grafting, momentum averages instead", source=ALGOPERF),
+        Float(
+            "momentum",
+            0.8,
+            0.99,
+            scale="reverse_log",
+            default=0.9,
+            reason="classic undamped momentum: 1 - momentum in [0.01, 0.2]",
             source=ALGOPERF,
         ),
         Float(
@@ -85,46 +117,11 @@ SHAMPOO = SearchSpace(
             1e-3,
             scale="log",
             default=1e-5,
-            when=_SGD,
             reason="smaller than with Adam grafting, as the learning rate that multiplies it is larger",
             source=DISTRIBUTED_SHAMPOO,
         ),
-        Float(
-            "schedule.warmup_fraction",
-            0.005,
-            0.1,
-            scale="log",
-            default=0.05,
-            reason="share of the steps in which the learning rate rises",
-            source=ALGOPERF,
-        ),
-        Float(
-            "betas[1]",
-            0.95,
-            0.999,
-            scale="reverse_log",
-            default=0.995,
-            reason="averages the Kronecker factors: 1 - beta2 in [0.001, 0.05], larger with the batch",
-            source=ALGOPERF,
-        ),
-        Float(
-            "epsilon",
-            1e-10,
-            1e-4,
-            scale="log",
-            default=1e-6,
-            reason="a share of the largest eigenvalue; below 1e-10 it vanishes beside the rounding of the factors",
-            source="scalable_shampoo, which is relative as well: 1e-6; " + DISTRIBUTED_SHAMPOO,
-        ),
-        Integer(
-            "precondition_frequency",
-            5,
-            50,
-            scale="log",
-            default=10,
-            reason="steps between refreshes of the roots: changes the cost more than the loss",
-            source=DISTRIBUTED_SHAMPOO,
-        ),
+        *_SHARED,
     ),
-    fixed={"weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
+    fixed={"grafting": "sgd", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
 )
+"""With SGD's step length and momentum, as for convolutions with batch norm."""

@@ -181,17 +181,17 @@ def test_it_is_json_and_the_stored_form_gives_the_same_snippet() -> None:
     assert snippet_from_json(stored) == python_snippet(recommendation)
 
 
-def _shampoo_arguments(which: str) -> dict[str, Any]:
-    space = preset("shampoo")
-    return space.assign(space.defaults({"grafting": which})).optimizer_arguments
+def _default_arguments(name: str) -> dict[str, Any]:
+    space = preset(name)
+    return space.assign(space.defaults()).optimizer_arguments
 
 
 @pytest.mark.parametrize(
     ("optimizer", "arguments"),
     [
         ("shampoo", SHAMPOO),
-        ("shampoo", _shampoo_arguments("adam")),
-        ("shampoo", _shampoo_arguments("sgd")),
+        ("shampoo", _default_arguments("shampoo")),
+        ("shampoo", _default_arguments("shampoo-sgd")),
         ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
         ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     ],
