@@ -7,7 +7,7 @@ from search_spaces.errors import SpaceError
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.sgd import SGD
 from search_spaces.shampoo import SHAMPOO, SHAMPOO_SGD
-from search_spaces.soap import SOAP
+from search_spaces.soap import KL, SOAP
 from search_spaces.space import Assignment, SearchSpace
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 
 def presets() -> dict[str, SearchSpace]:
     """The search spaces that come with the package, by name."""
-    return {"shampoo": SHAMPOO, "shampoo-sgd": SHAMPOO_SGD, "soap": SOAP, "adamw": ADAMW, "sgd": SGD}
+    return {"shampoo": SHAMPOO, "shampoo-sgd": SHAMPOO_SGD, "soap": SOAP, "kl": KL, "adamw": ADAMW, "sgd": SGD}
 
 
 def preset(name: str) -> SearchSpace:

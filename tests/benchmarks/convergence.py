@@ -41,9 +41,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from search_spaces import preset
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training_runs import Curve, Recipe, Task, Trainers
-from tests.benchmarks.tuning import Trial, best, search, space, with_arguments
+from tests.benchmarks.tuning import Trial, best, search, with_arguments
 from trainers.workload import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
@@ -130,7 +131,7 @@ class Comparison:
         def ended(trial: Trial) -> None:
             progress(f"{task.workload} {name} trial: {trial.curve.best:.4f} {trial.parameters}")
 
-        return search(space(name), num_trials=num_trials, seed=SEARCH_SEED, train=train, ended=ended)
+        return search(preset(name), num_trials=num_trials, seed=SEARCH_SEED, train=train, ended=ended)
 
     def _confirm(
         self, recipes: dict[tuple[Task, str], Recipe], trials: dict[tuple[Task, str], list[Trial]]

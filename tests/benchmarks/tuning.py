@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from search_spaces import Scalar, SearchSpace, preset
+from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.study import Outcome, make_sampler
 from tests.benchmarks.training_runs import Curve, Recipe
@@ -21,14 +21,6 @@ class Trial:
     parameters: dict[str, Scalar]
     recipe: Recipe
     curve: Curve
-
-
-def space(name: str) -> SearchSpace:
-    """What is searched for an optimizer: its preset, and for kl, which is tuned as SOAP is, SOAP's."""
-    if name != "kl":
-        return preset(name)
-    soap = preset("soap")
-    return SearchSpace(soap.optimizer, soap.parameters, {**soap.fixed, "preconditioner": "kl"})
 
 
 def search(
