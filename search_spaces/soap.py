@@ -4,8 +4,10 @@ it, so both are tuned as Adam is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from search_spaces.parameters import Float, Integer
-from search_spaces.space import SearchSpace
+from search_spaces.space import FixedValue, SearchSpace
 
 SOAP_PAPER = "SOAP (arXiv:2409.11321) and its public code"
 ALGOPERF = "AlgoPerf, AdamW and Shampoo search spaces"
@@ -66,7 +68,7 @@ _PARAMETERS = (
         source=SOAP_PAPER,
     ),
 )
-_FIXED = {"weight_decay_type": "decoupled", "max_preconditioner_dim": 1024}
+_FIXED: Mapping[str, FixedValue] = {"weight_decay_type": "decoupled", "max_preconditioner_dim": 1024}
 
 SOAP = SearchSpace("shampoo", _PARAMETERS, {"preconditioner": "soap", **_FIXED})
 KL = SearchSpace("shampoo", _PARAMETERS, {"preconditioner": "kl", **_FIXED})
