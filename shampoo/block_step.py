@@ -28,7 +28,7 @@ from torch import Tensor
 
 from shampoo import grafting
 from shampoo.block_state import BlockState
-from shampoo.hyperparameters import Hyperparameters
+from shampoo.hyperparameters import Grafting, Hyperparameters
 from shampoo.kl_statistics import initialize_kl, kl_root, update_kl, whitened
 from shampoo.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.orthogonalization import orthogonalize
@@ -70,16 +70,17 @@ def block_direction(
             # Orthogonalisation knows no lengths, so there is no bias to correct.
             scale *= at.first_moment_correction
         else:
-            P, scale = _plain(scratch, state, h, at)
+            P, scale = _plain(scratch, state, h, at, step)
     elif h.preconditioner == "kl":
         P, scale = _kl(scratch, state, h, at, step=step, due=due, all_refreshed=all_refreshed)
     else:
         _update_gram_factors(scratch[0], state, at)
         _refresh(scratch, state, h, at, step, due)
         if h.preconditioner == "soap":
-            P, scale = _soap(scratch, state, h, at)
+            P, scale = _soap(scratch, state, h, at, step)
         else:
-            P, scale = _shampoo(scratch, state, h, at, ready=all_refreshed or is_refreshed(state))
+            ready = all_refreshed or is_refreshed(state)
+            P, scale = _shampoo(scratch, state, h, at, step, ready=ready)
     # The first moment itself must not be scaled in place.
     out = P if any(P is x for x in scratch) else scratch[1]
     return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
@@ -108,73 +109,67 @@ def _refresh(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepSc
         refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight)
 
 
-def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
+def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
+    _, N, root = _diagonal_step(scratch, state, h, at, step, method=h.plain_method)
+    return N, root
+
+
+def _diagonal_step(
+    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, *, method: Grafting
+) -> tuple[Tensor, Tensor, float]:
+    """F, and N as (tensor, scalar), of the gradient `scratch[0]`; updates both moments."""
     G, second, third = scratch
-    method = h.plain_method
-    if state.second_moment is not None:
-        grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
-    F = _first_moment(G, state.first_moment, h, out=second)
-    return grafting.direction(
+    M, V = state.first_moment, state.second_moment
+    has_one_beta1 = h.beta3 in (None, h.betas[0])
+    if method == "adam" and M is not None and V is not None and has_one_beta1 and G.device.type == "cpu":
+        betas = h.betas[0], h.second_moment_beta
+        t = step if h.use_bias_correction else None
+        return M, grafting.adam_in_one_pass(G, M, V, betas=betas, epsilon=h.grafting_epsilon, step=t, out=third), 1.0
+    if V is not None:
+        grafting.accumulate(V, G, method=method, beta=h.second_moment_beta)
+    F = _first_moment(G, M, h, out=second)
+    N, root = grafting.direction(
         F,
-        state.second_moment,
+        V,
         method=method,
         epsilon=h.grafting_epsilon,
         correction=at.second_moment_correction,
         out=third,
     )
+    return F, N, root
 
 
 def _shampoo(
-    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, *, ready: bool
+    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, *, ready: bool
 ) -> tuple[Tensor, float | Tensor]:
     method = h.grafting_method
     if method == "none":
         F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
         if not ready:
             return F, 1.0
-        spare = (
-            (scratch[1], scratch[2]) if F is scratch[0] else (scratch[0], scratch[2] if F is scratch[1] else scratch[1])
-        )
-        return mode_products([read_root(side) for side in state.sides], F, spare, dtype=h.product_precision), 1.0
-    G, second, third = scratch
-    if state.second_moment is not None:
-        grafting.accumulate(state.second_moment, G, method=method, beta=h.second_moment_beta)
-    F = _first_moment(G, state.first_moment, h, out=second)
-    spare = (second, third) if F is G else (G, third)
-    N, root = grafting.direction(
-        F,
-        state.second_moment,
-        method=method,
-        epsilon=h.grafting_epsilon,
-        correction=at.second_moment_correction,
-        out=spare[0],
-    )
+        return _by_roots(F, scratch, state, h), 1.0
+    F, N, root = _diagonal_step(scratch, state, h, at, step, method=method)
     if not ready:
         return N, root
     length = _norms(N)
-    P = mode_products([read_root(side) for side in state.sides], F, spare, dtype=h.product_precision)
+    P = _by_roots(F, scratch, state, h)
     # No step where P is zero, or so far from 1 that its square is zero or infinite.
     return P, length.div_(_norms(P)).nan_to_num_(nan=0.0, posinf=0.0).mul_(root)
 
 
-def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
+def _by_roots(F: Tensor, scratch: Scratch, state: BlockState, h: Hyperparameters) -> Tensor:
+    """F ×_i P_i, in scratch memory that F does not lie in."""
+    first, second = [x for x in scratch if x is not F][:2]
+    return mode_products([read_root(side) for side in state.sides], F, (first, second), dtype=h.product_precision)
+
+
+def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
     G, second, third = scratch
     bases = [read_basis(side) for side in state.sides]
     in_basis = mode_products(bases, G, (second, third), transposed=True, dtype=h.product_precision)
-    spare = [x for x in scratch if x is not in_basis]
-    assert state.second_moment is not None
-    grafting.accumulate(state.second_moment, in_basis, method="adam", beta=h.betas[1])
-    F = _first_moment(in_basis, state.first_moment, h, out=spare[0])
-    out = spare[1]
-    N, root = grafting.direction(
-        F,
-        state.second_moment,
-        method="adam",
-        epsilon=h.grafting_epsilon,
-        correction=at.second_moment_correction,
-        out=out,
-    )
-    return mode_products(bases, N, (spare[0], in_basis), dtype=h.product_precision), root
+    first, other = [x for x in scratch if x is not in_basis]
+    _, N, root = _diagonal_step((in_basis, first, other), state, h, at, step, method="adam")
+    return mode_products(bases, N, (first, in_basis), dtype=h.product_precision), root
 
 
 def _kl(
