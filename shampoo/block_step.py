@@ -22,6 +22,7 @@ otherwise. Vectors never get a matrix: they step plainly. soap's V follows every
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ from shampoo.timing import StepScalars
 Scratch = tuple[Tensor, Tensor, Tensor]
 Due = tuple[tuple[int, int, int], ...]
 """What is to be refreshed: (side, first block, last block + 1)."""
+Solved = Mapping[int, tuple[Tensor, ...]]
+"""By side, what `per_matrix` gave for `solver_call`."""
 
 
 def block_direction(
@@ -49,6 +52,7 @@ def block_direction(
     step: int,
     due: Due,
     all_refreshed: bool,
+    solved: Solved | None = None,
 ) -> Tensor:
     """The direction P of W ← W − lr·P, (K, d_1, ..., d_k); updates `state` in place.
 
@@ -59,6 +63,8 @@ def block_direction(
         step: t.
         due: the units to refresh.
         all_refreshed: whether it is known that all units have been refreshed before; saves looking.
+        solved: what the refresh of each side that is due solves, from statistics that have this step's gradient
+            already; None where neither has been done.
 
     Returns:
         A scratch tensor, or the momentum buffer itself: not to be written to.
@@ -74,8 +80,9 @@ def block_direction(
     elif h.preconditioner == "kl":
         P, scale = _kl(scratch, state, h, at, step=step, due=due, all_refreshed=all_refreshed)
     else:
-        _update_gram_factors(scratch[0], state, at)
-        _refresh(scratch, state, h, at, step, due)
+        if solved is None:
+            update_gram_factors(scratch[0], state, at)
+        _refresh(scratch, state, h, at, step, due, solved)
         if h.preconditioner == "soap":
             P, scale = _soap(scratch, state, h, at, step)
         else:
@@ -91,14 +98,23 @@ def is_refreshed(state: BlockState) -> bool:
     return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
-def _update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
+def update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
+    """Adds the gradient (K, d_1, ..., d_k) to shampoo's or soap's factors, if the step does."""
     if at.update_statistics:
         for mode, side in enumerate(state.sides):
             if side.factor is not None:
                 accumulate_gram(side.factor, G, mode, decay=at.factor_decay, weight=at.factor_weight)
 
 
-def _refresh(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> None:
+def _refresh(
+    scratch: Scratch,
+    state: BlockState,
+    h: Hyperparameters,
+    at: StepScalars,
+    step: int,
+    due: Due,
+    solved: Solved | None = None,
+) -> None:
     for mode, start, stop in due:
         rows = state.rows(start, stop)
         X, spare = scratch[0][start:stop], (scratch[1][start:stop], scratch[2][start:stop])
@@ -106,7 +122,8 @@ def _refresh(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepSc
         if h.preconditioner == "kl" and h.low_precision_state:
             X, weight = whitened(X, spare, rows, mode, h)
             # The basis of M changes after the sample has been taken, so the two may share memory.
-        refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight)
+        done = None if solved is None else solved.get(mode)
+        refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight, solved=done)
 
 
 def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented, but the stubs do not export it
 
-from shampoo.per_matrix import per_matrix
+from shampoo.per_matrix import Call, per_matrix
 
 RefinementMethod: TypeAlias = Literal["qr", "cholesky_qr"]
 
@@ -35,19 +35,28 @@ _MAX_SHIFTED_PASSES = 3
 _SHIFT_ROUNDINGS = 16
 
 
-def eigenbasis(A: Tensor, *, double: bool = False) -> tuple[Tensor, Tensor]:
+def eigenbasis(A: Tensor, *, double: bool = False, solved: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
     """Eigenvalues (K, n), descending, and eigenvectors (K, n, n) of A (K, n, n), in A's dtype.
 
     In A's precision, or with `double` in float64. Where it fails or is not finite it is repeated in float64; a matrix
     for which that fails as well has NaN for both, with a RuntimeWarning, and its neighbours are as without it.
-    Synchronises the host with a CUDA device.
+    Synchronises the host with a CUDA device. `solved` is what `per_matrix` gave for `eigenbasis_call`, if that has
+    been done already.
     """
-    values, Q = per_matrix(partial(_eigenbasis, double=double), A)
+    function, stacks = eigenbasis_call(A, double=double)
+    values, Q = per_matrix(function, *stacks) if solved is None else solved
     warn_of_failures(values)
     return values, Q
 
 
-def refined_eigenbasis(A: Tensor, Q: Tensor, method: RefinementMethod) -> tuple[Tensor, Tensor]:
+def eigenbasis_call(A: Tensor, *, double: bool) -> Call:
+    """The call of `per_matrix` that `eigenbasis` makes."""
+    return partial(_eigenbasis, double=double), (A,)
+
+
+def refined_eigenbasis(
+    A: Tensor, Q: Tensor, method: RefinementMethod, *, solved: tuple[Tensor, ...] | None = None
+) -> tuple[Tensor, Tensor]:
     """One step of subspace iteration from the basis Q: diag(Q'ᵀ A Q') (K, n) and Q' (K, n, n), both in A's dtype.
 
     Q' is orthonormal to rounding, whatever A's rank; its columns are sorted by the estimates diag(Qᵀ A Q), descending.
@@ -59,11 +68,18 @@ def refined_eigenbasis(A: Tensor, Q: Tensor, method: RefinementMethod) -> tuple[
         Q: (K, n, n), orthonormal columns, in A's dtype.
         method: "qr", by Householder reflections; or "cholesky_qr", the same basis in matrix products, Cholesky
             decompositions and triangular solves, for CUDA devices: on the CPU it is the slower one.
+        solved: what `per_matrix` gave for `refined_eigenbasis_call`, if that has been done already.
     """
-    values, refined = per_matrix(partial(_refined, method=method), A, Q)
+    function, stacks = refined_eigenbasis_call(A, Q, method)
+    values, refined = per_matrix(function, *stacks) if solved is None else solved
     if A.device.type == "cpu":
         warn_of_failures(values)
     return values, refined
+
+
+def refined_eigenbasis_call(A: Tensor, Q: Tensor, method: RefinementMethod) -> Call:
+    """The call of `per_matrix` that `refined_eigenbasis` makes."""
+    return partial(_refined, method=method), (A, Q)
 
 
 def off_diagonal_share(A: Tensor, Q: Tensor) -> Tensor:

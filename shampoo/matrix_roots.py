@@ -23,7 +23,7 @@ from torch import Tensor
 
 from shampoo.coupled_newton import coupled_newton, root_order
 from shampoo.eigenbases import eigendecomposition, symmetric_from_lower, warn_of_failures
-from shampoo.per_matrix import per_matrix
+from shampoo.per_matrix import Call, per_matrix
 
 RootMethod: TypeAlias = Literal["eigh", "eigh64", "coupled_newton"]
 
@@ -70,7 +70,9 @@ def root_of_eigenvalues(values: Tensor, root: InverseRoot) -> Tensor:
     return torch.where(largest.isfinite(), roots, torch.nan).to(values.dtype)
 
 
-def inverse_root(A: Tensor, root: InverseRoot, method: RootMethod) -> RootResult:
+def inverse_root(
+    A: Tensor, root: InverseRoot, method: RootMethod, *, solved: tuple[Tensor, ...] | None = None
+) -> RootResult:
     """The root of every matrix of the stack A, (K, n, n), of which only the lower triangle is read.
 
     "eigh" and "eigh64" take it from an eigendecomposition in A's precision or in float64. Where that fails or is not
@@ -81,21 +83,28 @@ def inverse_root(A: Tensor, root: InverseRoot, method: RootMethod) -> RootResult
     TF32. One that does not converge is on the CPU repeated as by "eigh64", and on a CUDA device has NaN for a root,
     without a warning and without waiting for the device.
 
+    Args:
+        solved: what `per_matrix` gave for `root_call` of the same arguments, if that has been done already.
+
     Raises:
         ValueError: for "coupled_newton" with an exponent that is not 1/p for an integer p, or with a pseudo-inverse,
             which takes eigenvalues.
     """
+    function, stacks = root_call(A, root, method)
+    root_of, condition, residual = per_matrix(function, *stacks) if solved is None else solved
+    if method != "coupled_newton" or A.device.type == "cpu":
+        warn_of_failures(condition)
+    return RootResult(root_of, condition, residual)
+
+
+def root_call(A: Tensor, root: InverseRoot, method: RootMethod) -> Call:
+    """The call of `per_matrix` that `inverse_root` makes; raises as that does."""
     if method != "coupled_newton":
-        found = per_matrix(partial(_eigh_root, root=root, double=method == "eigh64"), A)
-        warn_of_failures(found[1])
-        return RootResult(*found)
+        return partial(_eigh_root, root=root, double=method == "eigh64"), (A,)
     order = root_order(root.exponent)
     if root.pseudo_inverse:
         raise ValueError("coupled_newton knows no eigenvalues and so no pseudo-inverse: take eigh or eigh64")
-    found = per_matrix(partial(_newton_root, root=root, order=order), A)
-    if A.device.type == "cpu":
-        warn_of_failures(found[1])
-    return RootResult(*found)
+    return partial(_newton_root, root=root, order=order), (A,)
 
 
 def _eigh_root(A: Tensor, *, root: InverseRoot, double: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.block_step import Scratch, block_direction
+from shampoo.block_step import Scratch, Solved, block_direction
 from shampoo.buckets import Bucket, Chunk, make_buckets, state_by_param, state_dtype
 from shampoo.diagnostics import Diagnostics, diagnose
 from shampoo.failures import RefreshFailures
@@ -35,8 +35,8 @@ from shampoo.hyperparameters import (
     unused,
 )
 from shampoo.memory import require_memory
+from shampoo.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
 from shampoo.state_transfer import copy_state, own_memory, require_same_layout
-from shampoo.timing import StepScalars, step_scalars
 from shampoo.weights import Weights, finite_gradients, gradient_of, per_row
 
 # What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
@@ -196,44 +196,45 @@ class Shampoo(Optimizer):
             steps[param] = self.state[param]["step"]
         weights = Weights(steps, self.state, h, positions=self._positions)
         kept = 1 - _decay_per_step(h, group["peak_lr"])
-        scalars: dict[tuple[int, bool], StepScalars] = {}
-        for bucket in buckets:
-            has_factors = bool(bucket.state.sides)
-            for step, chunk in bucket.chunks(steps):
-                key = (step, has_factors)
-                if key not in scalars:
-                    scalars[key] = step_scalars(h, step, has_factors=has_factors)
-                at = scalars[key]
-                is_finite = finite.rows(chunk.pieces)
-                P, scratch = self._direction(bucket, chunk, weights, is_finite, h, at, step)
-                if is_finite is None:
-                    weights.move(chunk, P, h.lr, kept=kept)
-                else:
-                    spare = [x for x in scratch if x is not P][:2]
-                    weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
+        work = chunk_steps(buckets, steps, h)
+        solved = solve_ahead(work, h, lambda item: self._gradient(item.bucket, item.chunk, weights, h)[0])
+        for index, item in enumerate(work):
+            chunk = item.chunk
+            scratch = self._gradient(item.bucket, chunk, weights, h)
+            is_finite = finite.rows(chunk.pieces)
+            if is_finite is not None:
+                scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
+            P = self._direction(item, scratch, h, solved.get(index))
+            if is_finite is None:
+                weights.move(chunk, P, h.lr, kept=kept)
+            else:
+                spare = [x for x in scratch if x is not P][:2]
+                weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
         weights.write_back()
 
-    def _direction(
-        self,
-        bucket: Bucket,
-        chunk: Chunk,
-        weights: Weights,
-        is_finite: Tensor | None,
-        h: Hyperparameters,
-        at: StepScalars,
-        step: int,
-    ) -> tuple[Tensor, Scratch]:
-        """The direction of a chunk, and the scratch memory it may lie in."""
+    def _gradient(self, bucket: Bucket, chunk: Chunk, weights: Weights, h: Hyperparameters) -> Scratch:
+        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included."""
         scratch = self._scratch_of(bucket.like, (chunk.stop - chunk.start, *bucket.block))
         for G, gradients in chunk.aligned(scratch[0], weights.gradients):
             torch._foreach_copy_(G, gradients)
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
             for G, decayed in chunk.aligned(scratch[0], weights.of):
                 torch._foreach_add_(G, decayed, alpha=h.weight_decay)
-        if is_finite is not None:
-            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
-        due = bucket.due(chunk, h, at)
-        P = block_direction(scratch, chunk.state, h, at, step=step, due=due, all_refreshed=bucket.all_refreshed)
+        return scratch
+
+    def _direction(self, item: ChunkStep, scratch: Scratch, h: Hyperparameters, solved: Solved | None) -> Tensor:
+        """The direction of a chunk from its gradient, scratch[0]; what has been solved ahead includes it already."""
+        bucket, chunk, due = item.bucket, item.chunk, item.due
+        P = block_direction(
+            scratch,
+            chunk.state,
+            h,
+            item.at,
+            step=item.step,
+            due=due,
+            all_refreshed=bucket.all_refreshed,
+            solved=solved,
+        )
         for side, _, _ in due:
             counter = chunk.state.sides[side].num_failed_in_a_row
             if counter is not None:
@@ -242,7 +243,7 @@ class Shampoo(Optimizer):
                 self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
         if due and not bucket.all_refreshed:
             bucket.look_at_refreshes()
-        return P, scratch
+        return P
 
     def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
         """Three uninitialised tensors of this shape, in memory kept from step to step.

@@ -6,15 +6,20 @@ threads was measured at 251 ms instead of 3.1 ms. One thread to a matrix is immu
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
+Call: TypeAlias = tuple[Callable[..., tuple[Tensor, ...]], tuple[Tensor, ...]]
+"""A function and the stacks it is called with."""
 
 # A share of small matrices is one call; of matrices of this many elements or more each is a share of its own, so that
 # a thread which another process holds up leaves the rest of the stack to its neighbours.
@@ -28,17 +33,31 @@ def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> 
     the stack, in as many threads as `torch.get_num_threads()`, each of which computes with one thread; elsewhere once,
     here. It runs without gradients. Safe to call from several threads at once, and in a forked process.
     """
+    (result,) = per_matrix_together([(function, stacks)])
+    return result
+
+
+def per_matrix_together(calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
+    """What `per_matrix` gives for each call, all of which share the threads: one after the other, the last matrix of
+    each would keep all threads but one waiting."""
     num_threads = torch.get_num_threads()
-    if stacks[0].device.type != "cpu" or num_threads == 1:
-        return _without_gradients(function, stacks)
+    if num_threads == 1 or any(stacks[0].device.type != "cpu" for _, stacks in calls):
+        return [_without_gradients(call) for call in calls]
+    shares = [_shares(call, num_threads) for call in calls]
+    done = _threads(os.getpid(), num_threads).map(_without_gradients, itertools.chain.from_iterable(shares))
+    parts = [[next(done) for _ in of_call] for of_call in shares]
+    return [tuple(torch.cat(outputs) for outputs in zip(*of_call, strict=True)) for of_call in parts]
+
+
+def _shares(call: Call, num_threads: int) -> list[Call]:
+    function, stacks = call
     rows = max(1, _SHARE_ELEMENTS // max(1, math.prod(stacks[0].shape[1:])))
     num_shares = max(num_threads, math.ceil(len(stacks[0]) / rows))
-    shares = zip(*(stack.chunk(num_shares) for stack in stacks), strict=True)
-    parts = list(_threads(os.getpid(), num_threads).map(partial(_without_gradients, function), shares))
-    return tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
+    return [(function, share) for share in zip(*(stack.chunk(num_shares) for stack in stacks), strict=True)]
 
 
-def _without_gradients(function: Callable[..., tuple[Tensor, ...]], stacks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _without_gradients(call: Call) -> tuple[Tensor, ...]:
+    function, stacks = call
     # Each thread has its own gradient mode, on when the thread starts.
     with torch.no_grad():
         return function(*stacks)

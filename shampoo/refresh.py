@@ -25,10 +25,17 @@ import torch
 from torch import Tensor
 
 from shampoo.block_state import BlockState, Side
-from shampoo.eigenbases import eigenbasis, off_diagonal_share, refined_eigenbasis
+from shampoo.eigenbases import (
+    eigenbasis,
+    eigenbasis_call,
+    off_diagonal_share,
+    refined_eigenbasis,
+    refined_eigenbasis_call,
+)
 from shampoo.hyperparameters import Hyperparameters, Solver
-from shampoo.matrix_roots import InverseRoot, condition_of_eigenvalues, inverse_root, root_of_eigenvalues
+from shampoo.matrix_roots import InverseRoot, condition_of_eigenvalues, inverse_root, root_call, root_of_eigenvalues
 from shampoo.mode_products import accumulate_gram, mode_products
+from shampoo.per_matrix import Call
 from shampoo.quantization import rectify
 from shampoo.stored_matrices import StoredMatrices
 from shampoo.timing import StepScalars
@@ -63,6 +70,7 @@ def refresh_side(
     step: int,
     *,
     sample_weight: float = 1.0,
+    solved: tuple[Tensor, ...] | None = None,
 ) -> None:
     """Refreshes one side of all blocks of `state`, in place.
 
@@ -71,6 +79,7 @@ def refresh_side(
         scratch: two tensors like X to work in.
         step: t, put down as the time of the refresh.
         sample_weight: multiplies the sample.
+        solved: what `per_matrix` gave for `solver_call`, if that has been done already.
     """
     side = state.sides[mode]
     assert side.refreshed is not None
@@ -88,13 +97,13 @@ def refresh_side(
     if side.basis is None:
         assert isinstance(side.root, StoredMatrices)
         assert solver in ("eigh", "eigh64", "coupled_newton")
-        result = inverse_root(A, _root(h, at, state), solver)
+        result = inverse_root(A, _root(h, at, state), solver, solved=solved)
         _keep_finite(side, result.root, side.root.read(), side.root.write)
         side.condition.copy_(result.condition)  # type: ignore[union-attr]
         side.residual.copy_(result.residual)  # type: ignore[union-attr]
         return
     old = side.basis.read()
-    eigen = _eigen(side, A, old, h, is_first=is_first)
+    eigen = _eigen(side, A, old, h, is_first=is_first, solved=solved)
     root = _root(h, at, state)
     _write_condition(side, A, eigen, root, solver)
     if h.preconditioner == "shampoo":
@@ -114,6 +123,22 @@ def refresh_side(
         _change_basis(state, mode, change, scratch)
 
 
+def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalars) -> Call | None:
+    """What the refresh of one side in float32 is going to solve, once its statistics are up to date; None for a side
+    that has nothing to solve."""
+    side = state.sides[mode]
+    A, solver = side.factor, h.solver_on("cpu")
+    if side.kind != "full" or A is None:
+        return None
+    if side.basis is None:
+        assert solver in ("eigh", "eigh64", "coupled_newton")
+        return root_call(A, _root(h, at, state), solver)
+    assert side.refreshed is not None
+    if solver in ("qr", "cholesky_qr") and not bool((side.refreshed == 0).any()):
+        return refined_eigenbasis_call(A, side.basis.read(), "qr" if solver == "qr" else "cholesky_qr")
+    return eigenbasis_call(A, double=solver == "eigh64")
+
+
 def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor, Tensor]) -> None:
     matrices: list[Tensor | None] = [None] * len(state.sides)
     for moment, transform in ((state.first_moment, S), (state.second_moment, S * S)):
@@ -122,7 +147,9 @@ def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor
             moment.copy_(mode_products(matrices, moment, scratch, transposed=True))
 
 
-def _eigen(side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: Tensor) -> _Eigen:
+def _eigen(
+    side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: Tensor, solved: tuple[Tensor, ...] | None
+) -> _Eigen:
     """Solves for the eigenvectors of A (K, d, d), except where they have not moved and where it fails."""
     solver = h.solver_on(A.device.type)
     stays = torch.zeros(len(A), dtype=torch.bool, device=A.device)
@@ -133,8 +160,8 @@ def _eigen(side: Side, A: Tensor, old: Tensor, h: Hyperparameters, *, is_first: 
 
     def solve(A: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
         if solver in ("qr", "cholesky_qr") and not bool(is_first.any()):
-            return refined_eigenbasis(A, Q, "qr" if solver == "qr" else "cholesky_qr")
-        return eigenbasis(A, double=solver == "eigh64")
+            return refined_eigenbasis(A, Q, "qr" if solver == "qr" else "cholesky_qr", solved=solved)
+        return eigenbasis(A, double=solver == "eigh64", solved=solved)
 
     if h.refresh_tolerance > 0:
         moved = (~stays).nonzero().squeeze(1)
