@@ -6,6 +6,7 @@ elementwise work nor what LAPACK does inside of decompositions and triangular so
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shampoo import Shampoo
 from shampoo.blocking import regions
-from shampoo.cost import Cost, estimate
+from shampoo.cost import estimate
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.sides import side_kinds
 from tests.benchmarks.counts import Scratch, StepCounts, allocated_bytes, count_step
@@ -298,7 +299,7 @@ def test_a_negative_size_is_named() -> None:
 
 
 def test_no_parameters_cost_nothing() -> None:
-    assert estimate([]) == Cost(0, 0, 0, 0, 0, 0, 0.0, 0)
+    assert set(dataclasses.asdict(estimate([])).values()) == {0}
 
 
 class _NoTensors(TorchDispatchMode):
