@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo.block_step import Scratch, Solved, block_direction
-from shampoo.buckets import Bucket, Chunk, make_buckets, state_by_param, state_dtype
+from shampoo.buckets import Bucket, make_buckets, state_by_param, state_dtype
 from shampoo.diagnostics import Diagnostics, diagnose
 from shampoo.failures import RefreshFailures
 from shampoo.hyperparameters import (
@@ -197,13 +197,11 @@ class Shampoo(Optimizer):
         weights = Weights(steps, self.state, h, positions=self._positions)
         kept = 1 - _decay_per_step(h, group["peak_lr"])
         work = chunk_steps(buckets, steps, h)
-        solved = solve_ahead(work, h, lambda item: self._gradient(item.bucket, item.chunk, weights, h)[0])
+        solved = solve_ahead(work, h, lambda item: self._gradient(item, weights, finite.rows(item.chunk.pieces), h)[0])
         for index, item in enumerate(work):
             chunk = item.chunk
-            scratch = self._gradient(item.bucket, chunk, weights, h)
             is_finite = finite.rows(chunk.pieces)
-            if is_finite is not None:
-                scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
+            scratch = self._gradient(item, weights, is_finite, h)
             P = self._direction(item, scratch, h, solved.get(index))
             if is_finite is None:
                 weights.move(chunk, P, h.lr, kept=kept)
@@ -212,14 +210,18 @@ class Shampoo(Optimizer):
                 weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
         weights.write_back()
 
-    def _gradient(self, bucket: Bucket, chunk: Chunk, weights: Weights, h: Hyperparameters) -> Scratch:
-        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included."""
-        scratch = self._scratch_of(bucket.like, (chunk.stop - chunk.start, *bucket.block))
+    def _gradient(self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters) -> Scratch:
+        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
+        where the device alone knows that it is not finite."""
+        chunk = item.chunk
+        scratch = self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block))
         for G, gradients in chunk.aligned(scratch[0], weights.gradients):
             torch._foreach_copy_(G, gradients)
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
             for G, decayed in chunk.aligned(scratch[0], weights.of):
                 torch._foreach_add_(G, decayed, alpha=h.weight_decay)
+        if is_finite is not None:
+            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
         return scratch
 
     def _direction(self, item: ChunkStep, scratch: Scratch, h: Hyperparameters, solved: Solved | None) -> Tensor:
