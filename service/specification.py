@@ -15,7 +15,8 @@ from search_spaces import SearchSpace, SpaceError, preset, presets
 from service.domain import Direction, Phase
 from service.errors import InvalidInput
 from trainers.config import InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
-from trainers.workload import UnknownWorkload, WorkloadDescription, check_options, describe
+from trainers.description import WorkloadDescription
+from trainers.workload import UnknownWorkload, check_options, describe
 
 MAX_TRIALS = 10_000
 MAX_COUNT = 2**31 - 1

@@ -126,11 +126,13 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
 
 def _next_measurement(step: int, config: TrialConfig) -> int:
     """The first step after `step` with a measurement."""
+    assert config.evaluate_every is not None
     return min(step - step % config.evaluate_every + config.evaluate_every, config.num_steps)
 
 
 def _is_checkpointed(step: int, config: TrialConfig) -> bool:
     every = config.checkpoint_every or config.evaluate_every
+    assert every is not None
     return step % every == 0 or step == config.num_steps
 
 

@@ -14,10 +14,11 @@ from trainers.config import ScheduleConfig
 def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
     """What the base learning rate is multiplied with in step `step` (the first is 0).
 
-    The warm-up is the line from 0 just before the first step to 1 at the first step after it; `cosine` and `linear`
-    then fall to 0 just after the last step. So no step is spent at a learning rate of 0. At least one step is left
-    to the decay.
+    The warm-up is the line from 0 just before the first step to 1 at the first step after it; the decay then falls to
+    0 just after the horizon's last step. So no step within the horizon is spent at a learning rate of 0. At least one
+    step of the horizon is left to the decay.
     """
+    num_steps = max(1, round(config.horizon * num_steps))
     num_warmup_steps = min(round(config.warmup_fraction * num_steps), num_steps - 1)
     if step < num_warmup_steps:
         return (step + 1) / (num_warmup_steps + 1)
@@ -29,6 +30,9 @@ def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
             return 1 - progress
         case "constant":
             return 1.0
+        case "wsd":
+            num_decay_steps = min(max(1, round(config.decay_fraction * num_steps)), num_steps - num_warmup_steps)
+            return min(max((num_steps - step) / num_decay_steps, 0.0), 1.0)
 
 
 def build_schedule(optimizer: Optimizer, config: ScheduleConfig, *, num_steps: int) -> LambdaLR:

@@ -9,42 +9,16 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from trainers.config import InvalidConfig, Json
+from trainers.description import WorkloadDescription
+from trainers.descriptions import BUILT_IN
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Direction: TypeAlias = Literal["minimize", "maximize"]
-
 ENTRY_POINT_GROUP = "shampoo_tuner.workloads"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadOption:
-    """One argument of a workload's constructor."""
-
-    default: Json
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadDescription:
-    """What is known of a workload without building it."""
-
-    name: str
-    title: str
-    implementation: str
-    """`module:Class`; the class is called with the workload's options as keyword arguments."""
-    metrics: Mapping[str, Direction]
-    """Every metric a measurement holds, with the direction in which it is better."""
-    default_objective: str
-    default_num_steps: int
-    default_evaluate_every: int
-    default_batch_size: int
-    options: Mapping[str, WorkloadOption] = field(default_factory=dict)
 
 
 class Workload(Protocol):
@@ -80,64 +54,45 @@ class Workload(Protocol):
         """
 
 
-_SIZE = WorkloadOption("tiny", "size of the model: tiny or small; steps and batch size have defaults for tiny")
+@runtime_checkable
+class HasBlocks(Protocol):
+    """A workload that says which modules of its model are alike and follow each other, e.g. a transformer's blocks.
 
-_BUILT_IN: dict[str, WorkloadDescription] = {
-    description.name: description
-    for description in (
-        WorkloadDescription(
-            name="digits-mlp",
-            title="Handwritten digits (8x8, 1,797 images from scikit-learn), multi-layer perceptron",
-            implementation="trainers.workloads.digits:DigitsMLP",
-            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
-            default_objective="validation_loss",
-            default_num_steps=100,  # nine epochs: with more the best value is decided by overfitting, not optimization
-            default_evaluate_every=10,
-            default_batch_size=128,
-            options={
-                "hidden_sizes": WorkloadOption([128, 64], "units of each hidden layer"),
-                "dropout": WorkloadOption(0.0, "share of each hidden layer's units dropped in training, in [0, 1)"),
-                "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
-            },
-        ),
-        WorkloadDescription(
-            name="digits-autoencoder",
-            title="Handwritten digits (8x8, 1,797 images from scikit-learn), deep autoencoder",
-            implementation="trainers.workloads.digits_autoencoder:DigitsAutoencoder",
-            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_squared_error": "minimize"},
-            default_objective="validation_loss",
-            default_num_steps=400,  # with more, a good optimizer's best value is decided by overfitting here, too
-            default_evaluate_every=40,
-            default_batch_size=128,
-            options={"size": _SIZE},
-        ),
-        WorkloadDescription(
-            name="digits-convnet",
-            title="Handwritten digits (8x8, 1,797 images from scikit-learn), convolutional network",
-            implementation="trainers.workloads.digits_convnet:DigitsConvnet",
-            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
-            default_objective="validation_loss",
-            default_num_steps=100,  # four and a half epochs: later the loss is near its floor with any optimizer
-            default_evaluate_every=10,
-            default_batch_size=64,
-            options={
-                "size": _SIZE,
-                "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
-            },
-        ),
-        WorkloadDescription(
-            name="stdlib-gpt",
-            title="Source of Python's own standard library (about 4 MB, differs between versions), byte-level GPT",
-            implementation="trainers.workloads.stdlib_gpt:StdlibGPT",
-            metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
-            default_objective="validation_loss",
-            default_num_steps=400,  # a fifth of an epoch: no sequence is seen twice
-            default_evaluate_every=40,
-            default_batch_size=32,
-            options={"size": _SIZE},
-        ),
-    )
-}
+    They are what is sharded, recomputed in the backward pass and compiled one by one. Without it, the elements of the
+    model's `ModuleList`s are taken, or else its direct children.
+    """
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        """Modules within `model`, none inside another."""
+
+
+@runtime_checkable
+class HasParameterGroups(Protocol):
+    """A workload whose parameters are not all trained alike, e.g. without weight decay on biases."""
+
+    def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
+        """Groups as a torch optimizer takes them: `params`, and the arguments that differ. Each trained parameter once.
+
+        An argument that the optimizer does not have is left out.
+        """
+
+
+@runtime_checkable
+class HasTokens(Protocol):
+    """A workload on sequences, whose throughput is counted in tokens too."""
+
+    @property
+    def tokens_per_example(self) -> int:
+        """Tokens that the model predicts, or reads, per training example."""
+
+
+@runtime_checkable
+class CountsEvents(Protocol):
+    """A workload that counts what happens to its data, e.g. unreadable images that it passed over."""
+
+    def counts(self) -> Mapping[str, int]:
+        """This rank's counts since the workload was built; the same names on every rank. Summed over ranks, they are
+        metrics of each measurement."""
 
 
 class UnknownWorkload(InvalidConfig):
@@ -158,7 +113,7 @@ def descriptions() -> dict[str, WorkloadDescription]:
     A package registers a workload with an entry point in the group `shampoo_tuner.workloads` that names a
     `WorkloadDescription`; keep that object in a module that does not import torch.
     """
-    found = dict(_BUILT_IN)
+    found = dict(BUILT_IN)
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         description = entry_point.load()
         if not isinstance(description, WorkloadDescription):
@@ -180,10 +135,10 @@ def describe(name: str) -> WorkloadDescription:
 
 
 def check_options(description: WorkloadDescription, options: Mapping[str, Json]) -> None:
-    """Checks the names of workload options.
+    """Checks the names of workload options, and that those required are there.
 
     Raises:
-        InvalidConfig: an option the workload does not have; the message names it.
+        InvalidConfig: an option the workload does not have, or one that is missing; the message names it.
     """
     for name, value in options.items():
         if name not in description.options:
@@ -191,6 +146,9 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
             raise InvalidConfig(
                 f"workload_options.{name}", f"unknown option of {description.name} (known: {known}), got {value!r}"
             )
+    for name, option in description.options.items():
+        if option.required and options.get(name) is None:
+            raise InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
 
 
 def load(name: str, options: Mapping[str, Json]) -> Workload:

@@ -12,7 +12,7 @@ from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobState, Phase, TrialState
 from service.recommendations import Evidence
 from service.specification import JobSpecification
-from trainers.workload import WorkloadDescription
+from trainers.description import WorkloadDescription
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace

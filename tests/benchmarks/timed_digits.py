@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from trainers.workload import WorkloadDescription
+from trainers.description import WorkloadDescription
 from trainers.workloads.digits import DigitsMLP
 
 DESCRIPTION = WorkloadDescription(

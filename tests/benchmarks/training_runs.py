@@ -14,9 +14,10 @@ import torch
 
 from shampoo.failures import RefreshFailed
 from trainers.config import Diverged, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.description import WorkloadDescription
 from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import WorkloadDescription, describe
+from trainers.workload import describe
 
 OBJECTIVE = "validation_loss"
 

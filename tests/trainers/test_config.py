@@ -70,7 +70,7 @@ def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
     assert str(caught.value).startswith(f"{field}: ")
 
 
-@pytest.mark.parametrize("field", ["workload", "optimizer", "num_steps", "evaluate_every", "batch_size"])
+@pytest.mark.parametrize("field", ["workload", "optimizer", "num_steps", "batch_size"])
 def test_a_missing_field_is_named(field: str) -> None:
     with pytest.raises(InvalidConfig, match=f"^{field}: is required"):
         TrialConfig.from_json({name: value for name, value in MINIMAL.items() if name != field})
