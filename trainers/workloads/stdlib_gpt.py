@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,27 +12,16 @@ from torch.nn import functional
 from trainers.data_order import rank_batches
 from trainers.workloads.sizes import shape_of_size
 from trainers.workloads.stdlib_text import StdlibText, stdlib_text
-
-NUM_TOKENS = 256
-"""The bytes."""
-
-GPT2_WIDTH = 768
-GPT2_DEVIATION = 0.02
-"""GPT-2's initial deviation of every weight, chosen for its width."""
+from trainers.workloads.transformer import GPT, TransformerShape
 
 NUM_SEQUENCES_AT_ONCE = 64
 """In evaluation: bounds its memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The shape of the model and of what it reads."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape(TransformerShape):
+    """The shape of the model, whose tokens are bytes, and of what it reads."""
 
-    num_blocks: int
-    num_heads: int
-    width: int
-    context_length: int
-    """Bytes that the model sees at once."""
     num_validation_sequences: int
     """How many sequences of the held-out text are evaluated: all of it would take longer than training."""
 
@@ -116,75 +104,3 @@ def sequences(text: Tensor, context_length: int) -> Tensor:
     Up to `context_length` bytes at the end are left over.
     """
     return text.unfold(0, context_length + 1, context_length)
-
-
-class GPT(nn.Module):
-    """A pre-norm transformer with learned positions, initialised as GPT-2: tokens (b, t) int64 to logits (b, t, 256).
-
-    GPT-2's initial deviation is taken in proportion to 1/sqrt(width). Taken as it is, this model's layers would begin
-    next to zero, and AdamW would spend most of a short trial on the way out of there (`tiny`, 400 steps: validation
-    loss 2.35 instead of 2.06 at the best of four learning rates): a comparison of optimizers would be one of escapes.
-
-    Unlike GPT-2's, the output layer is not tied to the embedding. With 256 tokens that would save next to nothing, and
-    the tied matrix would get the sum of two gradients of different nature (sparse rows from the input, dense ones from
-    the output), of which a preconditioner could learn the geometry of neither.
-    """
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.token_embedding = nn.Embedding(NUM_TOKENS, shape.width)
-        self.position_embedding = nn.Embedding(shape.context_length, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.num_blocks))
-        self.norm = nn.LayerNorm(shape.width)
-        self.output = nn.Linear(shape.width, NUM_TOKENS, bias=False)
-        self._initialise(shape)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
-        hidden = self.token_embedding(tokens) + self.position_embedding(positions)
-        for block in self.blocks:
-            hidden = block(hidden)
-        logits: Tensor = self.output(self.norm(hidden))
-        return logits
-
-    def _initialise(self, shape: Shape) -> None:
-        deviation = GPT2_DEVIATION * math.sqrt(GPT2_WIDTH / shape.width)
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                # Each block adds to the residual stream twice: this keeps the sum's variance independent of the depth.
-                scale = 1 / math.sqrt(2 * shape.num_blocks) if name.endswith("_projection") else 1.0
-                nn.init.normal_(module.weight, std=deviation * scale)
-                if isinstance(module, nn.Linear) and module.bias is not None:
-                    nn.init.zeros_(module.bias)
-
-
-class Block(nn.Module):
-    """Causal self-attention, then two layers with GELU, each added to the residual stream: (b, t, width) to the same.
-
-    The layers whose name ends in `_projection` write into the residual stream.
-    """
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.num_heads = shape.num_heads
-        self.attention_norm = nn.LayerNorm(shape.width)
-        self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
-        self.attention_projection = nn.Linear(shape.width, shape.width)
-        self.mlp_norm = nn.LayerNorm(shape.width)
-        self.mlp_hidden = nn.Linear(shape.width, 4 * shape.width)
-        self.mlp_projection = nn.Linear(4 * shape.width, shape.width)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        hidden = hidden + self._attention(self.attention_norm(hidden))
-        inner = functional.gelu(self.mlp_hidden(self.mlp_norm(hidden)), approximate="tanh")
-        residual: Tensor = self.mlp_projection(inner)
-        return hidden + residual
-
-    def _attention(self, hidden: Tensor) -> Tensor:
-        num_sequences, length, width = hidden.shape
-        # (3, b, heads, t, width / heads)
-        heads = self.query_key_value(hidden).view(num_sequences, length, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        query, key, value = heads.unbind(0)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        projected: Tensor = self.attention_projection(mixed.transpose(1, 2).reshape(num_sequences, length, width))
-        return projected
