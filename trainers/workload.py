@@ -6,14 +6,16 @@ check workloads without importing torch; the implementation is imported by `load
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from trainers.config import InvalidConfig, Json
 from trainers.description import WorkloadDescription
 from trainers.descriptions import BUILT_IN
+from trainers.user_workload import description_of, explain, import_class, is_reference
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -99,7 +101,9 @@ class UnknownWorkload(InvalidConfig):
     """No workload of that name is registered."""
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__("workload", f"unknown workload {name!r} (known: {', '.join(known)})")
+        super().__init__(
+            "workload", f"unknown workload {name!r} (known: {', '.join(known)}; or your own as module:Class)"
+        )
         self.name = name
         self.known = tuple(known)
 
@@ -108,30 +112,82 @@ class UnknownWorkload(InvalidConfig):
 
 
 def descriptions() -> dict[str, WorkloadDescription]:
-    """Every known workload by name: the built-in ones and those of installed packages.
+    """Every workload that has a name of its own: the built-in ones and those of installed packages.
 
-    A package registers a workload with an entry point in the group `shampoo_tuner.workloads` that names a
-    `WorkloadDescription`; keep that object in a module that does not import torch.
+    A package registers a workload with an entry point in the group `shampoo_tuner.workloads` that names its class, or
+    a `WorkloadDescription` in a module that does not import torch.
+
+    Raises:
+        InvalidConfig: an entry point names neither.
     """
     found = dict(BUILT_IN)
-    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        description = entry_point.load()
-        if not isinstance(description, WorkloadDescription):
-            raise TypeError(f"entry point {entry_point.value} must name a WorkloadDescription, got {description!r}")
+    for entry_point in entry_points():
+        description = description_from(entry_point)
         found.setdefault(description.name, description)
     return found
 
 
 def describe(name: str) -> WorkloadDescription:
-    """The description of the workload `name`.
+    """The description of the workload `name`: a registered one, or a user's own class as `module:Class`.
 
     Raises:
         UnknownWorkload: there is none; the message lists those there are.
+        InvalidConfig: `module:Class` cannot be imported, or does not describe itself.
     """
-    found = descriptions()
-    if name not in found:
-        raise UnknownWorkload(name, sorted(found))
-    return found[name]
+    return _find(name).description
+
+
+def entry_points() -> tuple[EntryPoint, ...]:
+    """Those of installed packages that name workloads; nothing of theirs is imported."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+
+def description_from(entry_point: EntryPoint) -> WorkloadDescription:
+    """What an entry point names, which is imported for it. A class is called by the entry point's name.
+
+    Raises:
+        InvalidConfig: it cannot be imported, or names no `WorkloadDescription` and no class that describes itself.
+    """
+    try:
+        found = entry_point.load()
+    except (Exception, SystemExit) as error:  # the boundary to a user's own code
+        raise InvalidConfig("workload", f"{entry_point.value} cannot be imported: {explain(error)}") from error
+    if isinstance(found, WorkloadDescription):
+        return found
+    if isinstance(found, type):
+        return replace(description_of(found, name=entry_point.name), implementation=entry_point.value)
+    raise InvalidConfig(
+        "workload",
+        f"entry point {entry_point.name} = {entry_point.value} must name a class or a WorkloadDescription, "
+        f"got {found!r:.80}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A workload by its name."""
+
+    description: WorkloadDescription
+    has_own_defaults: bool
+    """Whether the defaults are those of the constructor, and not only of the description."""
+
+
+def _find(name: str) -> _Found:
+    if name in BUILT_IN:
+        return _Found(BUILT_IN[name], has_own_defaults=False)
+    if is_reference(name):
+        return _Found(description_of(import_class(name), name=name), has_own_defaults=True)
+    installed = entry_points()
+    for entry_point in sorted(installed, key=lambda entry_point: entry_point.name != name):
+        try:
+            description = description_from(entry_point)
+        except InvalidConfig:
+            if entry_point.name == name:
+                raise
+            continue  # another package's trouble
+        if description.name == name:
+            return _Found(description, has_own_defaults=isinstance(entry_point.load(), type))
+    raise UnknownWorkload(name, sorted({*BUILT_IN, *(entry_point.name for entry_point in installed)}))
 
 
 def check_options(description: WorkloadDescription, options: Mapping[str, Json]) -> None:
@@ -156,13 +212,13 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
 
     Raises:
         UnknownWorkload: no such workload.
-        InvalidConfig: an option is unknown or has a value the workload refuses.
+        InvalidConfig: an option is unknown or has a value the workload refuses, or `module:Class` cannot be imported.
     """
-    description = describe(name)
+    found = _find(name)
+    description = found.description
     check_options(description, options)
-    module_name, _, class_name = description.implementation.partition(":")
-    implementation = getattr(importlib.import_module(module_name), class_name)
-    defaults = {option: spec.default for option, spec in description.options.items()}
+    defaults = {} if found.has_own_defaults else {o: spec.default for o, spec in description.options.items()}
+    implementation = import_class(description.implementation)
     try:
         return cast("Workload", implementation(**{**defaults, **options}))
     except ValueError as error:
