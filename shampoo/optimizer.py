@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from shampoo.block_step import Scratch, Solved, block_direction
 from shampoo.buckets import Bucket, make_buckets, state_by_param, state_dtype
 from shampoo.diagnostics import Diagnostics, diagnose
+from shampoo.distributed.layout import require_supported
 from shampoo.failures import RefreshFailures
 from shampoo.hyperparameters import (
     DEFAULT_GRAFTING_EPSILON,
@@ -137,6 +138,7 @@ class Shampoo(Optimizer):
                     f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
                     f"strides {param.stride()}"
                 )
+        require_supported(tensors)
         if len({id(tensor) for tensor in tensors}) != len(tensors):
             raise ValueError(f"a parameter appears twice in one group of {len(tensors)} parameters")
         if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):

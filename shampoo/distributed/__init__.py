@@ -1,0 +1,1 @@
+"""`Shampoo` on parameters that are spread over ranks."""

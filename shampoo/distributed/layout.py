@@ -1,0 +1,101 @@
+"""How a DTensor parameter lies on the ranks of its device mesh, as far as the optimizer supports it.
+
+Supported: cut along its first dimension over at most one dimension of the mesh, and replicated over the others. That is
+FSDP2 (`fully_shard`), HSDP on a two-dimensional mesh, and SimpleFSDP's parameters.
+
+DTensor takes half a second to import, so nothing here imports it: without it there is no DTensor.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor
+
+
+def is_dtensor(tensor: object) -> TypeGuard[DTensor]:
+    """Whether this is a DTensor, asked without importing it."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLayout:
+    """The rows of a parameter over the ranks of a mesh."""
+
+    mesh: DeviceMesh
+    shard_dim: int | None
+    """Dimension of the mesh over which the parameter's first dimension is cut; None: every rank holds all of it."""
+    shape: tuple[int, ...]
+    """Of the whole parameter."""
+
+    @property
+    def num_shards(self) -> int:
+        return 1 if self.shard_dim is None else self.mesh.size(self.shard_dim)
+
+    @property
+    def shard(self) -> int:
+        """Number of the shard that this rank holds."""
+        return 0 if self.shard_dim is None else self.mesh.get_local_rank(self.shard_dim)
+
+    def rows(self, shard: int) -> tuple[int, int]:
+        """First row and last row + 1 of a shard, cut as `torch.chunk` does: the last ones may be short or empty."""
+        if self.shard_dim is None:
+            return 0, self.shape[0] if self.shape else 1
+        length = math.ceil(self.shape[0] / self.num_shards)
+        return min(self.shape[0], shard * length), min(self.shape[0], (shard + 1) * length)
+
+    def shard_shape(self, shard: int) -> tuple[int, ...]:
+        """The shape of a shard."""
+        if self.shard_dim is None:
+            return self.shape
+        start, stop = self.rows(shard)
+        return (stop - start, *self.shape[1:])
+
+
+def layout_of(param: DTensor, *, index: int) -> ShardLayout:
+    """The layout of a DTensor parameter, `index` in its group for the message.
+
+    Raises:
+        ValueError: it is not supported; the message holds placements and mesh.
+    """
+    from torch.distributed.tensor import Replicate, Shard
+
+    mesh, placements = param.device_mesh, param.placements
+    where = f"parameter {index} of shape {tuple(param.shape)} has placements {placements} on {mesh}"
+    # By type: a strided shard (FSDP over tensor parallelism) is cut into other rows.
+    unsupported = [p for p in placements if type(p) is not Replicate and not (type(p) is Shard and p.dim == 0)]
+    if unsupported:
+        raise ValueError(
+            f"{where}: {unsupported[0]} is not supported, only Shard(0) over one dimension of the mesh and Replicate() "
+            "over the others (FSDP2, HSDP, SimpleFSDP); of tensor-parallel parameters no rank holds whole rows"
+        )
+    sharding = [dim for dim, placement in enumerate(placements) if type(placement) is Shard]
+    if len(sharding) > 1:
+        raise ValueError(f"{where}: only one dimension of the mesh may cut it, not {len(sharding)}; flatten the mesh")
+    if mesh.get_coordinate() is None:
+        raise ValueError(f"{where}, to which this rank does not belong")
+    layout = ShardLayout(mesh, sharding[0] if sharding else None, tuple(param.shape))
+    found = tuple(param.to_local().shape)
+    if found != layout.shard_shape(layout.shard):
+        raise ValueError(f"{where}: this rank holds {found}, expected {layout.shard_shape(layout.shard)}")
+    return layout
+
+
+def require_supported(params: Sequence[Tensor]) -> None:
+    """Checks the layouts of all DTensors among the parameters of a group.
+
+    Raises:
+        ValueError: one is not supported.
+    """
+    for index, param in enumerate(params):
+        if is_dtensor(param):
+            layout_of(param, index=index)
