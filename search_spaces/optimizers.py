@@ -122,11 +122,42 @@ ARGUMENTS: Mapping[str, Mapping[str, Argument]] = {"shampoo": SHAMPOO, "adamw": 
 
 SCHEDULE: Mapping[str, Argument] = {
     "warmup_fraction": Argument("float", low=0.0, high=1.0, open_high=True),
-    "decay": Argument("choice", choices=("cosine", "linear", "constant")),
+    "decay": Argument("choice", choices=("cosine", "linear", "constant", "wsd")),
+    "decay_fraction": Argument("float", low=0.0, high=1.0, open_low=True),
+    "horizon": _positive(),
 }
 """Fields of a trial's schedule, named `schedule.<field>`."""
 
 TRAINING: Mapping[str, Argument] = {
     "gradient_clip_norm": _positive(optional=True),
+    "precision": Argument("choice", choices=("float32", "bfloat16", "float16")),
 }
 """Fields of the trial config itself, named `training.<field>`. Steps, batch size and seed belong to the job."""
+
+AVERAGING: Mapping[str, Argument] = {
+    "method": Argument("choice", choices=("ema", "lawa", "schedule_free", "primal")),
+    "decay": _average(),
+    "warm_up": Argument("choice", choices=("bias_correction", "ramp", "none")),
+    "update_frequency": Argument("integer", low=1, high=1_000_000),
+    "num_snapshots": Argument("integer", low=1, high=1_000_000),
+    "mu_x": _average(),
+    "mu_y": Argument("float", low=0.0, high=1.0, open_low=True),
+    "lr_power": Argument("float", low=0.0),
+    "weight_decay_at": Argument("choice", choices=("y", "z")),
+}
+"""Arguments of `shampoo.WeightAveraging`, named `averaging.<argument>`."""
+
+COMPRESSION: Mapping[str, Argument] = {
+    "rank": Argument("integer", low=1, high=1_000_000),
+    "start_step": Argument("integer", low=2, high=1_000_000),
+    "error_feedback": Argument("boolean"),
+}
+"""Fields of the gradient compression, named `compression.<field>`."""
+
+SECTIONS: Mapping[str, Mapping[str, Argument]] = {
+    "schedule": SCHEDULE,
+    "training": TRAINING,
+    "averaging": AVERAGING,
+    "compression": COMPRESSION,
+}
+"""The parts of a trial config beside the optimizer's arguments and the workload's options."""

@@ -1,7 +1,8 @@
 """`SearchSpace`: the parameters of one optimizer that a phase of a job searches; validation, JSON, sampling.
 
 A parameter's name is a path into the trial config: undotted names are arguments of the optimizer's constructor, with
-`betas[0]` an element of a list argument; `schedule.`, `workload.` and `training.` name the other sections.
+`betas[0]` an element of a list argument; `schedule.`, `training.`, `averaging.`, `compression.` and `workload.` name
+the other sections.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeAlias
 
 from search_spaces import decoding, validation
 from search_spaces.errors import SpaceError, require, show
-from search_spaces.optimizers import ARGUMENTS, OptimizerName
+from search_spaces.optimizers import ARGUMENTS, SECTIONS, OptimizerName
 from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same
 
 FixedValue: TypeAlias = Scalar | Sequence[float]
@@ -31,6 +32,10 @@ class Assignment:
     workload_options: dict[str, Any]
     training: dict[str, Any]
     """Fields of the trial config itself, e.g. `gradient_clip_norm`."""
+    averaging: dict[str, Any]
+    """Arguments of the weight averaging, `method` among them."""
+    compression: dict[str, Any]
+    """Fields of the gradient compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,7 @@ class SearchSpace:
             SpaceError: as for `check`.
         """
         merged: dict[str, Any] = {**self.fixed, **self.check(values)}
-        sections: dict[str, dict[str, Any]] = {"": {}, "schedule": {}, "workload": {}, "training": {}}
+        sections: dict[str, dict[str, Any]] = {section: {} for section in ("", "workload", *SECTIONS)}
         for name, value in merged.items():
             section, _, field_name = name.rpartition(".")
             sections[section][field_name] = list(value) if isinstance(value, list | tuple) else value
@@ -154,6 +159,8 @@ class SearchSpace:
             schedule=sections["schedule"],
             workload_options=sections["workload"],
             training=sections["training"],
+            averaging=sections["averaging"],
+            compression=sections["compression"],
         )
 
 

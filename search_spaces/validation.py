@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.errors import SpaceError, require, show
-from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SCHEDULE, TRAINING, Argument
+from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS, Argument
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30
@@ -97,16 +97,16 @@ def _argument(optimizer: str, name: object, path: str) -> Argument | None:
             argument = ARGUMENTS[optimizer].get(element[1])
             if argument is not None and argument.kind == "pair":
                 return argument.elements[int(element[2])]
-        known = {**ARGUMENTS[optimizer], **_prefixed("schedule", SCHEDULE), **_prefixed("training", TRAINING)}
+        known = {**ARGUMENTS[optimizer], **_in_sections()}
         if name in known:
             return known[name]
     places = [f"{n}[0], {n}[1]" if a.kind == "pair" else n for n, a in ARGUMENTS[optimizer].items()]
-    places += [*_prefixed("schedule", SCHEDULE), *_prefixed("training", TRAINING), "workload.<option>"]
+    places += [*_in_sections(), "workload.<option>"]
     raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)})")
 
 
-def _prefixed(section: str, fields: Mapping[str, Argument]) -> dict[str, Argument]:
-    return {f"{section}.{name}": argument for name, argument in fields.items()}
+def _in_sections() -> dict[str, Argument]:
+    return {f"{section}.{name}": argument for section, fields in SECTIONS.items() for name, argument in fields.items()}
 
 
 def _conditions(parameter: Parameter, above: Sequence[Parameter], path: str) -> None:

@@ -101,6 +101,18 @@ class Evidence:
     caveats: list[str]
 
 
+_TRAINING = (
+    "num_steps",
+    "batch_size",
+    "gradient_clip_norm",
+    "accumulation_steps",
+    "precision",
+    "averaging",
+    "compression",
+)
+"""What of a trial's config changes how its optimizer does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """The config that a job recommends, with its evidence."""
@@ -111,9 +123,10 @@ class Recommendation:
     config: dict[str, Any]
     """Exactly the keyword arguments of the optimizer's constructor."""
     schedule: dict[str, Any]
-    """Learning-rate schedule: `warmup_fraction` and `decay`."""
+    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig`."""
     training: dict[str, Any]
-    """`num_steps`, `batch_size` and `gradient_clip_norm`."""
+    """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
+    `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
     evidence: Evidence
 
@@ -153,7 +166,7 @@ def recommend(
         optimizer=best.config["optimizer"]["name"],
         config=dict(best.config["optimizer"]["arguments"]),
         schedule=dict(best.config["schedule"]),
-        training={name: best.config[name] for name in ("num_steps", "batch_size", "gradient_clip_norm")},
+        training={name: best.config[name] for name in _TRAINING if name in best.config},
         workload_options=dict(best.config["workload_options"]),
         evidence=evidence,
     )

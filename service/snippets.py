@@ -17,6 +17,7 @@ _DECAYS = {
     "cosine": "0.5 * (1 + math.cos(math.pi * progress))",
     "linear": "1 - progress",
     "constant": "1.0",
+    "wsd": "min(max((NUM_SCHEDULE_STEPS - step) / NUM_DECAY_STEPS, 0.0), 1.0)",
 }
 """The factor after the warm-up, as `trainers.schedule.factor` has it."""
 
@@ -33,19 +34,26 @@ def render(
 
     Args:
         arguments: of the optimizer's constructor; numbers are written so that they read back exactly.
-        schedule: `warmup_fraction` and `decay`.
-        training: `num_steps`, `batch_size` and `gradient_clip_norm`.
+        schedule: the fields of a trial's schedule.
+        training: of a trial's config `num_steps`, `batch_size`, `gradient_clip_norm`, and what else there is of
+            `accumulation_steps`, `precision`, `averaging` and `compression`.
         header: lines of the comment on top.
     """
     imports, class_name = _CLASSES[optimizer]
-    num_steps, decay = training["num_steps"], schedule["decay"]
-    num_warmup_steps = min(round(schedule["warmup_fraction"] * num_steps), num_steps - 1)
-    comment = [wrapped for line in header for wrapped in textwrap.wrap(_printable(line), 98, subsequent_indent="  ")]
-    clip = training["gradient_clip_norm"]
+    decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
+    lines = [*header, *_conditions(training)]
+    comment = [wrapped for line in lines for wrapped in textwrap.wrap(_printable(line), 98, subsequent_indent="  ")]
     standard = ["import math", ""] if decay == "cosine" else []
-    third_party = ["import torch", imports, "from torch.optim.lr_scheduler import LambdaLR"]
-    if clip is None:
-        third_party.remove("import torch")
+    third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
+    if averaging is not None:
+        imports = "from shampoo import Shampoo, WeightAveraging" if optimizer == "shampoo" else imports
+        third_party.insert(0, imports)
+        if optimizer != "shampoo":
+            third_party.insert(0, "from shampoo import WeightAveraging")
+    else:
+        third_party.insert(0, imports)
+    if clip is not None:
+        third_party.insert(0, "import torch")
     return "\n".join(
         [
             *(f"# {line}" for line in comment),
@@ -56,9 +64,9 @@ def render(
             "    model.parameters(),",
             *(f"    {name}={_literal(value)}," for name, value in arguments.items()),
             ")",
+            *([] if averaging is None else _averaging(averaging)),
             "",
-            f"NUM_STEPS = {num_steps}  # of batch size {training['batch_size']}",
-            f"NUM_WARMUP_STEPS = {num_warmup_steps}",
+            *_lengths(schedule, training),
             "",
             "",
             "def learning_rate_factor(step):",
@@ -83,10 +91,46 @@ def render(
     )
 
 
+def _conditions(training: Mapping[str, Any]) -> list[str]:
+    """What of the trial is no part of the optimizer, but was there when its config proved good."""
+    found: list[str] = []
+    if training.get("precision", "float32") != "float32":
+        found.append(f"Trained in {training['precision']} mixed precision.")
+    if training.get("accumulation_steps", 1) > 1:
+        found.append(f"Each step's batch in {training['accumulation_steps']} parts, their gradients added up.")
+    if training.get("compression") is not None:
+        settings = ", ".join(f"{name}={value}" for name, value in training["compression"].items())
+        found.append(f"Gradients compressed by PowerSGD ({settings}).")
+    return found
+
+
+def _averaging(averaging: Mapping[str, Any]) -> list[str]:
+    arguments = "".join(f", {name}={_literal(value)}" for name, value in averaging["arguments"].items())
+    return [
+        f"optimizer = WeightAveraging(optimizer, {averaging['method']!r}{arguments})",
+        "# Evaluate and export the model inside `with optimizer.averaged_weights():`.",
+    ]
+
+
+def _lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[str]:
+    """The constants of the schedule, as `trainers.schedule.factor` computes them."""
+    num_steps, horizon = training["num_steps"], schedule.get("horizon", 1.0)
+    num_schedule_steps = max(1, round(horizon * num_steps))
+    num_warmup_steps = min(round(schedule["warmup_fraction"] * num_schedule_steps), num_schedule_steps - 1)
+    lines = [f"NUM_STEPS = {num_steps}  # of batch size {training['batch_size']}"]
+    if schedule["decay"] != "constant":
+        lines.append(f"NUM_SCHEDULE_STEPS = {'NUM_STEPS' if num_schedule_steps == num_steps else num_schedule_steps}")
+    lines.append(f"NUM_WARMUP_STEPS = {num_warmup_steps}")
+    if schedule["decay"] == "wsd":
+        num_decay_steps = max(1, round(schedule["decay_fraction"] * num_schedule_steps))
+        lines.append(f"NUM_DECAY_STEPS = {min(num_decay_steps, num_schedule_steps - num_warmup_steps)}")
+    return lines
+
+
 def _progress(decay: str) -> list[str]:
-    if decay == "constant":
+    if decay in ("constant", "wsd"):
         return []
-    return ["    progress = min((step - NUM_WARMUP_STEPS) / (NUM_STEPS - NUM_WARMUP_STEPS), 1.0)"]
+    return ["    progress = min((step - NUM_WARMUP_STEPS) / (NUM_SCHEDULE_STEPS - NUM_WARMUP_STEPS), 1.0)"]
 
 
 def _literal(value: Any) -> str:

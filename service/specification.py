@@ -9,63 +9,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from search_spaces import SearchSpace, SpaceError, preset, presets
 from service.domain import Direction, Phase
 from service.errors import InvalidInput
-from trainers.config import InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
-from trainers.description import WorkloadDescription
+from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
+from service.training_specification import Training
+from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
+from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
 from trainers.workload import UnknownWorkload, check_options, describe
 
 MAX_TRIALS = 10_000
-MAX_COUNT = 2**31 - 1
-"""Steps and examples: what an INTEGER column holds."""
-MAX_SEED = 2**63 - 1
-"""What torch and NumPy both take, and JSON readers in other languages do not overflow on."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,  # "8" is no number and true is no 1
-        frozen=True,
-        use_attribute_docstrings=True,
-        allow_inf_nan=False,
-    )
-
-
-class WorkloadChoice(_Model):
+class WorkloadChoice(StrictModel):
     name: str = Field(examples=["digits-mlp"])
     """A registered workload; `GET /v1/workloads` lists them."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the workload, held fixed in every trial."""
 
 
-class Objective(_Model):
+class Target(StrictModel):
     metric: str = Field(examples=["validation_loss"])
-    """One of the workload's metrics. Its direction is the workload's."""
+    """One of the workload's metrics."""
+    value: float
+    """What it is to reach."""
 
 
-class Budget(_Model):
+class Objective(StrictModel):
+    metric: str = Field(examples=["validation_loss"])
+    """A metric of the workload or one that every trial measures, such as `step_seconds` or `peak_memory_bytes`;
+    `best_<metric>` and `mean_of_last_<metric>` sum up a trial's curve. With a target also `steps_to_target` and
+    `seconds_to_target`. A trial counts with its last measurement."""
+    target: Target | None = None
+
+
+class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of the whole job, the baseline's included."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after this many seconds since the job started; null: no limit."""
 
 
-class Training(_Model):
-    num_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Optimizer steps of a full trial; null: the workload's default."""
-    evaluate_every: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Steps between measurements; null: the workload's default."""
-    batch_size: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Examples per step over all ranks; null: the workload's default."""
-    seed: int = Field(default=0, ge=0, le=MAX_SEED)
-    gradient_clip_norm: float | None = Field(default=None, gt=0)
-
-
-class Resources(_Model):
+class Resources(StrictModel):
     workers_per_trial: int = Field(default=1, ge=1, le=4096)
     """Ranks of a trial's process group."""
     cpus_per_worker: float = Field(default=1.0, ge=0.01)
@@ -76,12 +63,12 @@ class Resources(_Model):
     """Trials at once; null: as many as the cluster holds."""
 
 
-class Sampler(_Model):
+class Sampler(StrictModel):
     name: Literal["tpe", "random"] = "tpe"
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
-class Pruner(_Model):
+class Pruner(StrictModel):
     name: Literal["asha", "none"] = "asha"
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps before a trial can be pruned; null: a quarter of the trial, because curves of decaying schedules cross."""
@@ -89,14 +76,14 @@ class Pruner(_Model):
     """At each rung the best 1/reduction_factor of the trials go on."""
 
 
-class Baseline(_Model):
+class Baseline(StrictModel):
     search_space: str | dict[str, JsonValue] = "adamw"
     """A preset's name or a search space."""
     budget_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the budget's trials that the baseline gets."""
 
 
-class JobSpecification(_Model):
+class JobSpecification(StrictModel):
     """A tuning job: one workload, one search, and the baseline it is compared with."""
 
     workload: WorkloadChoice
@@ -122,7 +109,8 @@ class JobPlan:
     metric: str
     direction: Direction
     num_steps: int
-    evaluate_every: int
+    evaluate_every: int | None
+    """Null: trials are measured by epochs or seconds."""
     batch_size: int
     min_pruning_steps: int
     spaces: dict[Phase, SearchSpace]
@@ -133,17 +121,18 @@ class JobPlan:
         """The config of a trial of `phase` with these sampled values ({parameter name: value})."""
         space = self.spaces[phase]
         assignment = space.assign(parameters)
-        training = {"gradient_clip_norm": self.specification.training.gradient_clip_norm, **assignment.training}
-        return TrialConfig(
-            workload=self.workload.name,
-            workload_options={**self.specification.workload.options, **assignment.workload_options},
-            optimizer=OptimizerConfig(space.optimizer, dict(assignment.optimizer_arguments)),
-            schedule=ScheduleConfig(**assignment.schedule),
-            num_steps=self.num_steps,
-            evaluate_every=self.evaluate_every,
-            batch_size=self.batch_size,
-            seed=self.specification.training.seed,
-            **training,
+        return TrialConfig.from_json(
+            {
+                "workload": self.workload.name,
+                "workload_options": {**self.specification.workload.options, **assignment.workload_options},
+                "optimizer": {"name": space.optimizer, "arguments": dict(assignment.optimizer_arguments)},
+                "schedule": assignment.schedule,
+                "num_steps": self.num_steps,
+                "batch_size": self.batch_size,
+                "evaluate_every": self.evaluate_every,
+                **measured_fields(self.specification.objective, self.workload),
+                **self.specification.training.trial_fields(assignment),
+            }
         )
 
 
@@ -154,20 +143,27 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         InvalidInput: names the first field that is impossible.
     """
     workload = _workload(specification.workload)
-    metric = specification.objective.metric if specification.objective else workload.default_objective
-    if metric not in workload.metrics:
-        known = ", ".join(sorted(workload.metrics))
-        raise InvalidInput("objective.metric", f"workload {workload.name!r} has no metric {metric!r} (it has: {known})")
+    metric, direction = _objective(specification.objective, workload)
     training, budget = specification.training, specification.budget
     num_steps = training.num_steps or workload.default_num_steps
-    evaluate_every = training.evaluate_every or min(workload.default_evaluate_every, num_steps)
-    if evaluate_every > num_steps:
+    evaluate_every = training.evaluate_every
+    if evaluate_every is None and training.evaluate_every_epochs is None and training.evaluate_every_seconds is None:
+        evaluate_every = min(workload.default_evaluate_every, num_steps)
+    if evaluate_every is not None and evaluate_every > num_steps:
         raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
     batch_size = training.batch_size or workload.default_batch_size
     workers = specification.resources.workers_per_trial
-    if batch_size % workers:
-        raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by workers_per_trial = {workers}")
-    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every, num_steps // 4)
+    if batch_size % (workers * training.accumulation_steps):
+        parts = f"workers_per_trial = {workers}"
+        if training.accumulation_steps > 1:
+            parts += f" times accumulation_steps = {training.accumulation_steps}"
+        raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {parts}")
+    shard_size = training.parallelism.shard_size
+    if shard_size is not None and workers % shard_size:
+        raise InvalidInput(
+            "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
+        )
+    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every or 1, num_steps // 4)
     if specification.pruner.name == "asha" and min_pruning_steps > num_steps:
         raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
 
@@ -186,7 +182,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         specification=specification,
         workload=workload,
         metric=metric,
-        direction=Direction(workload.metrics[metric]),
+        direction=direction,
         num_steps=num_steps,
         evaluate_every=evaluate_every,
         batch_size=batch_size,
@@ -199,9 +195,50 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         _check_workload_options(field, space, workload)
         try:
             plan.trial_config(phase, space.defaults())
+        except InvalidConfig as error:
+            if error.field.partition(".")[0] in Training.model_fields:
+                raise InvalidInput(f"training.{error.field}", error.message) from error
+            raise InvalidInput(field, f"its default trial is impossible: {error}") from error
         except ValueError as error:
             raise InvalidInput(field, f"its default trial is impossible: {error}") from error
     return plan
+
+
+def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:
+    """The fields of a trial's config that make it measure the objective."""
+    if objective is None:
+        return {}
+    fields: dict[str, Any] = {}
+    if objective.metric.startswith(SUMMARY_PREFIXES) and objective.metric not in workload.metrics:
+        fields["summaries"] = [objective.metric]
+    if objective.target is not None:
+        target = objective.target
+        fields["target"] = {**target.model_dump(), "direction": workload.metrics[target.metric]}
+    return fields
+
+
+def _objective(objective: Objective | None, workload: WorkloadDescription) -> tuple[str, Direction]:
+    """The metric and the direction in which it is better."""
+    if objective is None:
+        return workload.default_objective, Direction(workload.metrics[workload.default_objective])
+    metric, measured = objective.metric, {**LOOP_METRICS, **workload.metrics}
+    needs_target = metric in TARGET_METRICS and metric not in workload.metrics
+    if needs_target and objective.target is None:
+        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
+    if objective.target is not None and objective.target.metric not in workload.metrics:
+        raise InvalidInput(
+            "objective.target.metric", _no_such_metric(workload, objective.target.metric, sorted(workload.metrics))
+        )
+    summarised = metric
+    if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
+        summarised = split_summary(metric)[1]
+    if summarised not in measured:
+        raise InvalidInput("objective.metric", _no_such_metric(workload, metric, sorted(measured)))
+    return metric, Direction(measured[summarised])
+
+
+def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
+    return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
 
 
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:

@@ -20,7 +20,7 @@ ParallelismMode: TypeAlias = Literal["ddp", "fsdp2", "hsdp", "simple_fsdp"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 SUMMARY_PREFIXES = ("best_", "mean_of_last_")
-"""Of the metrics that sum up a trial's curve so far."""
+"""Of the metrics that sum up a trial's curve so far: `best_validation_loss`."""
 
 
 class InvalidConfig(ValueError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from trainers.config import Json
+from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
+_SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,48 @@ class WorkloadDescription:
     default_evaluate_every: int
     default_batch_size: int
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
+
+
+LOOP_METRICS: Mapping[str, Direction] = {
+    "train_loss": "minimize",
+    "step_seconds": "minimize",
+    "examples_per_second": "maximize",
+    "tokens_per_second": "maximize",
+    "optimizer_share": "minimize",
+    "optimizer_state_bytes": "minimize",
+    "peak_memory_bytes": "minimize",
+    "steps_to_target": "minimize",
+    "seconds_to_target": "minimize",
+    "target_reached": "maximize",
+}
+"""What the loop measures beside a workload's own metrics, with the direction in which it is better.
+
+Times are means over the steps since the measurement before, without evaluation; bytes are those of the rank that needs
+most. `optimizer_share` is the optimizer's part of a step, `tokens_per_second` is there for workloads on sequences, and
+the last three if the trial has a target (`trainers.curve`).
+"""
+TARGET_METRICS = ("steps_to_target", "seconds_to_target", "target_reached")
+"""Those that only a trial with a target measures."""
+
+
+def split_summary(name: str) -> tuple[Literal["best", "mean_of_last"], str]:
+    """The kind of a summary and the metric it is of.
+
+    Raises:
+        ValueError: the name is none of a summary.
+    """
+    for prefix, kind in zip(SUMMARY_PREFIXES, get_args(_SummaryKind), strict=True):
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return kind, name.removeprefix(prefix)
+    raise ValueError(f"{name!r} does not begin with {' or '.join(SUMMARY_PREFIXES)}")
+
+
+def direction_of(metric: str) -> Direction:
+    """The direction in which a metric of the loop is better.
+
+    Raises:
+        ValueError: it is none of the loop's.
+    """
+    if metric not in LOOP_METRICS:
+        raise ValueError(f"{metric!r} is not measured by the loop (it measures: {', '.join(LOOP_METRICS)})")
+    return LOOP_METRICS[metric]

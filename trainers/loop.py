@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, nullcontext
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
+from torch import Tensor
 
-from trainers import checkpoint as checkpoints
+from trainers import checkpoint as checkpoint_files
 from trainers.checkpoint import Checkpoint
-from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.config import InvalidConfig, Measurement, TrialConfig
+from trainers.curve import Curve
 from trainers.distributed import (
     RankContext,
     gather_over_ranks,
-    replicate,
     start_sum_over_ranks,
     sum_over_ranks,
     synchronise_buffers,
 )
-from trainers.optimizers import build_optimizer, trainable_parameters
-from trainers.schedule import build_schedule
-from trainers.workload import Workload, load
+from trainers.divergence import alarm, check_finite, raise_diverged
+from trainers.memory import peak_bytes, reset_peak, state_bytes
+from trainers.schedule import set_learning_rates
+from trainers.stopwatch import Stopwatch, next_measurement
+from trainers.trial import Trial, build_trial
+from trainers.workload import CountsEvents, HasTokens, Workload, describe, load
 
 
 def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
@@ -51,119 +52,161 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         CheckpointMismatch: the checkpoint directory belongs to another trial.
         CheckpointNotWritten: on all ranks; e.g. the disk is full.
     """
-    if config.batch_size % context.world_size != 0:
-        raise InvalidConfig(
-            "batch_size", f"must be divisible by the world size {context.world_size}, got {config.batch_size}"
-        )
+    _check_shares(config, context)
     workload = load(config.workload, config.workload_options)
     torch.manual_seed(config.seed)  # the same parameters on every rank
-    model = workload.build_model().to(context.device)
-    parameters = trainable_parameters(model)
-    optimizer = build_optimizer(config.optimizer, parameters)
-    schedule = build_schedule(optimizer, config.schedule, num_steps=config.num_steps)
+    reset_peak(context.device)
+    trial = build_trial(config, workload, context)
+    directions = describe(config.workload).metrics
+    curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
+    random_state = None
 
-    restored = None
     if context.checkpoint_directory is not None:
-        restored = checkpoints.load(context.checkpoint_directory, config=config, context=context)
-    if restored is not None:
-        model.load_state_dict(restored.model)
-        optimizer.load_state_dict(restored.optimizer)
-        schedule.load_state_dict(restored.schedule)
-        step, seconds = restored.measurement.step, restored.measurement.seconds
-    if restored is not None and len(restored.random_states) == context.world_size:
-        random_state = restored.random_states[context.rank]
-    else:
+        restored = checkpoint_files.load(context.checkpoint_directory, config=config, context=context)
+        if restored is not None:
+            trial.parallel.model.load_state_dict(restored.model)
+            trial.optimizer.load_state_dict(restored.optimizer)
+            trial.precision.load_state_dict(restored.schedule["precision"])
+            trial.parallel.load_state_dict(restored.schedule["parallel"])
+            curve.load_state_dict(restored.schedule["curve"])
+            step, seconds = restored.measurement.step, restored.measurement.seconds
+            if len(restored.random_states) == context.world_size:
+                random_state = restored.random_states[context.rank]
+            yield restored.measurement
+    if random_state is None:
         torch.manual_seed(_rank_seed(config.seed, rank=context.rank, step=step))
         random_state = _random_state(context)
-    if restored is not None:
-        yield restored.measurement
 
-    replica = replicate(model, context)
     batches = workload.train_batches(
-        batch_size=config.batch_size,
+        batch_size=config.batch_size // config.accumulation_steps,
         seed=config.seed,
         rank=context.rank,
         world_size=context.world_size,
-        start_step=step,
+        start_step=step * config.accumulation_steps,
     )
-    while step < config.num_steps:
-        _set_random_state(random_state, context)
-        model.train()
-        started = time.perf_counter()
-        loss_sum = 0.0
-        first_step = step
-        while step < _next_measurement(first_step, config):
-            step += 1
-            loss = workload.loss(replica, _to_device(next(batches), context.device))
-            reduction = start_sum_over_ranks(_loss_and_alarm(loss, config.max_loss), context)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            loss_sum += _mean_loss(step, reduction.wait(), config.max_loss, context.world_size)
-            if config.gradient_clip_norm is not None:
-                nn.utils.clip_grad_norm_(parameters, config.gradient_clip_norm)
-            optimizer.step()
-            schedule.step()
-        if context.device.startswith("cuda"):
-            torch.cuda.synchronize(context.device)
-        elapsed = time.perf_counter() - started
+    with closing(batches) if isinstance(batches, Generator) else nullcontext():
+        while step < config.num_steps:
+            _set_random_state(random_state, context)
+            trial.parallel.model.train()
+            first_step, loss_sum = step, 0.0
+            last_step = next_measurement(step, config, num_train_examples=workload.num_train_examples)
+            stopwatch = Stopwatch(context.device)
+            while step < last_step:
+                step += 1
+                loss, time_is_up = _train_step(step, trial, workload, batches, stopwatch, config, context)
+                loss_sum += loss
+                if time_is_up:
+                    break
+            elapsed, optimizer_seconds = stopwatch.stop()
 
-        validation = _evaluate(workload, model, context)
-        seconds += sum_over_ranks([elapsed], context)[0] / context.world_size
-        measurement = Measurement(
-            step=step,
-            epoch=step * config.batch_size / workload.num_train_examples,
-            seconds=seconds,
-            metrics={"train_loss": loss_sum / (step - first_step), **validation},
-        )
-        _check_finite(measurement)
-        random_state = _random_state(context)
-        if context.checkpoint_directory is not None and _is_checkpointed(step, config):
-            checkpoint = _checkpoint(measurement, model, optimizer, schedule, random_state, context)
-            checkpoints.save(context.checkpoint_directory, checkpoint, config=config, context=context)
-        yield measurement
-
-
-def _next_measurement(step: int, config: TrialConfig) -> int:
-    """The first step after `step` with a measurement."""
-    assert config.evaluate_every is not None
-    return min(step - step % config.evaluate_every + config.evaluate_every, config.num_steps)
-
-
-def _is_checkpointed(step: int, config: TrialConfig) -> bool:
-    every = config.checkpoint_every or config.evaluate_every
-    assert every is not None
-    return step % every == 0 or step == config.num_steps
-
-
-def _loss_and_alarm(loss: Tensor, max_loss: float) -> Tensor:
-    """The loss, and 1 if it is not finite or too large, else 0: (2,) float64."""
-    value = loss.detach().double()
-    alarm = ~(value.isfinite() & (value <= max_loss))
-    return torch.stack((value, alarm.double()))
+            diagnostics = trial.diagnostics()
+            validation = _evaluate(workload, trial, context)
+            elapsed, optimizer_seconds = (
+                total / context.world_size for total in sum_over_ranks([elapsed, optimizer_seconds], context)
+            )
+            seconds += elapsed
+            trained = {"train_loss": loss_sum / (step - first_step), **validation}
+            check_finite(step, trained)
+            metrics = {
+                **trained,
+                **_speed(workload, config, num_steps=step - first_step, seconds=elapsed),
+                "optimizer_share": optimizer_seconds / elapsed,
+                **_memory(trial, context),
+                **_counts(workload, context),
+                **trial.precision.metrics(),
+                **{name: value for name, value in diagnostics.items() if math.isfinite(value)},
+            }
+            metrics.update(curve.add(step=step, seconds=seconds, metrics=metrics))
+            epoch = step * config.batch_size / workload.num_train_examples
+            measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
+            random_state = _random_state(context)
+            if context.checkpoint_directory is not None and _is_checkpointed(first_step, step, config):
+                checkpoint = Checkpoint(
+                    measurement,
+                    trial.parallel.model.state_dict(),
+                    trial.optimizer.state_dict(),
+                    {
+                        "precision": trial.precision.state_dict(),
+                        "parallel": trial.parallel.state_dict(),
+                        "curve": curve.state_dict(),
+                    },
+                    gather_over_ranks(random_state, context),
+                )
+                checkpoint_files.save(context.checkpoint_directory, checkpoint, config=config, context=context)
+            yield measurement
 
 
-def _mean_loss(step: int, sums: list[float], max_loss: float, world_size: int) -> float:
-    """The loss over the global batch, from the sums over ranks of `_loss_and_alarm`."""
-    loss, num_alarms = sums[0] / world_size, round(sums[1])
+def _train_step(
+    step: int,
+    trial: Trial,
+    workload: Workload,
+    batches: Iterator[object],
+    stopwatch: Stopwatch,
+    config: TrialConfig,
+    context: RankContext,
+) -> tuple[float, bool]:
+    """Trains step `step` (the first is 1): its loss over the global batch, and whether it is time to measure.
+
+    Raises:
+        Diverged: before the optimizer's step.
+    """
+    parallel, precision, optimizer = trial.parallel, trial.precision, trial.optimizer
+    set_learning_rates(optimizer, config.schedule, step=step - 1, num_steps=config.num_steps)
+    optimizer.zero_grad(set_to_none=True)
+    losses: list[Tensor] = []
+    for index in range(config.accumulation_steps):
+        is_last = index + 1 == config.accumulation_steps
+        with parallel.accumulating(is_last=is_last):
+            batch = _to_device(next(batches), context.device)
+            with precision.autocast():
+                loss = workload.loss(parallel.forward, batch)
+            losses.append(loss.detach())
+            if is_last:  # before the backward pass, so that the host learns of it while the device still computes
+                limit = config.evaluate_every_seconds
+                time_is_up = context.rank == 0 and limit is not None and stopwatch.elapsed >= limit
+                signals = torch.cat((alarm(losses, config.max_loss), losses[0].new_tensor([time_is_up]).double()))
+                reduction = start_sum_over_ranks(signals, context)
+            precision.backward(loss / config.accumulation_steps)
+    total, num_alarms, time_is_up_anywhere = reduction.wait()
+    mean = total / context.world_size
     if num_alarms > 0:
-        ranks = f"not finite or above {max_loss:g} on {num_alarms} of {world_size} ranks"
-        raise Diverged(step, f"training loss {loss:g}, {ranks}")
-    return loss
+        raise_diverged(step, mean, round(num_alarms), max_loss=config.max_loss, model=parallel.model, context=context)
+    precision.unscale(optimizer)
+    if config.gradient_clip_norm is not None:
+        parallel.clip_gradients(config.gradient_clip_norm)
+    with stopwatch.optimizer():
+        precision.step(optimizer)
+    return mean, time_is_up_anywhere > 0
 
 
-def _check_finite(measurement: Measurement) -> None:
-    for name, value in measurement.metrics.items():
-        if not math.isfinite(value):
-            raise Diverged(measurement.step, f"{name} is {value}")
+def _check_shares(config: TrialConfig, context: RankContext) -> None:
+    shares = context.world_size * config.accumulation_steps
+    if config.batch_size % shares != 0:
+        parts = f"the world size {context.world_size}"
+        if config.accumulation_steps > 1:
+            parts += f" times accumulation_steps {config.accumulation_steps}"
+        raise InvalidConfig("batch_size", f"must be divisible by {parts}, got {config.batch_size}")
 
 
-def _evaluate(workload: Workload, model: nn.Module, context: RankContext) -> dict[str, float]:
+def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:
+    """Whether the measurement at `step`, after the one at `previous`, comes with a checkpoint."""
+    every = config.checkpoint_every
+    return every is None or step // every > previous // every or step == config.num_steps
+
+
+def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> dict[str, float]:
     """The validation metrics over all ranks."""
+    model = trial.parallel.model
     synchronise_buffers(model, context)
     model.eval()
-    with torch.no_grad():
-        shares = workload.evaluate(model, rank=context.rank, world_size=context.world_size, device=context.device)
+    with (
+        torch.no_grad(),
+        trial.evaluated_weights(),
+        trial.parallel.for_evaluation() as whole,
+        trial.precision.autocast(),
+    ):
+        shares = workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
     names = sorted(shares)
     sums = sum_over_ranks([number for name in names for number in shares[name]], context)
     for name, weight in zip(names, sums[1::2], strict=True):
@@ -172,21 +215,28 @@ def _evaluate(workload: Workload, model: nn.Module, context: RankContext) -> dic
     return {name: total / weight for name, total, weight in zip(names, sums[::2], sums[1::2], strict=True)}
 
 
-def _checkpoint(
-    measurement: Measurement,
-    model: nn.Module,
-    optimizer: Optimizer,
-    schedule: LambdaLR,
-    random_state: dict[str, Tensor],
-    context: RankContext,
-) -> Checkpoint:
-    return Checkpoint(
-        measurement=measurement,
-        model=model.state_dict(),
-        optimizer=optimizer.state_dict(),
-        schedule=schedule.state_dict(),
-        random_states=gather_over_ranks(random_state, context),
-    )
+def _speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: float) -> dict[str, float]:
+    examples_per_second = num_steps * config.batch_size / seconds
+    found = {"step_seconds": seconds / num_steps, "examples_per_second": examples_per_second}
+    if isinstance(workload, HasTokens):
+        found["tokens_per_second"] = examples_per_second * workload.tokens_per_example
+    return found
+
+
+def _memory(trial: Trial, context: RankContext) -> dict[str, float]:
+    """Bytes of the rank that needs most."""
+    here = peak_bytes(context.device), state_bytes(trial.optimizer)
+    peak, state = (max(values) for values in zip(*gather_over_ranks(here, context), strict=True))
+    return {"peak_memory_bytes": float(peak), "optimizer_state_bytes": float(state)}
+
+
+def _counts(workload: Workload, context: RankContext) -> dict[str, float]:
+    """What the workload counts, over all ranks."""
+    if not isinstance(workload, CountsEvents):
+        return {}
+    counts: Mapping[str, int] = workload.counts()
+    names = sorted(counts)
+    return dict(zip(names, sum_over_ranks([float(counts[name]) for name in names], context), strict=True))
 
 
 def _rank_seed(seed: int, *, rank: int, step: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from torch.optim import Optimizer
 
 from shampoo import Shampoo
 from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
+from trainers.workload import HasParameterGroups, Workload
 
 _CLASSES: dict[OptimizerName, type[Optimizer]] = {
     "shampoo": Shampoo,
@@ -29,8 +32,34 @@ def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
-    """The optimizer of `parameters`, with exactly the arguments of the config.
+def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
+    """The groups that the workload trains its parameters in, each parameter once; one group if it does not say.
+
+    Raises:
+        ValueError: the workload's groups leave a trained parameter out, or hold one twice; the message names it.
+    """
+    trained = trainable_parameters(model)
+    if not isinstance(workload, HasParameterGroups):
+        return [{"params": trained}]
+    known = known_arguments(config.name)
+    groups = [
+        {name: value for name, value in group.items() if name == "params" or name in known}
+        for group in workload.parameter_groups(model)
+    ]
+    groups = [{**group, "params": [p for p in group["params"] if p.requires_grad]} for group in groups]
+    counts = Counter(id(parameter) for group in groups for parameter in group["params"])
+    wrong = [
+        name for name, parameter in model.named_parameters() if parameter.requires_grad and counts[id(parameter)] != 1
+    ]
+    if wrong or len(counts) != len(trained):
+        raise ValueError(f"parameter_groups must hold each trained parameter of the model once; wrong: {wrong}")
+    return [group for group in groups if group["params"]]
+
+
+def build_optimizer(
+    config: OptimizerConfig, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
+) -> Optimizer:
+    """The optimizer of `parameters` (or parameter groups), with exactly the arguments of the config.
 
     Raises:
         InvalidConfig: an argument is unknown (the message lists the known ones), or its value is refused.

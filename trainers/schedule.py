@@ -1,12 +1,10 @@
-"""The learning-rate schedule: a pure function of the step, and the PyTorch scheduler that applies it."""
+"""The learning-rate schedule: a pure function of the step, and its application to an optimizer."""
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from trainers.config import ScheduleConfig
 
@@ -35,6 +33,12 @@ def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
             return min(max((num_steps - step) / num_decay_steps, 0.0), 1.0)
 
 
-def build_schedule(optimizer: Optimizer, config: ScheduleConfig, *, num_steps: int) -> LambdaLR:
-    """A scheduler to step after each optimizer step; it sets the learning rate of the first step at once."""
-    return LambdaLR(optimizer, partial(factor, config=config, num_steps=num_steps))
+def set_learning_rates(optimizer: Optimizer, config: ScheduleConfig, *, step: int, num_steps: int) -> None:
+    """Gives each parameter group its learning rate for step `step` (the first is 0).
+
+    A group's base learning rate is kept beside it as `initial_lr`, as torch's own schedulers do. Those are not used:
+    they count their own steps, and warn when float16's scaler leaves the optimizer's first step out.
+    """
+    for group in optimizer.param_groups:
+        base = group.setdefault("initial_lr", group["lr"])
+        group["lr"] = base * factor(step, config=config, num_steps=num_steps)

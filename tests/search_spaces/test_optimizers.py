@@ -11,9 +11,20 @@ import torch
 from torch import nn
 
 from search_spaces import Float, SearchSpace, presets
-from search_spaces.optimizers import ADAMW, ARGUMENTS, OPTIMIZER_NAMES, SCHEDULE, SGD, SHAMPOO, TRAINING
-from shampoo import Shampoo
-from trainers.config import OptimizerName, ScheduleConfig, TrialConfig
+from search_spaces.optimizers import (
+    ADAMW,
+    ARGUMENTS,
+    AVERAGING,
+    COMPRESSION,
+    OPTIMIZER_NAMES,
+    SCHEDULE,
+    SGD,
+    SHAMPOO,
+    TRAINING,
+)
+from shampoo import Shampoo, WeightAveraging
+from shampoo.averaging.arguments import AveragingMethod
+from trainers.config import CompressionConfig, Decay, OptimizerName, Precision, ScheduleConfig, TrialConfig
 
 CONSTRUCTORS: dict[str, Any] = {"shampoo": Shampoo, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
 
@@ -33,6 +44,32 @@ def test_the_tables_name_the_same_optimizers_and_fields_as_a_trial_config() -> N
     assert set(OPTIMIZER_NAMES) == set(OptimizerName.__args__)
     assert set(SCHEDULE) == {field.name for field in ScheduleConfig.__dataclass_fields__.values()}
     assert set(TRAINING) <= set(TrialConfig.__dataclass_fields__)
+    assert set(COMPRESSION) == set(CompressionConfig.__dataclass_fields__)
+    assert set(AVERAGING) == set(inspect.signature(WeightAveraging).parameters) - {"optimizer"}
+
+
+def test_the_choices_of_sections_are_those_of_the_configs() -> None:
+    assert set(SCHEDULE["decay"].choices) == set(Decay.__args__)
+    assert set(TRAINING["precision"].choices) == set(Precision.__args__)
+    assert set(AVERAGING["method"].choices) == set(AveragingMethod.__args__)
+
+
+def test_values_go_to_their_sections() -> None:
+    space = SearchSpace.from_json(
+        {
+            "optimizer": "adamw",
+            "parameters": [
+                {"type": "float", "name": "averaging.decay", "low": 0.9, "high": 0.999},
+                {"type": "integer", "name": "compression.rank", "low": 1, "high": 8, "default": 4},
+                {"type": "float", "name": "schedule.horizon", "low": 1.0, "high": 1.5, "default": 1.2},
+            ],
+            "fixed": {"averaging.method": "ema", "compression.error_feedback": False},
+        }
+    )
+    assignment = space.assign(space.defaults())
+    assert assignment.averaging == {"method": "ema", "decay": 0.9495}
+    assert assignment.compression == {"rank": 4, "error_feedback": False}
+    assert assignment.schedule == {"horizon": 1.2}
 
 
 @pytest.mark.parametrize("table", [ADAMW, SGD, SHAMPOO])

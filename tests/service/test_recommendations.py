@@ -21,7 +21,8 @@ from service.recommendations import (
     recommend,
     snippet_from_json,
 )
-from trainers.config import OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
+from shampoo import WeightAveraging
+from trainers.config import AveragingConfig, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
@@ -86,7 +87,15 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
     )
     assert recommendation.optimizer == "shampoo"
     assert recommendation.config == SHAMPOO
-    assert recommendation.training == {"num_steps": 40, "batch_size": 128, "gradient_clip_norm": None}
+    assert recommendation.training == {
+        "num_steps": 40,
+        "batch_size": 128,
+        "gradient_clip_norm": None,
+        "accumulation_steps": 1,
+        "precision": "float32",
+        "averaging": None,
+        "compression": None,
+    }
     assert recommendation.schedule == {"warmup_fraction": 0.05, "decay": "cosine"}
     evidence = recommendation.evidence
     assert (evidence.best.number, evidence.best.value, evidence.best.seconds) == (0, 0.3, 8.0)
@@ -196,12 +205,12 @@ def _default_arguments(name: str) -> dict[str, Any]:
         ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     ],
 )
-@pytest.mark.parametrize("decay", ["cosine", "linear", "constant"])
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("decay", ["cosine", "linear", "constant", "wsd"])
+@pytest.mark.parametrize(("clip", "horizon"), [(None, 1.0), (0.5, 1.3)])
 def test_the_snippet_runs_with_exactly_the_recommended_arguments(
-    optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None
+    optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None, horizon: float
 ) -> None:
-    schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay)
+    schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay, decay_fraction=0.3, horizon=horizon)
     config = _config(optimizer, arguments, schedule=schedule, gradient_clip_norm=clip)
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.9, 0.5], config=config)))
     assert max(len(line) for line in snippet.splitlines()) <= 120
@@ -225,6 +234,27 @@ def test_the_snippet_runs_with_exactly_the_recommended_arguments(
     if clip is not None:
         norm = torch.linalg.vector_norm(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
         assert norm <= clip * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["shampoo", "adamw"])
+def test_the_snippet_averages_weights_as_the_trial_did(optimizer: OptimizerName) -> None:
+    averaging = AveragingConfig("ema", {"decay": 0.9})
+    config = _config(optimizer, {"lr": 0.01}, averaging=averaging, precision="bfloat16", accumulation_steps=4)
+    snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
+    assert "# Trained in bfloat16 mixed precision." in snippet
+    assert "in 4 parts" in snippet
+    model = nn.Linear(5, 3)
+    namespace: dict[str, Any] = {"model": model}
+    exec(compile(snippet, "snippet", "exec"), namespace)
+    found = namespace["optimizer"]
+    assert isinstance(found, WeightAveraging)
+    assert found.arguments.in_use() == {
+        "method": "ema",
+        "decay": 0.9,
+        "warm_up": "bias_correction",
+        "update_frequency": 1,
+    }
+    namespace["training_step"](model(torch.randn(2, 5)).square().mean())
 
 
 def test_the_snippet_names_the_workload_options_that_its_arguments_were_found_with() -> None:

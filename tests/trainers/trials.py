@@ -26,6 +26,16 @@ OPTIMIZERS = {
     "shampoo": OptimizerConfig("shampoo", {"lr": 3e-3, "precondition_frequency": 5, "start_preconditioning_step": 5}),
 }
 
+OF_THE_CLOCK = {
+    "step_seconds",
+    "examples_per_second",
+    "tokens_per_second",
+    "optimizer_share",
+    "peak_memory_bytes",
+    "seconds_to_target",
+}
+"""Metrics that differ from run to run."""
+
 
 def small_trial(optimizer: str | OptimizerConfig = "adamw", **fields: Any) -> TrialConfig:
     """40 steps, measured every 10, on a small network."""
@@ -94,7 +104,10 @@ def resident_bytes_after_each(config: TrialConfig, num_trials: int) -> tuple[lis
 
 def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Mapping[str, float]]]:
     """What of the measurements is determined by the config."""
-    return [(measurement.step, measurement.epoch, measurement.metrics) for measurement in measurements]
+    return [
+        (m.step, m.epoch, {name: value for name, value in m.metrics.items() if name not in OF_THE_CLOCK})
+        for m in measurements
+    ]
 
 
 def final_state(directory: Path, config: TrialConfig) -> dict[str, Any]:

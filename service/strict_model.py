@@ -1,0 +1,23 @@
+"""What every part of a request's JSON has in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class StrictModel(BaseModel):
+    """An immutable part of a specification; unknown fields and values of another type are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,  # "8" is no number and true is no 1
+        frozen=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+    )
+
+
+MAX_COUNT = 2**31 - 1
+"""Steps and examples: what an INTEGER column holds."""
+MAX_SEED = 2**63 - 1
+"""What torch and NumPy both take, and JSON readers in other languages do not overflow on."""

@@ -1,0 +1,59 @@
+"""The peak of this process's memory during a trial, and the bytes of an optimizer's state."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainers.sharding import local_part
+
+_CLEAR = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+_RESET_PEAK = "5"
+"""See proc(5): sets the peak of resident memory back to what is resident now."""
+
+
+def reset_peak(device: str) -> None:
+    """Forgets earlier peaks, where the system lets it: a warm process trains many trials."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    try:
+        _CLEAR.write_text(_RESET_PEAK)
+    except OSError:  # no Linux, or not permitted: the peak is then that of the process's life
+        return
+
+
+def peak_bytes(device: str) -> int:
+    """The most memory held since `reset_peak`: by torch on a CUDA device, else by this whole process."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def state_bytes(optimizer: Optimizer) -> int:
+    """Bytes of the tensors in `optimizer.state` on this rank; of sharded ones, its part."""
+    return sum(_bytes(value) for state in optimizer.state.values() for value in state.values())
+
+
+def _bytes(value: object) -> int:
+    match value:
+        case Tensor():
+            return int(local_part(value).nbytes)
+        case Mapping():
+            return sum(_bytes(part) for part in value.values())
+        case list() | tuple():
+            return sum(_bytes(part) for part in value)
+        case _:
+            return 0

@@ -1,0 +1,66 @@
+"""When to measure, and how long the steps in between took, without making the device wait."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from trainers.config import TrialConfig
+
+
+def next_measurement(step: int, config: TrialConfig, *, num_train_examples: int) -> int:
+    """The first step after `step` that is measured whatever the clock says."""
+    if config.evaluate_every is not None:
+        following = step - step % config.evaluate_every + config.evaluate_every
+    elif config.evaluate_every_epochs is not None:
+        examples = config.evaluate_every_epochs * num_train_examples
+        # The tolerance keeps a product such as 3 * 0.1 epochs from being one step late.
+        num_done = math.floor(step * config.batch_size / examples + 1e-9)
+        following = step
+        while following <= step:
+            num_done += 1
+            following = math.ceil(num_done * examples / config.batch_size - 1e-9)
+    else:
+        following = config.num_steps
+    return min(following, config.num_steps)
+
+
+class Stopwatch:
+    """The time of the steps since it was started; on CUDA the device's work is timed by events and read at the end."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._on_cuda = device.startswith("cuda")
+        self._started = time.perf_counter()
+        self._optimizer_seconds = 0.0
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start by the host's clock, which may be ahead of the device."""
+        return time.perf_counter() - self._started
+
+    @contextmanager
+    def optimizer(self) -> Iterator[None]:
+        """Counts what happens inside as the optimizer's time."""
+        if self._on_cuda:
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            begin.record()
+            yield
+            end.record()
+            self._events.append((begin, end))
+            return
+        begun = time.perf_counter()
+        yield
+        self._optimizer_seconds += time.perf_counter() - begun
+
+    def stop(self) -> tuple[float, float]:
+        """Seconds since the start and those of the optimizer, once the device has done all its work."""
+        if self._on_cuda:
+            torch.cuda.synchronize(self._device)
+            self._optimizer_seconds = sum(begin.elapsed_time(end) for begin, end in self._events) / 1000
+        return self.elapsed, self._optimizer_seconds
