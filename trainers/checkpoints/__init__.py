@@ -1,0 +1,35 @@
+"""Checkpoints of a trial on `torch.distributed.checkpoint`: atomic to write, checked when read, exact to resume from.
+
+    checkpoints = Checkpoints(directory, config=config, context=context, num_kept=2)
+    template = {"model": model.state_dict(), "optimizer": optimizer_template(optimizer)}
+    if (restored := checkpoints.load(template)) is not None:
+        model.load_state_dict(restored.state["model"])
+        load_optimizer_state(optimizer, restored.state["optimizer"])
+    ...
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    checkpoints.save(state, measurement=measurement, random_state=random_state(context), progress=...)
+    ...
+    checkpoints.wait()
+
+A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`. Tensors are in the
+safetensors format, all else is JSON: there is nothing in it that could execute code when it is read.
+"""
+
+from trainers.checkpoints.checkpoints import Checkpoints, Restored
+from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
+from trainers.checkpoints.nested import LikeParameter, PerRank
+from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_template
+from trainers.checkpoints.random_state import random_state, set_random_state
+
+__all__ = [
+    "CheckpointMismatch",
+    "CheckpointNotWritten",
+    "Checkpoints",
+    "LikeParameter",
+    "PerRank",
+    "Restored",
+    "load_optimizer_state",
+    "optimizer_template",
+    "random_state",
+    "set_random_state",
+]

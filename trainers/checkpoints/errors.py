@@ -1,0 +1,15 @@
+"""How saving and loading checkpoints can fail."""
+
+from __future__ import annotations
+
+
+class CheckpointMismatch(ValueError):
+    """The checkpoints in a directory belong to a trial with another config, model or format."""
+
+
+class CheckpointNotWritten(Exception):
+    """A checkpoint could not be written, e.g. because the disk is full; earlier ones are untouched."""
+
+
+class Damaged(Exception):
+    """A checkpoint on disk cannot be read; the one before it is tried."""

@@ -1,0 +1,48 @@
+"""The state of a rank's random generators, as tensors and plain values: torch's, CUDA's, Python's and numpy's."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainers.distributed import RankContext
+
+
+def random_state(context: RankContext) -> dict[str, Any]:
+    """The state of all global generators that this rank's training may draw from."""
+    version, internal, gauss_next = random.getstate()
+    state = {
+        "torch": torch.get_rng_state(),
+        "python": {"version": version, "internal": torch.tensor(internal), "gauss_next": gauss_next},
+        "numpy": _without_arrays(np.random.get_state(legacy=False)),
+    }
+    if context.device.startswith("cuda"):
+        state["cuda"] = torch.cuda.get_rng_state(context.device)
+    return state
+
+
+def set_random_state(state: dict[str, Any], context: RankContext) -> None:
+    """Puts the generators into a state that `random_state` gave."""
+    torch.set_rng_state(state["torch"])
+    python = state["python"]
+    random.setstate((python["version"], tuple(python["internal"].tolist()), python["gauss_next"]))
+    np.random.set_state(_with_arrays(state["numpy"]))
+    if "cuda" in state and context.device.startswith("cuda"):
+        torch.cuda.set_rng_state(state["cuda"], context.device)
+
+
+def _without_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_arrays(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value.copy())
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _with_arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_arrays(entry) for key, entry in value.items()}
+    return value.numpy() if isinstance(value, torch.Tensor) else value

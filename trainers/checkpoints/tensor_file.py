@@ -1,0 +1,117 @@
+"""The file with a rank's tensors, in the safetensors format: a header in JSON, then nothing but the tensors' bytes.
+
+https://github.com/huggingface/safetensors#format: 8 bytes with the length of the header, the header with dtype, shape
+and byte range of each tensor, then the tensors in C order without gaps. Any reader of that format reads it, and
+nothing in it can execute code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+DTYPE_NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.complex64: "C64",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+_CHUNK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a tensor lies in a file's data."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    start: int
+    """In bytes from the start of the data."""
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def of(self, data: Tensor) -> Tensor:
+        """The tensor, as a view of the data: (num_bytes,) uint8."""
+        return data[self.start : self.start + self.num_bytes].view(self.dtype).view(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A file's header and the place of every tensor."""
+
+    header: bytes
+    slots: tuple[Slot, ...]
+    num_bytes: int
+    """Of the data, after the header."""
+
+
+def lay_out(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]]) -> Layout:
+    """A layout for tensors of these names (unique), dtypes and shapes; slots in the order given.
+
+    Raises:
+        ValueError: a dtype has no place in the format.
+    """
+    for name, dtype, _ in tensors:
+        if dtype not in DTYPE_NAMES:
+            raise ValueError(f"{name} is {dtype}: it cannot be written (can be: {', '.join(DTYPES)})")
+    # By falling size of their elements, all tensors are aligned without gaps, which the format forbids.
+    starts = {}
+    entries: dict[str, object] = {}
+    end = 0
+    for name, dtype, shape in sorted(tensors, key=lambda tensor: -tensor[1].itemsize):
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        starts[name] = start
+        entries[name] = {"dtype": DTYPE_NAMES[dtype], "shape": list(shape), "data_offsets": [start, end]}
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    slots = tuple(Slot(dtype, shape, starts[name]) for name, dtype, shape in tensors)
+    return Layout(len(header).to_bytes(8, "little") + header, slots, end)
+
+
+def write_file(path: Path, header: bytes, data: Tensor) -> str:
+    """Writes a file and flushes it to disk; gives its SHA-256. `data`: (n,) uint8 on the CPU.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    checksum = hashlib.sha256(header)
+    with path.open("wb") as file:
+        file.write(header)
+        content = memoryview(data.numpy())  # type: ignore[arg-type]  # numpy's stubs know the protocol from 3.12 on
+        for start in range(0, len(content), _CHUNK_BYTES):
+            chunk = content[start : start + _CHUNK_BYTES]
+            checksum.update(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return checksum.hexdigest()
+
+
+def checksum_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
