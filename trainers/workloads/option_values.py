@@ -1,0 +1,51 @@
+"""Checks of workload options: each gives the value, or a ValueError that names the option and what it got."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def integer(name: str, value: object, *, minimum: int = 1) -> int:
+    """An integer of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+    return value
+
+
+def integers(name: str, value: object) -> tuple[int, ...]:
+    """A list of integers >= 1."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list of integers >= 1, got {value!r}")
+    return tuple(integer(f"{name}[{index}]", element) for index, element in enumerate(value))
+
+
+def open_share(name: str, value: object) -> float:
+    """A number in (0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ValueError(f"{name} must be a number in (0, 1), got {value!r}")
+    return float(value)
+
+
+def boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """A string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} must be a string that is not empty, got {value!r}")
+    return value
+
+
+def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def without_effect(name: str, value: object, reason: str) -> None:
+    """Refuses an option that is given (not None) where it would do nothing."""
+    if value is not None:
+        raise ValueError(f"{name} has no effect {reason}, got {value!r}")
