@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from trainers.workloads.prepared_data import exclusive, write_atomically
 
 UNSETTLED_SECONDS = 2.0
 """A file that changed so recently might change again without its time stamp's showing it."""
+READ_BYTES = 2**18
+"""In the search for a line's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,25 @@ def data_files(
         raise ValueError(f"{option} {path!r} is a directory without a file {what}")
     files = [DataFile(file, file.relative_to(root).as_posix(), file.stat().st_size) for file in found]
     return sorted(files, key=lambda file: _natural_order(file.name))
+
+
+def stretches(path: Path, start: int, stop: int, *, num_bytes: int) -> Iterator[tuple[int, int]]:
+    """The bytes of a text file from start to stop in stretches that begin with a line, of `num_bytes` and its rest."""
+    while start < stop:
+        end = min(line_end(path, start + num_bytes), stop) if start + num_bytes < stop else stop
+        yield start, end
+        start = end
+
+
+def line_end(path: Path, position: int) -> int:
+    """The first place at or behind the position where a line begins, or the end of the file."""
+    with path.open("rb") as stream:
+        stream.seek(max(position - 1, 0))
+        while block := stream.read(READ_BYTES):
+            index = block.find(b"\n")
+            if index >= 0:
+                return stream.tell() - len(block) + index + 1
+        return stream.tell()
 
 
 def content_digest(files: Sequence[DataFile], *, cache_directory: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.workloads.data_files import DataFile
+from trainers.workloads.data_files import DataFile, line_end, stretches
 from trainers.workloads.optional_library import optional_library
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
@@ -96,21 +96,8 @@ def text_parts(
     path: Path, start: int, stop: int, *, document: int, is_validation: bool | None = None
 ) -> Iterator[Part]:
     """The parts of a stretch of a text file, cut behind line ends; its document ends with the last of them."""
-    while start < stop:
-        end = min(line_end(path, start + PART_BYTES), stop) if start + PART_BYTES < stop else stop
-        yield Part(str(path), start, end, end - start, document, end == stop, is_validation)
-        start = end
-
-
-def line_end(path: Path, position: int) -> int:
-    """The first place at or behind the position where a line begins, or the end of the file."""
-    with path.open("rb") as stream:
-        stream.seek(max(position - 1, 0))
-        while block := stream.read(CHUNK_BYTES):
-            index = block.find(b"\n")
-            if index >= 0:
-                return stream.tell() - len(block) + index + 1
-        return stream.tell()
+    for begin, end in stretches(path, start, stop, num_bytes=PART_BYTES):
+        yield Part(str(path), begin, end, end - begin, document, end == stop, is_validation)
 
 
 def tail_start(path: Path, num_bytes: int, *, share: float) -> int:
