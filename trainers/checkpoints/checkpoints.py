@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from trainers.checkpoints import directory as files
-from trainers.checkpoints import manifest as manifests
 from trainers.checkpoints.communication import Channel, open_channel
-from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten, Damaged
-from trainers.checkpoints.manifest import Manifest
-from trainers.checkpoints.nested import LikeParameter, PerRank, flatten, merge, paths, unflatten
-from trainers.checkpoints.plan import (
-    StoredTensors,
-    WritePlan,
-    describe_tensors,
-    file_name,
-    local_plan,
-    read_metadata,
-    read_tensors,
-    stage,
-    write_plan,
-)
-from trainers.checkpoints.tensor_file import checksum_of, write_file
+from trainers.checkpoints.errors import Damaged
+from trainers.checkpoints.nested import PerRank, flatten, paths
+from trainers.checkpoints.plan import WritePlan, describe_tensors, local_plan, stage, write_plan
+from trainers.checkpoints.reading import read, together, verify
+from trainers.checkpoints.writing import Failure, Staged, raise_if_any, write
 from trainers.config import Measurement, TrialConfig
 from trainers.distributed import RankContext
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-BACKGROUND_BYTES = 1 << 20
-"""Of state over all ranks, from which on a checkpoint is written in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +51,8 @@ class Checkpoints:
     says. Any other leaf is equal on all ranks that have it; an entry of a dict may be there on some ranks only. What
     each rank has of its own under the same name is wrapped in `PerRank`.
 
-    Nothing is shared with training: collectives have a process group of their own, and a state of 1 MiB or more, or on
-    CUDA devices, is copied, then written in the background while training goes on.
+    Collectives have a process group of their own, so that a checkpoint is written while training goes on. One is on
+    disk when the next is saved, or when `wait` returns.
     """
 
     def __init__(self, directory: Path, *, config: TrialConfig, context: RankContext, num_kept: int) -> None:
@@ -85,59 +67,67 @@ class Checkpoints:
         self._damaged: set[str] = set()
         self._described: tuple[Any, ...] | None = None
         self._plan: WritePlan | None = None
+        # Kept from one checkpoint to the next: to allocate and touch it costs as much as the copy.
         self._data = torch.empty(0, dtype=torch.uint8)
         self._under_way: Future[None] | None = None
 
     def save(self, state: Any, *, measurement: Measurement, random_state: Any, progress: Any) -> None:
-        """Saves a trial's state; returns when `state` may change again, which can be before it is on disk.
+        """Copies a trial's state and starts to write it; the state may change again at once.
 
         `random_state` is this rank's own; `progress` is equal on all ranks. Only tensors and plain values in either.
 
         Raises:
-            CheckpointNotWritten: on all ranks, if any rank could not write this checkpoint, or the one before it that
-                was written in the background; earlier ones are still there.
-            ValueError: a leaf of the state is neither a tensor nor a plain value, or ranks disagree on one.
+            CheckpointNotWritten: on all ranks, if any rank could not write the checkpoint before this one, or start
+                this one; earlier ones are still there.
+            ValueError: on all ranks, if a leaf of the state is neither a tensor nor a plain value, or if ranks
+                disagree on one.
         """
         self.wait()
         channel = open_channel(self._context)
-        whole = {"state": state, "progress": progress, "random_state": PerRank(random_state)}
-        tensors, structure = flatten(whole, rank=channel.rank)
-        described = describe_tensors(tensors)
-        num_bytes = sum(tensor.numel() * tensor.itemsize for tensor in tensors.values())
-
-        # One exchange: does any rank's plan change, the name of the directory, and how much there is to write.
+        step = measurement.step
         token = secrets.randbits(62) if channel.rank == 0 else 0
-        error = self._start(measurement.step, token) if channel.rank == 0 else None
-        mine = [int(described != self._described), token, int(error is not None), num_bytes]
-        num_changed, token, num_failed, num_bytes = channel.run(lambda: channel.sums(mine))
+        tensors: dict[str, Tensor] = {}
+        structure: Any = None
+
+        def prepare() -> None:
+            nonlocal tensors, structure
+            whole = {"state": state, "progress": progress, "random_state": PerRank(random_state)}
+            tensors, structure = flatten(whole, rank=channel.rank)
+            if channel.rank == 0:
+                files.start(self._directory, files.partial_path(self._directory, step=step, token=token))
+
+        failure = Failure.of(prepare)
+        described = describe_tensors(tensors)
+        # One small exchange per checkpoint: did any rank fail, does its plan change, and the directory's name.
+        mine = [int(failure is not None), int(described != self._described), token]
+        num_failed, num_changed, token = channel.run(lambda: channel.sums(mine))
         if num_failed:
-            raise self._not_written(measurement.step, channel.run(lambda: channel.gather(error)))
-        if num_changed:
-            plans = channel.run(lambda: channel.gather(local_plan(tensors)))
-            self._plan = write_plan(plans, rank=channel.rank)
+            raise_if_any(channel.run(lambda: channel.gather(failure)), step=step, directory=self._directory)
+        if num_changed or self._plan is None:
+            self._plan = self._new_plan(channel, tensors)
             self._described = described
-            self._data = torch.empty(self._plan.layout.num_bytes, dtype=torch.uint8, pin_memory=self._on_cuda)
-        assert self._plan is not None
         stage(self._plan, tensors, self._data)
-        copied = torch.cuda.current_stream(self._context.device).record_event() if self._on_cuda else None
-        unfinished = files.partial_path(self._directory, step=measurement.step, token=token)
-        plan = self._plan
-
-        def write() -> None:
-            if copied is not None:
-                copied.synchronize()
-            self._write(channel, plan, unfinished, structure, measurement)
-
-        if self._on_cuda or num_bytes >= BACKGROUND_BYTES:
-            self._under_way = channel.submit(write)
-        else:
-            channel.run(write)
+        staged = Staged(
+            plan=self._plan,
+            data=self._data,
+            copied=torch.cuda.current_stream(self._context.device).record_event() if self._on_cuda else None,
+            structure=structure,
+            measurement=measurement,
+            config=self._config,
+            directory=self._directory,
+            partial=files.partial_path(self._directory, step=step, token=token),
+        )
+        damaged, self._damaged = self._damaged, set()
+        self._under_way = channel.submit(
+            lambda: write(staged, channel, num_kept=self._num_kept, damaged=damaged),
+        )
 
     def wait(self) -> None:
         """Returns when every checkpoint that was saved is on disk.
 
         Raises:
-            CheckpointNotWritten: on all ranks, if the one written in the background could not be.
+            CheckpointNotWritten: on all ranks, if any rank could not write the last one; earlier ones are still there.
+            ValueError: on all ranks, if plain values in it differ between ranks.
         """
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
@@ -157,6 +147,7 @@ class Checkpoints:
         """
         self.wait()
         channel = open_channel(self._context)
+        channel.finish_submitted()  # by a trial in the same directory that was dropped
         whole = {"state": template}
         mine = set(paths(whole))
         seen = [path.name for path in files.newest_first(self._directory)]
@@ -165,12 +156,13 @@ class Checkpoints:
             found = [names for names, _ in everyone]
             raise RuntimeError(f"the ranks see different checkpoints in {self._directory}: {found}; is it shared?")
         elsewhere = set().union(*(entries for _, entries in everyone)) - mine
+        here = {"rank": channel.rank, "world_size": channel.world_size}
         skipped: list[str] = []
         for name in seen:
             path = self._directory / name
             try:
-                manifest = self._together(channel, partial(self._verified, path, channel))
-                content = self._together(channel, partial(self._read, path, manifest, whole, elsewhere))
+                manifest = together(channel, partial(verify, path, config=self._config, **here))
+                content = together(channel, partial(read, path, manifest, template=whole, unwanted=elsewhere, **here))
             except Damaged as damage:
                 skipped.append(f"{name}: {damage}")
                 self._damaged.add(name)
@@ -178,145 +170,12 @@ class Checkpoints:
                     logger.warning("checkpoint %s is damaged (%s); trying the one before it", path, damage)
                 continue
             return Restored(
-                measurement=Measurement(**manifest.measurement),
-                progress=content["progress"],
-                random_state=content["random_state"],
-                world_size=manifest.world_size,
-                state=content["state"],
-                skipped=skipped,
+                **content, measurement=manifest.measurement, world_size=manifest.world_size, skipped=skipped
             )
         return None
 
-    def _start(self, step: int, token: int) -> str | None:
-        """What went wrong, if anything."""
-        try:
-            files.start(self._directory, files.partial_path(self._directory, step=step, token=token))
-        except OSError as error:
-            return str(error)
-        return None
-
-    def _not_written(self, step: int, errors: list[str | None]) -> CheckpointNotWritten:
-        reasons = "; ".join(f"rank {rank}: {error}" for rank, error in enumerate(errors) if error is not None)
-        return CheckpointNotWritten(f"checkpoint of step {step} in {self._directory}: {reasons}")
-
-    def _write(
-        self, channel: Channel, plan: WritePlan, unfinished: Path, structure: Any, measurement: Measurement
-    ) -> None:
-        error, checksum = None, ""
-        try:
-            checksum = write_file(unfinished / file_name(channel.rank), plan.layout.header, self._data)
-        except Exception as caught:  # noqa: BLE001  # the other ranks wait for this one's outcome, whatever it is
-            error = f"{caught}" if isinstance(caught, OSError) else f"{type(caught).__name__}: {caught}"
-        reports = channel.gather((error, checksum, structure))
-        errors = [error for error, _, _ in reports]
-        if any(error is not None for error in errors):
-            if channel.rank == 0:
-                files.discard(unfinished)
-            raise self._not_written(measurement.step, errors)
-        disagreement = None
-        if channel.rank == 0:
-            try:
-                content = manifests.encode(
-                    measurement=measurement,
-                    world_size=channel.world_size,
-                    config=self._config,
-                    structure=merge([structure for _, _, structure in reports]),
-                    files={file_name(rank): checksum for rank, (_, checksum, _) in enumerate(reports)},
-                    tensors_json=plan.tensors_json,
-                )
-                files.finish(
-                    self._directory,
-                    unfinished,
-                    content,
-                    step=measurement.step,
-                    num_kept=self._num_kept,
-                    damaged=self._damaged,
-                )
-            except ValueError as caught:
-                disagreement = str(caught)
-            except OSError as caught:
-                error = str(caught)
-            if error is not None or disagreement is not None:
-                files.discard(unfinished)
-        error, disagreement = channel.from_rank_0((error, disagreement))
-        if disagreement is not None:
-            raise ValueError(disagreement)
-        if error is not None:
-            raise self._not_written(measurement.step, [error])
-        self._damaged.clear()
-
-    def _together(self, channel: Channel, function: Callable[[], T]) -> T:
-        """What the function gives on this rank, if it succeeds on all; else all raise the same."""
-        result, damage, mismatch = None, None, None
-        try:
-            result = function()
-        except Damaged as caught:
-            damage = str(caught)
-        except CheckpointMismatch as caught:
-            mismatch = str(caught)
-        except (OSError, KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as caught:
-            damage = f"{type(caught).__name__}: {caught}"
-        outcomes = channel.run(lambda: channel.gather((damage, mismatch)))
-        for _, reason in outcomes:
-            if reason is not None:
-                raise CheckpointMismatch(reason)
-        damages = dict.fromkeys(reason for reason, _ in outcomes if reason is not None)
-        if damages:
-            raise Damaged("; ".join(damages))
-        assert result is not None
-        return result
-
-    def _verified(self, path: Path, channel: Channel) -> Manifest:
-        """The manifest, after this rank's share of the files has been compared with it."""
-        try:
-            content = (path / files.MANIFEST).read_bytes()
-        except FileNotFoundError:
-            raise Damaged(f"{files.MANIFEST} is missing") from None
-        manifest = manifests.decode(content, where=str(path))
-        manifests.require_same_config(str(path), written=manifest.config, config=self._config)
-        for index, (name, checksum) in enumerate(manifest.files.items()):
-            if index % channel.world_size != channel.rank:
-                continue
-            if not (path / name).is_file():
-                raise Damaged(f"{name} is missing")
-            if checksum_of(path / name) != checksum:
-                raise Damaged(f"{name} does not have the checksum in {files.MANIFEST}")
-        return manifest
-
-    def _read(self, path: Path, manifest: Manifest, template: Mapping[str, Any], elsewhere: set[str]) -> Any:
-        stored = read_metadata(manifest.tensors)
-        targets: dict[str, Tensor] = {}
-
-        def target(name: str, like: Any) -> Tensor:
-            targets[name] = _target(name, like, stored, path)
-            return targets[name]
-
-        same_world_size = manifest.world_size == self._context.world_size
-        content = unflatten(
-            manifest.structure,
-            template=template,
-            rank=self._context.rank if same_world_size else None,
-            is_wanted=lambda name: name not in elsewhere,
-            tensor=target,
-        )
-        read_tensors(path, stored, targets)
-        return content
-
-
-def _target(name: str, like: object, stored: StoredTensors, path: Path) -> Tensor:
-    """Memory for a stored tensor, laid out as what the template has in its place."""
-    metadata: Any = stored.metadata.state_dict_metadata[name]
-    size, dtype = metadata.size, metadata.properties.dtype
-    if isinstance(like, LikeParameter):
-        like = like.parameter if like.parameter.shape == size else None
-    elif isinstance(like, Tensor) and (like.shape != size or like.dtype != dtype):
-        there, here = f"{dtype} {tuple(size)}", f"{like.dtype} {tuple(like.shape)}"
-        raise CheckpointMismatch(f"{path}: {name} is {there} there, {here} here")
-    if isinstance(like, DTensor):
-        local = torch.empty_like(like.to_local(), dtype=dtype, requires_grad=False)
-        return DTensor.from_local(
-            local, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
-        )
-    if isinstance(like, Tensor):
-        return torch.empty_like(like, dtype=dtype, device="cpu", requires_grad=False)
-    return torch.empty(size, dtype=dtype)
+    def _new_plan(self, channel: Channel, tensors: dict[str, Tensor]) -> WritePlan:
+        plans = channel.run(lambda: channel.gather(local_plan(tensors)))
+        plan = write_plan(plans, rank=channel.rank)
+        self._data = torch.empty(plan.layout.num_bytes, dtype=torch.uint8, pin_memory=self._on_cuda)
+        return plan

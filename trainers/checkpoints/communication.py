@@ -39,6 +39,10 @@ class Channel:
         """What the function gives, after those submitted before it."""
         return function() if self.group is None else self.thread.submit(function).result()
 
+    def finish_submitted(self) -> None:
+        """Returns when everything that this process submitted has run, whatever came of it."""
+        self.thread.submit(lambda: None).result()
+
     def gather(self, value: T) -> list[T]:
         """Every rank's value, by rank."""
         if self.group is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from trainers.checkpoints.errors import CheckpointMismatch, Damaged
@@ -30,7 +30,7 @@ class Manifest:
     step: int
     world_size: int
     config: dict[str, Any]
-    measurement: dict[str, Any]
+    measurement: Measurement
     structure: Any
     """Of state, progress and random generators (`nested`)."""
     files: dict[str, str]
@@ -54,7 +54,7 @@ def encode(
         "step": measurement.step,
         "world_size": world_size,
         "config": config.to_json(),
-        "measurement": {**asdict(measurement), "metrics": dict(measurement.metrics)},
+        "measurement": {**_fields(measurement), "metrics": dict(measurement.metrics)},
         "structure": structure,
         "files": files,
     }
@@ -76,7 +76,11 @@ def decode(content: bytes, *, where: str) -> Manifest:
     decoded = json.loads(manifest)
     _require_format(decoded, where)
     del decoded["format"]
-    return Manifest(**decoded)
+    return Manifest(**{**decoded, "measurement": Measurement(**decoded["measurement"])})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _json_or_none(content: bytes) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -48,6 +49,8 @@ def _flatten(node: Any, path: str, rank: int, tensors: dict[str, Tensor]) -> Any
         case Tensor():
             if path in tensors:
                 raise ValueError(f"two tensors of the state have the name {path!r}")
+            if node.layout is not torch.strided or node.is_quantized:
+                raise ValueError(f"{path} is sparse or quantized: only dense tensors go into a checkpoint")
             tensors[path] = node.detach()
             return {"tensor": None}
         # Not the subclasses themselves, e.g. numpy's float64: the value is the same, and JSON knows it.

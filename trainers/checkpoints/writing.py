@@ -1,0 +1,112 @@
+"""One checkpoint written by all ranks: each its file, then rank 0 the manifest and the name that makes it valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainers.checkpoints import directory as files
+from trainers.checkpoints import manifest as manifests
+from trainers.checkpoints.communication import Channel
+from trainers.checkpoints.errors import CheckpointNotWritten
+from trainers.checkpoints.nested import merge
+from trainers.checkpoints.plan import WritePlan, file_name
+from trainers.checkpoints.tensor_file import write_file
+from trainers.config import Measurement, TrialConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a rank could not do its part."""
+
+    reason: str
+    is_callers_mistake: bool
+
+    @classmethod
+    def of(cls, action: Callable[[], object]) -> Failure | None:
+        """Calls the action; whatever it raises, the other ranks wait to hear of it."""
+        try:
+            action()
+        except ValueError as error:
+            return cls(str(error), is_callers_mistake=True)
+        except OSError as error:
+            return cls(str(error), is_callers_mistake=False)
+        except Exception as error:  # noqa: BLE001  # raised on all ranks, by `raise_if_any`
+            return cls(f"{type(error).__name__}: {error}", is_callers_mistake=False)
+        return None
+
+
+def raise_if_any(failures: list[Failure | None], *, step: int, directory: Path) -> None:
+    """Raises the same on every rank, given each rank's failure.
+
+    Raises:
+        ValueError: a rank was given a state that cannot be written.
+        CheckpointNotWritten: else, if any rank failed.
+    """
+    failed = {rank: failure for rank, failure in enumerate(failures) if failure is not None}
+    if failed:
+        reasons = "; ".join(f"rank {rank}: {failure.reason}" for rank, failure in failed.items())
+        message = f"checkpoint of step {step} in {directory}: {reasons}"
+        is_callers_mistake = any(failure.is_callers_mistake for failure in failed.values())
+        raise ValueError(message) if is_callers_mistake else CheckpointNotWritten(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A copy of what this rank writes of one checkpoint, and of what the manifest will say."""
+
+    plan: WritePlan
+    data: Tensor
+    """(plan.layout.num_bytes,) uint8 on the CPU."""
+    copied: torch.cuda.Event | None
+    """Until when `data` is still being copied from a CUDA device."""
+    structure: Any
+    """Of this rank's state."""
+    measurement: Measurement
+    config: TrialConfig
+    directory: Path
+    partial: Path
+    """Where it is written, until it is complete."""
+
+
+def write(staged: Staged, channel: Channel, *, num_kept: int, damaged: Collection[str]) -> None:
+    """Writes a checkpoint and deletes those that are too old; every rank returns when it is safely on disk.
+
+    Raises:
+        ValueError: the ranks were given plain values that differ.
+        CheckpointNotWritten: on all ranks, if one could not write; earlier checkpoints are still there.
+    """
+    checksum = ""
+
+    def write_own_file() -> None:
+        nonlocal checksum
+        if staged.copied is not None:
+            staged.copied.synchronize()
+        path = staged.partial / file_name(channel.rank)
+        checksum = write_file(path, staged.plan.layout.header, staged.data)
+
+    reports = channel.gather((Failure.of(write_own_file), checksum, staged.structure))
+
+    def complete() -> None:
+        content = manifests.encode(
+            measurement=staged.measurement,
+            world_size=channel.world_size,
+            config=staged.config,
+            structure=merge([structure for _, _, structure in reports]),
+            files={file_name(rank): checksum for rank, (_, checksum, _) in enumerate(reports)},
+            tensors_json=staged.plan.tensors_json,
+        )
+        step = staged.measurement.step
+        files.finish(staged.directory, staged.partial, content, step=step, num_kept=num_kept, damaged=damaged)
+
+    failures = [failure for failure, _, _ in reports]
+    if not any(failures):
+        failures = [channel.from_rank_0(Failure.of(complete) if channel.rank == 0 else None)]
+    if any(failures) and channel.rank == 0:
+        files.discard(staged.partial)
+    raise_if_any(failures, step=staged.measurement.step, directory=staged.directory)
