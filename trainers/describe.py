@@ -48,7 +48,7 @@ def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescr
     Raises:
         InvalidConfig: there is none; the message says why, e.g. with the error of the import.
     """
-    answer = _run([name], what=name, timeout_seconds=timeout_seconds)
+    answer = _run(["--", name], what=name, timeout_seconds=timeout_seconds)
     if "refused" in answer:
         raise InvalidConfig("workload", str(answer["refused"]))
     return _from_json(answer["description"])

@@ -1,0 +1,92 @@
+"""Checks a workload from the command line: `python -m trainers.workload_check module:Class`.
+
+Prints one line per rule. Exit status: 0 if no rule failed, 1 otherwise, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from trainers.workload_check.supervisor import check
+
+DEFAULT_BATCH_SIZE = 12
+DEFAULT_TIMEOUT_SECONDS = 120.0
+RANKS_DIVISOR = 6
+"""Batches must be shared by 1, 2 and 3 ranks."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; gives the exit status."""
+    options = _parser().parse_args(arguments)
+    counts: Counter[str] = Counter()
+    outcomes = check(
+        options.name,
+        dict(options.option),
+        batch_size=options.batch_size,
+        timeout_seconds=options.timeout,
+        num_threads=options.threads,
+    )
+    for outcome in outcomes:
+        counts[outcome.status] += 1
+        sys.stdout.write(f"{outcome.status:<8} {outcome.rule:<20} {outcome.text}\n")
+        sys.stdout.flush()
+    told = [f"{counts[status]} {status}" for status in ("ok", "failed", "warning", "skipped") if counts[status]]
+    sys.stdout.write(f"{counts.total()} rules: {', '.join(told)}\n")
+    return 1 if counts["failed"] else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.workload_check",
+        description="Checks that a workload keeps the rules that trials rely on, and says how to mend it.",
+        epilog="Exit status: 0 if no rule failed, 1 otherwise.",
+    )
+    parser.add_argument("name", help="module:Class, found from the current directory, or a registered workload's name")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=_option,
+        metavar="NAME=VALUE",
+        help="an option of the workload; VALUE is JSON or else a text; repeatable",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=_batch_size,
+        default=DEFAULT_BATCH_SIZE,
+        help=f"examples per step; a multiple of {RANKS_DIVISOR} (default: {DEFAULT_BATCH_SIZE})",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=DEFAULT_TIMEOUT_SECONDS,
+        help=f"seconds for each rule (default: {DEFAULT_TIMEOUT_SECONDS:g})",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
+    return parser
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _batch_size(text: str) -> int:
+    value = int(text)
+    if value < RANKS_DIVISOR or value % RANKS_DIVISOR:
+        raise argparse.ArgumentTypeError(f"must be a multiple of {RANKS_DIVISOR}, got {value}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

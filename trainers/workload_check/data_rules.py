@@ -1,0 +1,197 @@
+"""Rules on the batches: their shares by rank, their order by seed and step, and where they go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from time import perf_counter
+
+from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of, tensors_of
+from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
+from trainers.workload_check.subject import (
+    OTHER_SEED,
+    SEED,
+    WORLD_SIZES,
+    Subject,
+    first_batches,
+    scramble_generators,
+)
+
+NUM_BATCHES = 4
+"""How many of each stream are compared."""
+LATER_STEPS = (1, 7)
+MAX_STEPS_TO_SKIP = 500
+EPOCH_BATCH_SIZE = 240
+MAX_EXAMPLES = 200_000
+"""Of an epoch that is looked at whole, as long as it takes no more than this:"""
+MAX_EPOCH_SECONDS = 20.0
+MAX_REPEATED_SHARE = 0.005
+_USE_DATA_ORDER = "trainers.data_order.rank_batches gives the indices of each rank's examples"
+
+
+def check_batches(subject: Subject) -> str:
+    """Each rank's batch holds batch_size / world_size examples, as CPU tensors of one layout."""
+    layouts = []
+    for world_size in WORLD_SIZES:
+        share = subject.batch_size // world_size
+        for rank in range(world_size):
+            found = first_batches(subject.batches(rank=rank, world_size=world_size), 2)
+            who = f"rank {rank} of {world_size}"
+            if len(found) < 2:
+                raise Broken(f"the batches of {who} end after {len(found)}", f"They must be endless; {_USE_DATA_ORDER}")
+            for batch in found:
+                _check_tensors(batch, share, who, subject.batch_size)
+                layouts.append(layout_of(batch))
+    different = next((layout for layout in layouts if layout != layouts[0]), None)
+    if different is not None and _types(different) != _types(layouts[0]):
+        raise Broken(
+            f"batches differ in their parts: {_types(layouts[0])} and {_types(different)}",
+            "Give the same structure in each step and on each rank",
+        )
+    if different is not None:
+        raise Doubtful(f"examples differ in shape from batch to batch: {_shown(layouts[0])} and {_shown(different)}")
+    return f"equal shares on 1, 2 and 3 ranks; an example is {_shown(layouts[0])}"
+
+
+def check_order(subject: Subject) -> str:
+    """The seed and the step determine the batches, and another seed gives others."""
+    scramble_generators(11)
+    batches = first_batches(subject.batches(), NUM_BATCHES)
+    if len(batches) < NUM_BATCHES:
+        raise NotChecked("the batches end")
+    scramble_generators(12)
+    if _digests(first_batches(subject.batches(), NUM_BATCHES)) != _digests(batches):
+        raise Broken(
+            "the same seed gave other batches the second time",
+            "Shuffle and augment with generators made from `seed` and the step, not with global ones; "
+            f"{_USE_DATA_ORDER}",
+        )
+    if _digests(first_batches(subject.batches(seed=OTHER_SEED), NUM_BATCHES)) == _digests(batches):
+        raise Broken(f"seeds {SEED} and {OTHER_SEED} give the same batches", f"Shuffle with `seed`; {_USE_DATA_ORDER}")
+    return f"equal in {NUM_BATCHES} steps of one seed, not of another"
+
+
+def check_sharding(subject: Subject) -> str:
+    """Ranks share each global batch without overlap, and any number of ranks sees the same one."""
+    whole = [Counter(examples_of(batch)) for batch in first_batches(subject.batches(), NUM_BATCHES)]
+    for world_size in WORLD_SIZES[1:]:
+        ranks = [
+            first_batches(subject.batches(rank=rank, world_size=world_size), NUM_BATCHES) for rank in range(world_size)
+        ]
+        for step, (one, *shares) in enumerate(zip(whole, *ranks, strict=False)):
+            parts = [Counter(examples_of(share)) for share in shares]
+            together = sum(parts, Counter())
+            if together == one:
+                continue
+            twice = sum(1 for example in together - one if sum(example in part for part in parts) > 1)
+            if twice:
+                raise Broken(
+                    f"in step {step}, {twice} examples go to more than one of {world_size} ranks",
+                    f"Give each rank its own part of the global batch; {_USE_DATA_ORDER}",
+                )
+            raise Broken(
+                f"in step {step}, {world_size} ranks together see other examples than one rank",
+                "Cut one global batch into parts by rank, so that it does not depend on the number of ranks; "
+                f"{_USE_DATA_ORDER}",
+            )
+    return f"{len(whole)} global batches are the same on 1, 2 and 3 ranks"
+
+
+def check_start_step(subject: Subject) -> str:
+    """Batches that begin at a later step are those that the stream from the beginning has there."""
+    steps_per_epoch = -(-subject.workload.num_train_examples // subject.batch_size)
+    steps = [*LATER_STEPS]
+    if steps_per_epoch < MAX_STEPS_TO_SKIP:
+        steps.append(steps_per_epoch)
+    for start in steps:
+        stream = subject.batches(rank=1, world_size=2)
+        for _ in range(start):
+            next(stream)
+        expected = _digests(first_batches(stream, 2))
+        if _digests(first_batches(subject.batches(rank=1, world_size=2, start_step=start), 2)) != expected:
+            raise Broken(
+                f"the batches from start_step={start} are not those of a stream that has come to step {start}",
+                f"Compute a batch from its step alone; a resumed trial sees other data otherwise. {_USE_DATA_ORDER}",
+            )
+    return f"from steps {', '.join(map(str, steps))} on as from the beginning"
+
+
+def check_epoch(subject: Subject) -> str:
+    """Each example comes once per epoch."""
+    num_examples = subject.workload.num_train_examples
+    batch_size = min(EPOCH_BATCH_SIZE, max(1, num_examples))
+    stream = _examples(subject, batch_size)
+    started = perf_counter()
+    first: list[bytes] = []
+    while len(first) < num_examples:
+        first += next(stream)
+        seconds_left = (perf_counter() - started) / len(first) * (2 * num_examples - len(first))
+        is_too_large = num_examples > MAX_EXAMPLES or seconds_left > MAX_EPOCH_SECONDS
+        has_seen_enough = len(first) >= 10 * batch_size or perf_counter() - started > MAX_EPOCH_SECONDS
+        if is_too_large and has_seen_enough:
+            return _check_part_of_epoch(first, num_examples)
+    second = first[num_examples:]
+    while len(second) < num_examples:
+        second += next(stream)
+    epochs = Counter(first[:num_examples]), Counter(second[:num_examples])
+    if epochs[0] == epochs[1]:
+        return f"two epochs of {num_examples:,} examples have the same ones"
+    shared = sum((epochs[0] & epochs[1]).values())
+    if shared <= MAX_REPEATED_SHARE * num_examples:
+        # Augmented anew in each epoch; within one, the same example twice would differ as well.
+        return "examples are altered each time they come, so that they cannot be counted"
+    raise Broken(
+        f"{num_examples - shared:,} of the first {num_examples:,} examples (num_train_examples) are not among the next "
+        f"{num_examples:,}: an epoch repeats some and leaves others out",
+        f"Draw without replacement, drop no remainder and let num_train_examples be exact; {_USE_DATA_ORDER}",
+    )
+
+
+def _check_part_of_epoch(examples: list[bytes], num_examples: int) -> str:
+    repeated = len(examples) - len(set(examples))
+    if repeated > MAX_REPEATED_SHARE * len(examples):
+        raise Doubtful(
+            f"{repeated:,} of the first {len(examples):,} examples (of {num_examples:,}) are repetitions: the data may "
+            "have duplicates, or the order draws with replacement"
+        )
+    return f"no repetitions to speak of in the first {len(examples):,} of {num_examples:,} examples"
+
+
+def _examples(subject: Subject, batch_size: int) -> Iterator[list[bytes]]:
+    """The examples of one rank's batches."""
+    for batch in subject.batches(batch_size=batch_size):
+        found = examples_of(batch)
+        if len(found) != batch_size:
+            raise NotChecked("a batch does not hold batch_size examples")
+        yield found
+    raise NotChecked("the batches end")
+
+
+def _check_tensors(batch: object, share: int, who: str, batch_size: int) -> None:
+    tensors = list(tensors_of(batch))
+    if not tensors:
+        raise Broken(
+            f"a batch of {who} is a {type(batch).__name__} without tensors",
+            "Give a tensor, or tuples, lists and dicts of tensors",
+        )
+    for path, tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise Broken(f"{path} of {who} is on {tensor.device}", "Leave batches on the CPU: the loop moves them")
+        if tensor.ndim == 0 or len(tensor) != share:
+            rows = len(tensor) if tensor.ndim else "no"
+            raise Broken(
+                f"{path} of {who} has {rows} rows instead of {share} (batch_size {batch_size} / world_size)",
+                f"Each tensor's first dimension is the rank's share of the batch; {_USE_DATA_ORDER}",
+            )
+
+
+def _types(layout: Layout) -> dict[str, str]:
+    return {path: kind for path, (kind, _) in layout.items()}
+
+
+def _shown(layout: Layout) -> str:
+    return ", ".join(f"{kind.removeprefix('torch.')} {list(shape)}" for kind, shape in layout.values())
+
+
+def _digests(batches: list[object]) -> list[bytes]:
+    return [digest_of(batch) for batch in batches]

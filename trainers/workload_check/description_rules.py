@@ -1,0 +1,81 @@
+"""Rules on what a workload says of itself, and on how it is built."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from trainers.config import InvalidConfig
+from trainers.user_workload import explain, problems_of
+from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
+from trainers.workload_check.subject import Subject
+
+_METHODS = ("build_model", "train_batches", "loss", "evaluate")
+_KEYWORDS = {
+    "train_batches": ("batch_size", "seed", "rank", "world_size", "start_step"),
+    "evaluate": ("rank", "world_size", "device"),
+}
+
+
+def check_description(subject: Subject) -> str:
+    """The description is complete and consistent, and the options exist."""
+    try:
+        description = subject.description
+    except InvalidConfig as error:
+        raise Broken(str(error.message), "See the top of trainers/user_workload.py for an example") from error
+    problems = problems_of(description)
+    if problems:
+        raise Broken("; ".join(problems), "Correct the description")
+    if "train_loss" not in description.metrics:
+        raise Broken("the metrics lack train_loss", 'The loop measures it: add "train_loss": "minimize"')
+    try:
+        takes = subject.constructor_options
+    except InvalidConfig as error:
+        raise Broken(error.message, "Correct the description's implementation") from error
+    unknown = sorted(description.options.keys() - takes.keys())
+    forgotten = sorted(name for name in takes.keys() - description.options.keys() if takes[name].required)
+    if unknown:
+        raise Broken(f"the constructor has no parameter {', '.join(unknown)}", "Rename the option or the parameter")
+    if forgotten:
+        raise Broken(f"the constructor requires {', '.join(forgotten)}", "Add it to the description's options")
+    if description.default_evaluate_every > description.default_num_steps:
+        every, steps = description.default_evaluate_every, description.default_num_steps
+        raise Doubtful(f"default_evaluate_every {every} exceeds default_num_steps {steps}: one measurement at the end")
+    return f"{len(description.metrics)} metrics, {len(description.options)} options"
+
+
+def check_construction(subject: Subject) -> str:
+    """The workload can be built and has the protocol's methods with their keywords."""
+    try:
+        workload = subject.build()
+    except InvalidConfig as error:
+        raise Broken(error.message, "Mend that first") from error
+    except ValueError as error:
+        raise Broken(f"the constructor refuses its options: {explain(error)}", "Give others with --option") from error
+    missing = [name for name in _METHODS if not callable(getattr(workload, name, None))]
+    if missing:
+        raise Broken(f"there is no method {', '.join(missing)}", "trainers.workload.Workload says what each must do")
+    for method, keywords in _KEYWORDS.items():
+        refused = _refused_keywords(getattr(workload, method), keywords)
+        if refused:
+            raise Broken(
+                f"{method} takes no argument {', '.join(refused)}", f"The loop calls it with {', '.join(keywords)}"
+            )
+    num_examples = workload.num_train_examples
+    if not isinstance(num_examples, int) or isinstance(num_examples, bool) or num_examples < 1:
+        raise Broken(
+            f"num_train_examples must be an integer >= 1, got {num_examples!r:.80}",
+            "Make it a property that gives the size of the training set over all ranks",
+        )
+    return f"{num_examples:,} training examples"
+
+
+def _refused_keywords(method: Any, keywords: tuple[str, ...]) -> list[str]:
+    try:
+        parameters = inspect.signature(method).parameters
+    except ValueError as error:  # written in C
+        raise NotChecked(f"{method!r} does not tell its arguments") from error
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [name for name in keywords if name not in parameters or parameters[name].kind not in by_name]
