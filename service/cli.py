@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from service.cli_workload import app as workload_app
 from service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(workload_app, name="workload")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]

@@ -16,16 +16,17 @@ from service.domain import Direction, Phase
 from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
 from service.training_specification import Training
+from service.workloads import describe_workload
 from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
 from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
-from trainers.workload import UnknownWorkload, check_options, describe
+from trainers.workload import check_options
 
 MAX_TRIALS = 10_000
 
 
 class WorkloadChoice(StrictModel):
     name: str = Field(examples=["digits-mlp"])
-    """A registered workload; `GET /v1/workloads` lists them."""
+    """A registered workload (`GET /v1/workloads` lists them), or your own class as `module:Class`."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of the workload, held fixed in every trial."""
 
@@ -243,8 +244,8 @@ def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]
 
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
-        workload = describe(choice.name)
-    except UnknownWorkload as error:
+        workload = describe_workload(choice.name)
+    except InvalidConfig as error:
         raise InvalidInput("workload.name", error.message) from error
     try:
         check_options(workload, choice.options)

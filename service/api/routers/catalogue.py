@@ -8,15 +8,15 @@ from search_spaces import presets
 from service.api import problems
 from service.api.schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import NotFound
-from trainers.workload import descriptions
+from service.workloads import known_workloads
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 
 
 @router.get("/workloads", summary="List workloads")
 def list_workloads() -> WorkloadList:
-    """What can be tuned: the built-in workloads and those of installed packages."""
-    return WorkloadList(items=[WorkloadRead.of(found) for _, found in sorted(descriptions().items())])
+    """What can be tuned: the built-in workloads and those of installed packages. A job may name your class."""
+    return WorkloadList(items=[WorkloadRead.of(found) for found in known_workloads()])
 
 
 @router.get("/search-spaces", summary="List search spaces")

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Header, Query, Response
 
 from service import jobs
 from service.api import problems
-from service.api.dependencies import JobId, Now, ReadSession, StorableText, WriteSession
+from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas import JobCreate, JobRead, Page
 from service.domain import JobState
 from service.store.repositories import JobRepository
+from service.workloads import refuse_module_workload
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -46,12 +47,14 @@ IdempotencyKey = Annotated[
 )
 def create_job(
     body: JobCreate,
+    settings: SettingsDependency,
     session: WriteSession,
     now: Now,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobRead:
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
+    refuse_module_workload(body.workload.name, settings)
     job, is_new = jobs.create_job(
         session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
     )

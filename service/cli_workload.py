@@ -1,0 +1,67 @@
+"""`shampoo-tuner workload`: a template of a workload of one's own, and a check of one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Bring a model of your own: start from a template, and check what you have.", no_args_is_help=True
+)
+
+_TEMPLATE = "workload_template.py"
+_TEMPLATE_CLASS = "WorkloadTemplate"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
+
+
+@app.command()
+def new(name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model.")]) -> None:
+    """Prints a complete small workload to start from: `shampoo-tuner workload new my-model > my_model.py`."""
+    import trainers
+
+    if not _NAME.fullmatch(name):
+        raise typer.BadParameter(
+            f"{name!r}: must begin with a letter and have only letters, digits, - and _", param_hint="NAME"
+        )
+    words = re.split(r"[-_]", name)
+    class_name = "".join(word[:1].upper() + word[1:] for word in words)
+    module_name = "_".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+", name)).lower()
+    # Read, not imported: it needs torch.
+    template = (Path(trainers.__file__).parent / _TEMPLATE).read_text()
+    typer.echo(template.replace(_TEMPLATE_CLASS, class_name), nl=False)
+    typer.echo(
+        f"Saved as {module_name}.py, it is the workload {module_name}:{class_name} of services that were started in "
+        f"that directory. Check it there: shampoo-tuner workload check {module_name}:{class_name}",
+        err=True,
+    )
+
+
+@app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="module:Class, found from the current directory, or a registered name.")],
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Of the workload. Repeatable.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples per step; a multiple of 6. By default 12.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds for each rule. By default 120.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. By default 1.")] = None,
+) -> None:
+    """Checks that a workload keeps the rules that trials rely on. Exit status 0: no rule failed."""
+    import subprocess
+    import sys
+
+    from trainers.describe import environment_of_children
+
+    given = {"--batch-size": batch_size, "--timeout": timeout, "--threads": threads}
+    command = [sys.executable, "-m", "trainers.workload_check", name]
+    for value in option or ():
+        command += ["--option", value]
+    for flag, number in given.items():
+        if number is not None:
+            command += [flag, str(number)]
+    # In a process of its own: the checker needs torch, and this command line must load without it.
+    status = subprocess.run(command, env=environment_of_children(), check=False).returncode
+    raise typer.Exit(status if status >= 0 else 1)
