@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from trainers import checkpoint as checkpoint_files
-from trainers.checkpoint import Checkpoint
+from trainers.checkpoints import Checkpoints, random_state, set_random_state
 from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.curve import Curve
 from trainers.distributed import (
@@ -60,23 +59,22 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     directions = describe(config.workload).metrics
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
-    random_state = None
+    randomness = None
 
+    checkpoints = None
     if context.checkpoint_directory is not None:
-        restored = checkpoint_files.load(context.checkpoint_directory, config=config, context=context)
+        num_kept = config.keep_checkpoints
+        checkpoints = Checkpoints(context.checkpoint_directory, config=config, context=context, num_kept=num_kept)
+        restored = checkpoints.load(trial.template())
         if restored is not None:
-            trial.parallel.model.load_state_dict(restored.model)
-            trial.optimizer.load_state_dict(restored.optimizer)
-            trial.precision.load_state_dict(restored.schedule["precision"])
-            trial.parallel.load_state_dict(restored.schedule["parallel"])
-            curve.load_state_dict(restored.schedule["curve"])
+            trial.load_state_dict(restored.state)
+            curve.load_state_dict(restored.progress)
             step, seconds = restored.measurement.step, restored.measurement.seconds
-            if len(restored.random_states) == context.world_size:
-                random_state = restored.random_states[context.rank]
+            randomness = restored.random_state
             yield restored.measurement
-    if random_state is None:
+    if randomness is None:
         torch.manual_seed(_rank_seed(config.seed, rank=context.rank, step=step))
-        random_state = _random_state(context)
+        randomness = random_state(context)
 
     batches = workload.train_batches(
         batch_size=config.batch_size // config.accumulation_steps,
@@ -85,9 +83,9 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         world_size=context.world_size,
         start_step=step * config.accumulation_steps,
     )
-    with closing(batches) if isinstance(batches, Generator) else nullcontext():
+    with _finished_together(batches, checkpoints):
         while step < config.num_steps:
-            _set_random_state(random_state, context)
+            set_random_state(randomness, context)
             trial.parallel.model.train()
             first_step, loss_sum = step, 0.0
             last_step = next_measurement(step, config, num_train_examples=workload.num_train_examples)
@@ -120,21 +118,28 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             metrics.update(curve.add(step=step, seconds=seconds, metrics=metrics))
             epoch = step * config.batch_size / workload.num_train_examples
             measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
-            random_state = _random_state(context)
-            if context.checkpoint_directory is not None and _is_checkpointed(first_step, step, config):
-                checkpoint = Checkpoint(
-                    measurement,
-                    trial.parallel.model.state_dict(),
-                    trial.optimizer.state_dict(),
-                    {
-                        "precision": trial.precision.state_dict(),
-                        "parallel": trial.parallel.state_dict(),
-                        "curve": curve.state_dict(),
-                    },
-                    gather_over_ranks(random_state, context),
+            randomness = random_state(context)
+            if checkpoints is not None and _is_checkpointed(first_step, step, config):
+                checkpoints.save(
+                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
                 )
-                checkpoint_files.save(context.checkpoint_directory, checkpoint, config=config, context=context)
+                if step == config.num_steps:
+                    checkpoints.wait()  # whoever hears of the end finds it on disk
             yield measurement
+
+
+@contextmanager
+def _finished_together(batches: Iterator[object], checkpoints: Checkpoints | None) -> Iterator[None]:
+    """Ends what works beside the loop: readers of data always, writers of checkpoints when all ranks stop together."""
+    try:
+        yield
+    except GeneratorExit:
+        if checkpoints is not None:
+            checkpoints.wait()
+        raise
+    finally:
+        if isinstance(batches, Generator):
+            batches.close()
 
 
 def _train_step(
@@ -242,19 +247,6 @@ def _counts(workload: Workload, context: RankContext) -> dict[str, float]:
 def _rank_seed(seed: int, *, rank: int, step: int) -> int:
     """A seed of its own for each rank, so that ranks do not drop the same units, and none the one of the parameters."""
     return (seed + (rank + 1) * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03) % 2**63
-
-
-def _random_state(context: RankContext) -> dict[str, Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if context.device.startswith("cuda"):
-        state["cuda"] = torch.cuda.get_rng_state(context.device)
-    return state
-
-
-def _set_random_state(state: dict[str, Tensor], context: RankContext) -> None:
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"], context.device)
 
 
 def _to_device(batch: object, device: str) -> object:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.checkpoint import CheckpointMismatch, CheckpointNotWritten
+from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, TrialConfig
 from trainers.distributed import (
     RankContext,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
+from trainers.checkpoints import load_optimizer_state, optimizer_template
 from trainers.config import AveragingConfig, InvalidConfig, TrialConfig
 from trainers.distributed import RankContext
 from trainers.optimizers import build_optimizer, parameter_groups
@@ -32,6 +34,28 @@ class Trial:
         if isinstance(self.optimizer, WeightAveraging):
             return self.optimizer.averaged_weights()
         return nullcontext()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next steps depend on, but for the data and random numbers, which follow from the step."""
+        return {**self._other_state(), "optimizer": self.optimizer.state_dict()}
+
+    def template(self) -> dict[str, Any]:
+        """How a checkpoint's state is laid out here."""
+        return {**self._other_state(), "optimizer": optimizer_template(self.optimizer)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over a `state_dict()`, laid out as the template."""
+        self.parallel.model.load_state_dict(state["model"])
+        self.parallel.load_state_dict(state["parallel"])
+        self.precision.load_state_dict(state["precision"])
+        load_optimizer_state(self.optimizer, state["optimizer"])
+
+    def _other_state(self) -> dict[str, Any]:
+        return {
+            "model": self.parallel.model.state_dict(),
+            "parallel": self.parallel.state_dict(),
+            "precision": self.precision.state_dict(),
+        }
 
     def diagnostics(self) -> Mapping[str, float]:
         """What our own optimizer knows of its health, as `optimizer_<name>`; nothing of others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import resource
 from collections.abc import Mapping
 from itertools import islice
@@ -13,7 +14,7 @@ import psutil
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from trainers.checkpoint import CheckpointNotWritten, read_newest
+from trainers.checkpoints import CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
 from trainers.distributed import process_group_context
 from trainers.loop import train
@@ -111,16 +112,17 @@ def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Map
 
 
 def final_state(directory: Path, config: TrialConfig) -> dict[str, Any]:
-    """Everything in the newest checkpoint but the measurement's clock."""
-    checkpoint = read_newest(directory, config=config)
-    assert checkpoint is not None
-    assert checkpoint.measurement.step == config.num_steps
-    return {
-        "model": checkpoint.model,
-        "optimizer": checkpoint.optimizer,
-        "schedule": checkpoint.schedule,
-        "random_states": checkpoint.random_states,
-    }
+    """Everything in the last checkpoint but the clock: its plain values, and the checksum of each file of tensors."""
+    path = directory / f"step-{config.num_steps:08d}" / "manifest.json"
+    manifest = json.loads(path.read_bytes())["manifest"]
+    assert manifest["step"] == config.num_steps
+    return {"structure": manifest["structure"], "files": manifest["files"]}
+
+
+def random_numbers_after(config: TrialConfig) -> list[int]:
+    """State of this rank's generator when the trial is over."""
+    run_trial(config)
+    return torch.get_rng_state().tolist()
 
 
 def assert_same_bits(a: Any, b: Any) -> None:
