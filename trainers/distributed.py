@@ -17,7 +17,9 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+
+from trainers.compilation import forget_compiled_code
+from trainers.device_meshes import forget_device_meshes
 
 T = TypeVar("T")
 
@@ -119,33 +121,11 @@ def leave_process_group() -> None:
     # Destroying a gloo group while a DistributedDataParallel module is alive aborts the process now and then
     # ("terminate called without an active exception", torch 2.13). A finished trial drops its module, and cycles
     # that still hold one are collected here, before any rank tears the group down.
+    forget_compiled_code()
+    forget_device_meshes()
     gc.collect()
     dist.barrier()
     dist.destroy_process_group()
-
-
-def replicate(model: nn.Module, context: RankContext) -> nn.Module:
-    """The model to call in training: it averages gradients over ranks. Starts from rank 0's parameters.
-
-    With one rank it is the model itself.
-    """
-    if context.world_size == 1:
-        return model
-    on_cuda = context.device.startswith("cuda")
-    replica = DistributedDataParallel(
-        model,
-        device_ids=[torch.device(context.device)] if on_cuda else None,
-        gradient_as_bucket_view=True,  # no second copy of the gradients
-    )
-    if not on_cuda:
-        # After its first backward pass DDP lays its buckets out anew, in the order in which gradients became ready.
-        # From three ranks on, the order in which gloo adds an element up depends on its place in the bucket, so the
-        # first step after a resume would round otherwise than the same step of an uninterrupted run. Laying the final
-        # buckets out at once, in the order of the parameters, makes all steps alike. DDP has no public way to ask for
-        # it but `find_unused_parameters`, which costs another collective per step.
-        replica.reducer._push_all_rebuilt_params()
-        replica.reducer._rebuild_buckets()
-    return replica
 
 
 def synchronise_buffers(model: nn.Module, context: RankContext) -> None:

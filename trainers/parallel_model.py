@@ -62,4 +62,10 @@ class ParallelModel(ABC):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over a `state_dict()`, before the first step; at another world size, what of it still has a meaning."""
+        """Takes over a `state_dict()`, before the first step; at another world size, what of it still has a meaning.
+
+        Raises:
+            ValueError: it is the state of another kind of model.
+        """
+        if state:
+            raise ValueError(f"{type(self).__name__} has no state of its own, got {', '.join(state)}")

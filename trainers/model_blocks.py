@@ -1,0 +1,49 @@
+"""Which modules of a model are its blocks: what is sharded, recomputed and compiled one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+from trainers.config import InvalidConfig
+from trainers.workload import HasBlocks, Workload
+
+
+def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
+    """The blocks that the workload names; without that, the elements of the model's outermost `ModuleList`s, or else
+    its direct children that have parameters. Each once, in the model's order.
+
+    Raises:
+        InvalidConfig: the workload names something that is not a module within the model, or one inside another.
+    """
+    if isinstance(workload, HasBlocks):
+        blocks = list(dict.fromkeys(workload.blocks(model)))
+        _check(blocks, model)
+        return blocks
+    in_lists = list(dict.fromkeys(_elements_of_lists(model)))
+    return in_lists or [child for child in model.children() if any(True for _ in child.parameters())]
+
+
+def _elements_of_lists(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        if isinstance(child, nn.ModuleList):
+            for element in child:
+                if isinstance(element, nn.ModuleList | nn.ModuleDict):  # is never called
+                    yield from _elements_of_lists(nn.ModuleList([element]))
+                elif any(True for _ in element.parameters()):
+                    yield element
+        else:
+            yield from _elements_of_lists(child)
+
+
+def _check(blocks: Sequence[nn.Module], model: nn.Module) -> None:
+    names = {module: name for name, module in model.named_modules() if name}
+    for block in blocks:
+        if block not in names:
+            raise InvalidConfig("workload", f"blocks() gave {type(block).__name__}, which is not inside the model")
+    inside = {inner: block for block in blocks for inner in block.modules() if inner is not block}
+    for block in blocks:
+        if block in inside:
+            outer = names[inside[block]]
+            raise InvalidConfig("workload", f"blocks() gave {names[block]}, which is inside {outer}")
