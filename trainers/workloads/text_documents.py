@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ PART_BYTES = 64 * 2**20
 CHUNK_BYTES = 2**18
 """Text that is tokenised at once, which bounds memory: a tokenizer takes hundreds of bytes for each."""
 ROWS_AT_ONCE = 256
+
+_LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)
+"""Up to the last: tokenizers look at runs of white space, line ends among them, as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +126,8 @@ def tail_start(path: Path, num_bytes: int, *, share: float) -> int:
 def pieces(part: Part, *, text_column: str) -> Iterator[Piece]:
     """The text of the part in pieces of at most `CHUNK_BYTES`, but for rows of Parquet, which are whole documents.
 
-    Text is cut behind a line's end where there is one. A tokenizer that would have joined what lies on both sides of a
-    cut (most do not join anything to a line's end) sees them apart.
+    Text is cut behind the end of a line that other lines touch, where tokenizers of the field cut it too; without one,
+    a tokenizer that would have joined what lies on both sides sees them apart.
     """
     if is_parquet(part.path):
         yield from _parquet_pieces(part, text_column)
@@ -144,7 +148,9 @@ def pieces(part: Part, *, text_column: str) -> Iterator[Piece]:
 
 
 def _cut(block: bytes) -> int:
-    """Behind the last line end in the block, or else in front of the last space, or else of the last character."""
+    """Behind the last line end between other characters, or any line end, or before the last space or character."""
+    if (match := _LONE_LINE_END.match(block)) is not None:
+        return match.end()
     if (index := block.rfind(b"\n")) >= 0:
         return index + 1
     if (index := block.rfind(b" ")) > 0:  # tokens of the field's tokenizers begin with the space
