@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
@@ -181,7 +183,7 @@ def read_tensors(directory: Path, stored: StoredTensors, targets: Mapping[str, T
                 planner.commit_tensor(item, target)
 
 
-def _read_rows(file: Any, piece: Piece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
+def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
     """A box of a piece; of its first dimension only what is asked for is read."""
     first, num_rows = (offsets[0], lengths[0]) if offsets else (0, 1)
     shape = (num_rows, *piece.shape[1:]) if piece.shape else ()
@@ -189,10 +191,13 @@ def _read_rows(file: Any, piece: Piece, offsets: tuple[int, ...], lengths: tuple
     num_bytes = num_rows * row_bytes
     if num_bytes == 0:
         return torch.empty(lengths, dtype=piece.dtype)
-    content = bytearray(num_bytes)
-    file.seek(piece.start + first * row_bytes)
-    if file.readinto(content) != num_bytes:
+    start = piece.start + first * row_bytes
+    if start + num_bytes > os.fstat(file.fileno()).st_size:
         raise Damaged(f"{file.name} is too short")
+    content = bytearray(num_bytes)
+    file.seek(start)
+    if file.readinto(content) != num_bytes:
+        raise Damaged(f"{file.name} could not be read to the end")
     rows = torch.frombuffer(content, dtype=piece.dtype).view(shape)
     for dim in range(1, len(lengths)):
         rows = rows.narrow(dim, offsets[dim], lengths[dim])

@@ -98,13 +98,15 @@ def read(
         targets[name] = _target(name, like, stored, path)
         return targets[name]
 
-    content: dict[str, Any] = unflatten(
+    content = unflatten(
         manifest.structure,
         template=template,
         rank=rank if manifest.world_size == world_size else None,
         is_wanted=lambda name: name not in unwanted,
         tensor=target,
     )
+    if not isinstance(content, dict) or set(content) != {"state", "progress", "random_state"}:
+        raise Damaged(f"{MANIFEST} describes no state of a trial")
     read_tensors(path, stored, targets)
     return content
 
