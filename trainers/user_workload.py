@@ -58,7 +58,10 @@ def import_class(reference: str) -> type[Any]:
     if not isinstance(found, type):
         there = ", ".join(sorted(name for name, value in vars(module).items() if _is_own_class(value, module_name)))
         what = "no class" if found is None else f"no class but {printable(repr(found), limit=80)}"
-        raise InvalidConfig("workload", f"module {module_name} has {what} {class_name!r} (its classes: {there or '-'})")
+        raise InvalidConfig(
+            "workload",
+            f"module {module_name} has {what} {class_name!r} (its classes: {printable(there or '-', limit=200)})",
+        )
     return found
 
 

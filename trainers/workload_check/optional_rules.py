@@ -75,6 +75,7 @@ def check_counts(subject: Subject) -> str:
     assert isinstance(workload, CountsEvents)
     before = workload.counts()
     _check_numbers(before)
+    before = dict(before)
     first_batches(subject.batches(workload=workload), 2)
     after = workload.counts()
     _check_numbers(after)

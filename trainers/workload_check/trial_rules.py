@@ -66,8 +66,8 @@ def fingerprint(subject: Subject) -> dict[str, str]:
 
 def check_trials(subject: Subject) -> str:
     """Two trials of one config in one process give the same measurements."""
-    one = _whole_trial(subject, None)
-    if one != _whole_trial(subject, None):
+    one = _run_trial(subject)
+    if one != _run_trial(subject):
         raise Broken(
             "the second of two equal trials in one process gives other numbers",
             "Keep nothing in the class, the module or a global that a trial changes: trials share a process",
@@ -77,8 +77,8 @@ def check_trials(subject: Subject) -> str:
 
 def check_resume(subject: Subject) -> str:
     """A trial that goes on from a checkpoint gives the same measurements as one that was never stopped."""
-    whole = _whole_trial(subject, None)
-    if whole != _whole_trial(subject, None):
+    whole, again = (subject.available(lambda: _run_trial(subject), "a trial fails") for _ in range(2))
+    if whole != again:
         raise NotChecked("two equal trials differ")
     with tempfile.TemporaryDirectory() as directory:
         stopped = _run_trial(subject, Path(directory), limit=1)
@@ -92,11 +92,7 @@ def check_resume(subject: Subject) -> str:
     return f"from step {EVALUATE_EVERY} on, equal in every bit"
 
 
-def _whole_trial(subject: Subject, directory: Path | None) -> Curve:
-    return subject.available(lambda: _run_trial(subject, directory), "a trial fails")
-
-
-def _run_trial(subject: Subject, directory: Path | None, limit: int | None = None) -> Curve:
+def _run_trial(subject: Subject, directory: Path | None = None, limit: int | None = None) -> Curve:
     description = subject.checked_description
     config = TrialConfig(
         workload=subject.name,

@@ -1,0 +1,343 @@
+"""A sound workload, and others that each break one rule of the checker, by the rule's name."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainers.data_order import rank_batches
+
+NUM_EXAMPLES = 50
+NUM_FEATURES = 5
+Batch = tuple[Tensor, Tensor]
+
+
+class Sound:
+    """Linear regression on 50 examples; keeps every rule."""
+
+    title = "Linear regression"
+    metrics: ClassVar[Any] = {"validation_loss": "minimize"}
+    default_objective = "validation_loss"
+    default_num_steps = 10
+    default_evaluate_every = 5
+    default_batch_size = 12
+
+    def __init__(self, *, scale: float = 1.0) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.inputs = torch.randn(NUM_EXAMPLES, NUM_FEATURES, generator=generator)
+        self.targets = scale * self.inputs.sum(dim=1) + 1
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(NUM_FEATURES, 4), nn.Tanh(), nn.Linear(4, 1))
+
+    @property
+    def num_train_examples(self) -> int:
+        return NUM_EXAMPLES
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[Any]:
+        for indices in rank_batches(
+            NUM_EXAMPLES, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
+        ):
+            yield self.inputs[indices], self.targets[indices]
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        inputs, targets = batch
+        return functional.mse_loss(model(inputs).squeeze(1), targets)
+
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        inputs, targets = self.inputs[rank::world_size], self.targets[rank::world_size]
+        error = functional.mse_loss(model(inputs).squeeze(1), targets, reduction="sum").item()
+        return {"validation_loss": (error, float(len(targets)))}
+
+
+class Extended(Sound):
+    """Says everything that can be said beside the protocol, and is sound."""
+
+    tokens_per_example = NUM_FEATURES
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        return list(model.children())
+
+    def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"params": [p for p in model.parameters() if p.ndim == 2]},
+            {"params": [p for p in model.parameters() if p.ndim == 1], "weight_decay": 0.0},
+        ]
+
+    def counts(self) -> Mapping[str, int]:
+        return {"unreadable": 0}
+
+
+class Undescribed(Sound):
+    metrics: ClassVar[Any] = {"validation_loss": "down"}
+    default_objective = "accuracy"
+    default_num_steps = 0
+
+
+class RefusesItsDefaults(Sound):
+    def __init__(self, *, scale: float = -1.0) -> None:
+        if scale < 0:
+            raise ValueError(f"scale must not be negative, got {scale}")
+        super().__init__(scale=scale)
+
+
+class EvaluatesWithoutDevice(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int) -> Any:  # type: ignore[override]
+        return super().evaluate(model, rank=rank, world_size=world_size, device="cpu")
+
+
+class SharesItsModel(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = super().build_model()
+
+    def build_model(self) -> nn.Module:
+        return self.model
+
+
+class DrawsItsModelByChance(Sound):
+    def build_model(self) -> nn.Module:
+        torch.manual_seed(int.from_bytes(os.urandom(4), "big"))
+        return super().build_model()
+
+
+class HasNothingToTrain(Sound):
+    def build_model(self) -> nn.Module:
+        return super().build_model().requires_grad_(requires_grad=False)
+
+
+class GivesAPartWithoutRows(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        for inputs, targets in super().train_batches(**arguments):
+            yield inputs, targets, torch.ones(1)
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch[:2])
+
+
+class EndsAfterOneBatch(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        yield next(super().train_batches(**arguments))
+
+
+class IgnoresTheSeed(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        return super().train_batches(**{**arguments, "seed": 0})
+
+
+class ShufflesWithAGlobalGenerator(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        return super().train_batches(**{**arguments, "seed": random.randrange(1000)})
+
+
+class IgnoresTheRank(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        return super().train_batches(**{**arguments, "rank": 0})
+
+
+class SeedsEachRankDifferently(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        return super().train_batches(**{**arguments, "seed": arguments["seed"] + 100 * arguments["rank"]})
+
+
+class IgnoresTheStartStepOnOtherRanks(Sound):
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        return super().train_batches(**{**arguments, "start_step": 0 if arguments["rank"] else arguments["start_step"]})
+
+
+class DrawsWithReplacement(Sound):
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[Any]:
+        step = start_step
+        while True:
+            generator = torch.Generator().manual_seed(1000 * seed + step)
+            indices = torch.randint(NUM_EXAMPLES, (batch_size,), generator=generator).chunk(world_size)[rank]
+            yield self.inputs[indices], self.targets[indices]
+            step += 1
+
+
+class AddsNoise(Sound):
+    """Sound: alters examples anew each time, by their place in the stream."""
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[Any]:
+        step = start_step
+        for inputs, targets in super().train_batches(
+            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
+        ):
+            generator = torch.Generator().manual_seed(1000 * seed + step)
+            noise = torch.randn(batch_size, NUM_FEATURES, generator=generator).chunk(world_size)[rank]
+            yield inputs + 0.01 * noise, targets
+            step += 1
+
+
+class OrdersByHash(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        # An order that differs between processes, as that of a set of texts does.
+        order = sorted(range(NUM_EXAMPLES), key=lambda index: hash(f"example {index}"))
+        self.inputs, self.targets = self.inputs[order], self.targets[order]
+
+
+class GivesALossPerExample(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return functional.mse_loss(model(batch[0]).squeeze(1), batch[1], reduction="none")
+
+
+class GivesANumberAsLoss(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch).item()
+
+
+class OverflowsAtOnce(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch) * float("inf")
+
+
+class HasUnusedParameters(Sound):
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model[0].spare = nn.Linear(2, 2)
+        return model
+
+
+class SumsItsLoss(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch) * len(batch[1])
+
+
+class LearnsNothing(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch) * 0 + 1
+
+
+class GivesAnUndeclaredMetric(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        share = super().evaluate(model, rank=rank, world_size=world_size, device=device)
+        return {**share, "accuracy": (0.0, share["validation_loss"][1])}
+
+
+class LeavesAMetricToRankZero(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        return {} if rank else super().evaluate(model, rank=rank, world_size=world_size, device=device)
+
+
+class GivesPlainMeans(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        ((name, (total, weight)),) = super().evaluate(model, rank=rank, world_size=world_size, device=device).items()
+        return {name: total / weight}
+
+
+class NeedsGradientsToEvaluate(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        self.loss(model, (self.inputs, self.targets)).backward()
+        return super().evaluate(model, rank=rank, world_size=world_size, device=device)
+
+
+class EvaluatesAllOnEveryRank(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        return super().evaluate(model, rank=0, world_size=1, device=device)
+
+
+class EvaluatesByChance(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        ((name, (total, weight)),) = super().evaluate(model, rank=rank, world_size=world_size, device=device).items()
+        return {name: (total * (1 + 0.1 * torch.rand(1).item()), weight)}
+
+
+class CountsEvaluationsInTheModel(Sound):
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_buffer("num_evaluations", torch.zeros(()))
+        return model
+
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        model.num_evaluations += 1  # type: ignore[operator]
+        return super().evaluate(model, rank=rank, world_size=world_size, device=device)
+
+
+class KeepsStateInTheClass(Sound):
+    num_losses = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        KeepsStateInTheClass.num_losses += 1
+        return super().loss(model, batch) + 1e-6 * KeepsStateInTheClass.num_losses
+
+
+class KeepsStateOutOfTheCheckpoint(Sound):
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_losses = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        self.num_losses += 1
+        return super().loss(model, batch) + 1e-6 * self.num_losses
+
+
+class NestsItsBlocks(Extended):
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        return [model, *model.children()]
+
+
+class ForgetsBiases(Extended):
+    def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
+        return [{"params": [p for p in model.parameters() if p.ndim == 2]}]
+
+
+class HasNoTokens(Extended):
+    tokens_per_example = 0
+
+
+class NamesCountsLate(Extended):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[str, int] = {}
+
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        self._counts["read"] = 1
+        return super().train_batches(**arguments)
+
+    def counts(self) -> Mapping[str, int]:
+        return self._counts
+
+
+class Raises(Sound):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        raise KeyError("label\x00of\x1b[31m image\n17")
+
+
+class LeavesAndHangs(Sound):
+    """Prints garbage, calls sys.exit, kills its process and hangs, each in another place."""
+
+    def build_model(self) -> nn.Module:
+        os.write(1, b"\x00\xff\xfe{garbage}\n" * 3)
+        os.write(2, b"\xff\x00\n")
+        return super().build_model()
+
+    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+        sys.exit(3)
+
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        raise AssertionError("never called: there are no batches")
+
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        if world_size > 1:
+            time.sleep(3600)
+        os._exit(7)
+
+
+class HangsWhenBuilt(Sound):
+    def __init__(self) -> None:
+        time.sleep(3600)
