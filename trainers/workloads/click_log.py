@@ -151,7 +151,7 @@ class ClickPrediction:
     def _batch(self, examples: Examples) -> Batch:
         rows = table_rows(examples["categories"], self.shape.num_buckets)
         return (
-            torch.from_numpy(np.ascontiguousarray(examples["counts"])),
+            torch.from_numpy(np.array(examples["counts"])),
             torch.from_numpy(rows),
             torch.from_numpy(examples["label"].astype(np.float32)),
         )
