@@ -79,14 +79,18 @@ def small_state(step: int) -> dict[str, Any]:
     return {"model": {"weight": torch.full((50, 50), float(step)), "bias": torch.arange(7)}, "schedule": {"step": step}}
 
 
-def save(to: Checkpoints, step: int, state: Any = None, context: RankContext | None = None) -> None:
-    """Saves a state and waits for it."""
+def start_to_save(to: Checkpoints, step: int, state: Any = None, context: RankContext | None = None) -> None:
     to.save(
         small_state(step) if state is None else state,
         measurement=measurement(step),
         random_state=random_state(context or single_process_context()),
         progress={"best": 1 / step},
     )
+
+
+def save(to: Checkpoints, step: int, state: Any = None, context: RankContext | None = None) -> None:
+    """Saves a state and waits for it."""
+    start_to_save(to, step, state, context)
     to.wait()
 
 
@@ -227,14 +231,13 @@ def save_on_full_disk(directory: Path, failing: int) -> tuple[str, str, list[int
     save(to, 10, context=context)
     errors, steps = [], []
     for step in (20, 30):
-        to.save(small_state(step), measurement=measurement(step), random_state={}, progress={})
-        to.wait()
+        save(to, step, context=context)
         with full_disk() if context.rank == failing else nullcontext():
-            to.save(small_state(90), measurement=measurement(90), random_state={}, progress={})
+            start_to_save(to, 90, context=context)
             open_channel(context).finish_submitted()
         try:
             if step == 20:
-                to.save(small_state(95), measurement=measurement(95), random_state={}, progress={})
+                start_to_save(to, 95, context=context)
             else:
                 to.wait()
         except CheckpointNotWritten as error:
@@ -306,7 +309,7 @@ def train_while_two_trials_save(directory: Path) -> list[float]:
     sums = []
     for step in range(1, 16):
         for to in (one, other):
-            to.save(small_state(step), measurement=measurement(step), random_state=random_state(context), progress={})
+            start_to_save(to, step, context=context)
             for _ in range(5):
                 value = torch.tensor(float(context.rank + step))
                 dist.all_reduce(value)
@@ -327,8 +330,7 @@ def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point
     context = process_group_context()
     to = checkpoints(directory, context)
     save(to, 10, context=context)
-    to.save(small_state(20), measurement=measurement(20), random_state={}, progress={})
-    to.wait()
+    save(to, 20, context=context)
     if rank == killed:
         os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
     try:

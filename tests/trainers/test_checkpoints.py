@@ -24,6 +24,7 @@ from tests.trainers.checkpoint_states import (
     newest_step,
     save,
     small_state,
+    start_to_save,
 )
 from tests.trainers.trials import assert_same_bits
 from trainers.checkpoints import (
@@ -32,6 +33,7 @@ from trainers.checkpoints import (
     PerRank,
     load_optimizer_state,
     random_state,
+    seed_random,
     set_random_state,
 )
 from trainers.distributed import single_process_context
@@ -149,7 +151,7 @@ def test_a_trial_that_was_dropped_while_writing_is_found_by_the_next(
 ) -> None:
     may_write = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda _: may_write.wait(30))
-    checkpoints(tmp_path).save(small_state(10), measurement=measurement(10), random_state={}, progress={})
+    start_to_save(checkpoints(tmp_path), 10)
     threading.Timer(0.1, may_write.set).start()
     assert newest_step(tmp_path) == 10
 
@@ -252,6 +254,10 @@ def test_all_random_generators_go_on_where_they_were(tmp_path: Path) -> None:
     def draw() -> list[float]:
         return [random.random(), random.gauss(0, 1), float(np.random.rand()), float(np.random.randn()), *torch.rand(2)]
 
+    seed_random(2**40 + 1)
+    first = draw()
+    seed_random(2**40 + 1)
+    assert draw() == first
     draw()  # leaves a Gaussian number over in Python's and in numpy's generator
     save(checkpoints(tmp_path), 10)
     expected = draw()
@@ -267,7 +273,7 @@ def test_a_write_the_system_refuses_leaves_the_previous_one(tmp_path: Path, noti
     to = checkpoints(tmp_path)
     save(to, 10)
     with full_disk():
-        to.save(small_state(20), measurement=measurement(20), random_state={}, progress={})
+        start_to_save(to, 20)
         with pytest.raises(CheckpointNotWritten, match=r"checkpoint of step 20 in .*rank 0: .*File too large"):
             to.wait() if notices == "wait" else save(to, 30)
     assert names(tmp_path) == {"step-00000010"}

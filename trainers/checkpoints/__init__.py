@@ -19,7 +19,7 @@ from trainers.checkpoints.checkpoints import Checkpoints, Restored
 from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_template
-from trainers.checkpoints.random_state import random_state, set_random_state
+from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
 
 __all__ = [
     "CheckpointMismatch",
@@ -31,5 +31,6 @@ __all__ = [
     "load_optimizer_state",
     "optimizer_template",
     "random_state",
+    "seed_random",
     "set_random_state",
 ]

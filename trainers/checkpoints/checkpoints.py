@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.checkpoints import directory as files
-from trainers.checkpoints.communication import Channel, open_channel
+from trainers.checkpoints.communication import open_channel
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.nested import PerRank, flatten, paths
 from trainers.checkpoints.plan import WritePlan, describe_tensors, local_plan, stage, write_plan
@@ -51,8 +51,9 @@ class Checkpoints:
     says. Any other leaf is equal on all ranks that have it; an entry of a dict may be there on some ranks only. What
     each rank has of its own under the same name is wrapped in `PerRank`.
 
-    Collectives have a process group of their own, so that a checkpoint is written while training goes on. One is on
-    disk when the next is saved, or when `wait` returns.
+    A checkpoint is written while training goes on, from a copy on the host of what this rank writes; collectives have a
+    process group of their own. It is on disk when the next is saved, or when `wait` returns: to be called before the
+    trial's last word and before the process leaves the group.
     """
 
     def __init__(self, directory: Path, *, config: TrialConfig, context: RankContext, num_kept: int) -> None:
@@ -104,12 +105,20 @@ class Checkpoints:
         if num_failed:
             raise_if_any(channel.run(lambda: channel.gather(failure)), step=step, directory=self._directory)
         if num_changed or self._plan is None:
-            self._plan = self._new_plan(channel, tensors)
-            self._described = described
-        stage(self._plan, tensors, self._data)
+            plans = channel.run(lambda: channel.gather(local_plan(tensors)))
+            self._plan, self._described = write_plan(plans, rank=channel.rank), described
+        plan = self._plan
+
+        def copy() -> None:
+            if len(self._data) != plan.layout.num_bytes:
+                self._data = torch.empty(plan.layout.num_bytes, dtype=torch.uint8, pin_memory=self._on_cuda)
+            stage(plan, tensors, self._data)
+
+        failure = Failure.of(copy)
         staged = Staged(
-            plan=self._plan,
+            plan=plan,
             data=self._data,
+            failure=failure,
             copied=torch.cuda.current_stream(self._context.device).record_event() if self._on_cuda else None,
             structure=structure,
             measurement=measurement,
@@ -173,9 +182,3 @@ class Checkpoints:
                 **content, measurement=manifest.measurement, world_size=manifest.world_size, skipped=skipped
             )
         return None
-
-    def _new_plan(self, channel: Channel, tensors: dict[str, Tensor]) -> WritePlan:
-        plans = channel.run(lambda: channel.gather(local_plan(tensors)))
-        plan = write_plan(plans, rank=channel.rank)
-        self._data = torch.empty(plan.layout.num_bytes, dtype=torch.uint8, pin_memory=self._on_cuda)
-        return plan

@@ -194,11 +194,11 @@ def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], len
     start = piece.start + first * row_bytes
     if start + num_bytes > os.fstat(file.fileno()).st_size:
         raise Damaged(f"{file.name} is too short")
-    content = bytearray(num_bytes)
+    content = torch.empty(num_bytes, dtype=torch.uint8)
     file.seek(start)
-    if file.readinto(content) != num_bytes:
+    if file.readinto(content.numpy()) != num_bytes:  # type: ignore[arg-type]  # numpy's stubs, as in tensor_file
         raise Damaged(f"{file.name} could not be read to the end")
-    rows = torch.frombuffer(content, dtype=piece.dtype).view(shape)
+    rows = content.view(piece.dtype).view(shape)
     for dim in range(1, len(lengths)):
         rows = rows.narrow(dim, offsets[dim], lengths[dim])
     return rows

@@ -11,6 +11,13 @@ import torch
 from trainers.distributed import RankContext
 
 
+def seed_random(seed: int) -> None:
+    """Seeds all global generators that a rank's training may draw from; any integer >= 0."""
+    torch.manual_seed(seed % 2**64)  # CUDA's as well
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
 def random_state(context: RankContext) -> dict[str, Any]:
     """The state of all global generators that this rank's training may draw from."""
     version, internal, gauss_next = random.getstate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from trainers.checkpoints.nested import merge
 from trainers.checkpoints.plan import WritePlan, file_name
 from trainers.checkpoints.tensor_file import write_file
 from trainers.config import Measurement, TrialConfig
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ class Failure:
             return cls(str(error), is_callers_mistake=True)
         except OSError as error:
             return cls(str(error), is_callers_mistake=False)
-        except Exception as error:  # noqa: BLE001  # raised on all ranks, by `raise_if_any`
+        except Exception as error:  # raised on all ranks, by `raise_if_any`
+            logger.exception("a checkpoint failed")
             return cls(f"{type(error).__name__}: {error}", is_callers_mistake=False)
         return None
 
@@ -63,6 +67,8 @@ class Staged:
     plan: WritePlan
     data: Tensor
     """(plan.layout.num_bytes,) uint8 on the CPU."""
+    failure: Failure | None
+    """Why `data` could not be copied."""
     copied: torch.cuda.Event | None
     """Until when `data` is still being copied from a CUDA device."""
     structure: Any
@@ -90,7 +96,8 @@ def write(staged: Staged, channel: Channel, *, num_kept: int, damaged: Collectio
         path = staged.partial / file_name(channel.rank)
         checksum = write_file(path, staged.plan.layout.header, staged.data)
 
-    reports = channel.gather((Failure.of(write_own_file), checksum, staged.structure))
+    failure = staged.failure or Failure.of(write_own_file)
+    reports = channel.gather((failure, checksum, staged.structure))
 
     def complete() -> None:
         content = manifests.encode(
