@@ -105,10 +105,12 @@ def resident_bytes_after_each(config: TrialConfig, num_trials: int) -> tuple[lis
 
 def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Mapping[str, float]]]:
     """What of the measurements is determined by the config."""
-    return [
-        (m.step, m.epoch, {name: value for name, value in m.metrics.items() if name not in OF_THE_CLOCK})
-        for m in measurements
-    ]
+    return [(m.step, m.epoch, determined(m.metrics)) for m in measurements]
+
+
+def determined(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that are alike in every run."""
+    return {name: value for name, value in metrics.items() if name not in OF_THE_CLOCK}
 
 
 def final_state(directory: Path, config: TrialConfig) -> dict[str, Any]:

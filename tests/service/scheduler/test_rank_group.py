@@ -24,6 +24,7 @@ from service.scheduler.rank_group import Failure, GroupSize, Rank, RankGroup, de
 from service.scheduler.ray_cluster import Node
 from service.scheduler.worker import make_directory
 from tests.service.scheduler.service_process import PLUGIN
+from tests.trainers.trials import determined
 from trainers.config import Diverged, InvalidConfig, Measurement
 from trainers.workloads.digits import DigitsMLP
 
@@ -204,5 +205,5 @@ def test_a_container_gets_no_more_ranks_than_its_quota_has_cpus(
     assert ray_cluster.usable_cpus(tmp_path / "missing") == 64
 
 
-def metrics(outcomes: list[Any]) -> list[dict[str, float]]:
-    return [dict(outcome.metrics) for outcome in outcomes]
+def metrics(outcomes: list[Any]) -> list[Any]:
+    return [determined(outcome.metrics) for outcome in outcomes]
