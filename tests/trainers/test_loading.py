@@ -17,16 +17,8 @@ import psutil
 import pytest
 
 from tests.trainers import readers
+from tests.trainers.worker_processes import worker_processes
 from trainers.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
-
-
-def workers() -> list[psutil.Process]:
-    """The worker processes of this process."""
-    return [
-        child
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "trainers.loading_worker" in child.cmdline()
-    ]
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
@@ -40,7 +32,7 @@ def wait_until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
 def _nothing_is_left_behind() -> Iterator[None]:
     num_descriptors = psutil.Process().num_fds()
     yield
-    assert workers() == []
+    assert worker_processes() == []
     assert psutil.Process().num_fds() == num_descriptors
 
 
@@ -72,7 +64,7 @@ def test_an_answer_of_nothing_but_empty_arrays_arrives() -> None:
     assert shapes == [(0, task) for task in range(5)]
 
 
-def test_arrays_outlive_the_workers() -> None:
+def test_arrays_outlive_the_worker_processes() -> None:
     results = list(read_in_order(readers.arrays, range(4), num_workers=2))
     np.testing.assert_array_equal(results[3]["bytes"], readers.arrays(3)["bytes"])
 
@@ -126,7 +118,7 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(num_killed: int, caplog
     num_restarts = count()
     results = read_in_order(readers.pid_and_task, range(40), num_workers=2, on_restart=lambda: next(num_restarts))  # type: ignore[arg-type,return-value]
     found = list(islice(results, 6))
-    killed = workers()[:num_killed]
+    killed = worker_processes()[:num_killed]
     for worker in killed:
         worker.kill()
     found += list(results)
@@ -170,11 +162,11 @@ def test_workers_that_die_over_and_over_end_the_loading(tmp_path: Path) -> None:
 def test_close_ends_busy_workers_at_once() -> None:
     results = read_in_order(readers.never_ends, count(), num_workers=2)
     next(results)
-    assert len(workers()) == 2
+    assert len(worker_processes()) == 2
     started = time.monotonic()
     results.close()
     assert time.monotonic() - started < 1
-    assert workers() == []
+    assert worker_processes() == []
 
 
 def test_workers_end_by_themselves_when_the_trainer_is_killed() -> None:

@@ -196,7 +196,7 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
             rows = chunks.num_rows()
         except (arrow.ArrowException, OSError) as error:
             kind = "Parquet" if path.suffix.lower() == ".parquet" else "Arrow"
-            raise ValueError(f"{path} cannot be read as a {kind} file: {error}") from error
+            raise ValueError(f"{path} is not a whole {kind} file: {error}") from error
         num_rows.extend(rows)
         files.extend([number] * len(rows))
         places.extend(range(len(rows)))

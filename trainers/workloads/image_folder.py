@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
@@ -72,7 +71,7 @@ class ImageFolder:
         self.image_size = integer("image_size", image_size, minimum=8)
         self.patch_size = _patch_size(patch_size, self.architecture, self.image_size)
         self.label_smoothing = _share("label_smoothing", label_smoothing)
-        self.min_crop_area = 1.0 if min_crop_area == 1 else open_share("min_crop_area", min_crop_area)
+        self.min_crop_area = _positive_share("min_crop_area", min_crop_area)
         self.horizontal_flip = boolean("horizontal_flip", horizontal_flip)
         self.num_workers = integer("num_workers", num_workers, minimum=0)
         self.images: FoundImages = find_images(
@@ -178,7 +177,9 @@ class ImageFolder:
         num_correct = torch.zeros((), dtype=torch.int64, device=device)
         num_images = 0
         reader = ValidationReader(images=self.images.validation, image_size=self.image_size)
-        with closing(self._read(reader, tasks, num_workers=min(self.num_workers, len(tasks)))) as batches:
+        # To wait for one batch of a worker's is no faster than to read it.
+        num_workers = min(self.num_workers, len(tasks)) if len(tasks) > 1 else 0
+        with closing(self._read(reader, tasks, num_workers=num_workers)) as batches:
             for batch in batches:
                 images, labels = (part.to(device, non_blocking=True) for part in batch)
                 if len(labels) == 0:
@@ -247,7 +248,13 @@ def _patch_size(patch_size: object, architecture: str, image_size: int) -> int |
     return size
 
 
+def _positive_share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+    return float(value)
+
+
 def _share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
     return float(value)

@@ -1,0 +1,18 @@
+"""The processes that read for this one, as the system sees them."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def worker_processes() -> list[psutil.Process]:
+    """The worker processes of this process that run."""
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "trainers.loading_worker" in child.cmdline()
+    ]
+
+
+def num_worker_processes() -> int:
+    return len(worker_processes())
