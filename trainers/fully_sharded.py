@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from trainers.compilation import run_uncompiled
 from trainers.distributed import RankContext
 from trainers.gradient_norm import clip_sharded_gradients
+from trainers.model_blocks import with_running_statistics
 from trainers.parallel_model import ParallelModel
 
 
@@ -39,16 +40,19 @@ class FullyShardedModel(ParallelModel):
         blocks: Sequence[nn.Module],
         dtype: torch.dtype,
     ) -> None:
-        """`dtype`: of the gathered parameters and the forward pass; gradients are summed over ranks in float32, in
-        which the parts stay. What the model gives is of float32, for the loss."""
+        """`dtype`: of the gathered parameters, within autocast to the same; gradients are summed over ranks in float32,
+        in which the parts stay."""
         super().__init__(model, context)
-        is_mixed = dtype != torch.float32
-        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if is_mixed else None
+        policy = MixedPrecisionPolicy()
+        if dtype != torch.float32:
+            # Autocast is left to cast what goes into an operation, as with the other modes: torch's policy would round
+            # the model's inputs, of whatever meaning, and the residual stream.
+            policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+            for module in with_running_statistics(model):
+                fully_shard(module, mesh=mesh)
         for block in _with_parameters_of_their_own(blocks, model):
-            fully_shard(block, mesh=mesh, mp_policy=policy or MixedPrecisionPolicy())
-        if is_mixed:
-            policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, output_dtype=torch.float32)
-        fully_shard(model, mesh=mesh, mp_policy=policy or MixedPrecisionPolicy(), reshard_after_forward=False)
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+        fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
 
     @property
     def forward(self) -> nn.Module:
@@ -98,5 +102,9 @@ def _with_parameters_of_their_own(blocks: Sequence[nn.Module], model: nn.Module)
     uses = Counter(id(parameter) for _, parameter in model.named_parameters(remove_duplicate=False))
     for block in blocks:
         own = Counter(id(parameter) for _, parameter in block.named_parameters(remove_duplicate=False))
-        if own and all(uses[parameter] == count for parameter, count in own.items()):
+        if (
+            own
+            and not isinstance(block, FSDPModule)
+            and all(uses[parameter] == count for parameter, count in own.items())
+        ):
             yield block

@@ -1,18 +1,21 @@
-"""Which modules of a model are its blocks: what is sharded, recomputed and compiled one by one."""
+"""Which modules of a model are treated on their own: its blocks, and normalisations that keep statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from trainers.config import InvalidConfig
 from trainers.workload import HasBlocks, Workload
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
-    """The blocks that the workload names; without that, the elements of the model's outermost `ModuleList`s, or else
-    its direct children that have parameters. Each once, in the model's order.
+    """What is sharded, recomputed and compiled one by one; each once, in the model's order.
+
+    The modules that the workload names; without that, the elements of the model's outermost `ModuleList`s, or else its
+    direct children that have parameters.
 
     Raises:
         InvalidConfig: the workload names something that is not a module within the model, or one inside another.
@@ -23,6 +26,15 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
         return blocks
     in_lists = list(dict.fromkeys(_elements_of_lists(model)))
     return in_lists or [child for child in model.children() if any(True for _ in child.parameters())]
+
+
+def with_running_statistics(model: nn.Module) -> list[nn.Module]:
+    """Normalisations with buffers of statistics, which want their parameters in the buffers' dtype, float32."""
+    return [
+        module
+        for module in model.modules()
+        if isinstance(module, _NormBase) and module.running_mean is not None and module.weight is not None
+    ]
 
 
 def _elements_of_lists(module: nn.Module) -> Iterator[nn.Module]:

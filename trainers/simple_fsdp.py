@@ -23,6 +23,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from trainers.distributed import RankContext
 from trainers.gradient_norm import clip_sharded_gradients
+from trainers.model_blocks import with_running_statistics
 from trainers.parallel_model import ParallelModel
 
 
@@ -38,11 +39,11 @@ class SimplyShardedModel(ParallelModel):
     def __init__(
         self, model: nn.Module, context: RankContext, *, mesh: DeviceMesh, dtype: torch.dtype, kind: str | None
     ) -> None:
-        """`dtype`: of the gathered parameters and the forward pass. `kind`: as `CompiledModel` takes it; None: not
-        compiled."""
+        """`dtype`: of the gathered parameters, within autocast to the same. `kind`: as `CompiledModel` takes it; None:
+        not compiled."""
         super().__init__(model, context)
-        self._gathering = Gathering(None if dtype == torch.float32 else dtype)
-        _shard_parameters(model, mesh, self._gathering)
+        self._gathering = Gathering()
+        _shard_parameters(model, mesh, self._gathering, dtype)
         if kind is None:
             self._forward: nn.Module = _GatheringAgain(model, self._gathering)
         else:
@@ -70,25 +71,24 @@ class SimplyShardedModel(ParallelModel):
 class Gathering:
     """Gathers the parameters of one model."""
 
-    def __init__(self, dtype: torch.dtype | None) -> None:
-        self._dtype = dtype
+    def __init__(self) -> None:
         self._whole: dict[Tensor, Tensor] | None = None
-        self._sources: dict[int, tuple[StorageWeakRef, DTensor]] = {}
+        self._sources: dict[int, tuple[StorageWeakRef, DTensor, torch.dtype]] = {}
 
-    def __call__(self, parameter: DTensor) -> Tensor:
-        """All of the parameter, with the gradient flowing back to it."""
+    def __call__(self, parameter: DTensor, dtype: torch.dtype) -> Tensor:
+        """All of the parameter in this dtype, with the gradient flowing back to it."""
         if self._whole is not None:
             return self._whole[parameter]
         if torch.compiler.is_compiling():
             # Tells the compiler not to keep what was gathered for the backward pass.
             whole: Tensor = checkpoint(
-                _gathered, parameter, self._dtype, use_reentrant=False, context_fn=_recomputing_collectives
+                _gathered, parameter, dtype, use_reentrant=False, context_fn=_recomputing_collectives
             )
             return whole
-        whole = _gathered(parameter, self._dtype)
+        whole = _gathered(parameter, dtype)
         if torch.is_grad_enabled():
             storage = whole.untyped_storage()
-            self._sources[storage._cdata] = (StorageWeakRef(storage), parameter)  # type: ignore[no-untyped-call]
+            self._sources[storage._cdata] = (StorageWeakRef(storage), parameter, dtype)  # type: ignore[no-untyped-call]
         return whole
 
     def gathering_again(self) -> AbstractContextManager[None]:
@@ -101,8 +101,9 @@ class Gathering:
         """Every parameter of the model is gathered at once, and nothing is communicated inside."""
         with torch.no_grad():
             self._whole = {
-                parameter: _gathered(parameter, self._dtype)
-                for parameter in model.parameters()
+                parameter: _gathered(parameter, module._gathered_dtype)  # type: ignore[arg-type]  # is no module
+                for module in model.modules()
+                for parameter in module.parameters(recurse=False)
                 if isinstance(parameter, DTensor)
             }
         try:
@@ -113,17 +114,17 @@ class Gathering:
     def _pack(self, saved: Tensor) -> Tensor | _Dropped:
         storage = saved.untyped_storage()
         # The weak reference keeps the address from being given to another storage.
-        reference, parameter = self._sources.get(storage._cdata, (None, None))
-        if reference is None or parameter is None or reference.expired():  # type: ignore[no-untyped-call]
+        reference, parameter, dtype = self._sources.get(storage._cdata, (None, None, None))
+        if reference is None or parameter is None or dtype is None or reference.expired():  # type: ignore[no-untyped-call]
             # Without its history: an operation that saves its own output would keep itself alive.
             return saved.detach()
-        return _Dropped(parameter, saved.size(), saved.stride(), int(saved.storage_offset()))
+        return _Dropped(parameter, dtype, saved.size(), saved.stride(), int(saved.storage_offset()))
 
     def _unpack(self, packed: Tensor | _Dropped) -> Tensor:
         if isinstance(packed, Tensor):
             return packed
         with torch.no_grad():
-            whole = _gathered(packed.parameter, self._dtype)
+            whole = _gathered(packed.parameter, packed.dtype)
             return whole.as_strided(packed.size, packed.stride, packed.offset)
 
 
@@ -132,6 +133,7 @@ class _Dropped:
     """A view of a gathered parameter that was saved for the backward pass, as a recipe."""
 
     parameter: DTensor
+    dtype: torch.dtype
     size: torch.Size
     stride: tuple[int, ...]
     offset: int
@@ -150,10 +152,8 @@ class _GatheringAgain(nn.Module):
             return self.model(*args, **kwargs)
 
 
-def _gathered(parameter: DTensor, dtype: torch.dtype | None) -> Tensor:
-    whole = parameter.redistribute(
-        placements=[Replicate()], forward_dtype=dtype, backward_dtype=None if dtype is None else torch.float32
-    )
+def _gathered(parameter: DTensor, dtype: torch.dtype) -> Tensor:
+    whole = parameter.redistribute(placements=[Replicate()], forward_dtype=dtype, backward_dtype=torch.float32)
     return whole.to_local(grad_placements=[Partial("avg")])
 
 
@@ -171,9 +171,10 @@ def _policy(_context: object, operation: object, *_args: object, **_kwargs: obje
 _recomputing_collectives = functools.partial(create_selective_checkpoint_contexts, _policy)
 
 
-def _shard_parameters(model: nn.Module, mesh: DeviceMesh, gathering: Gathering) -> None:
+def _shard_parameters(model: nn.Module, mesh: DeviceMesh, gathering: Gathering, dtype: torch.dtype) -> None:
     """Replaces each parameter by a DTensor, in its place and under its name, and makes modules gather it on reading."""
     sharded: dict[nn.Parameter, nn.Parameter] = {}
+    in_float32 = set(with_running_statistics(model))
     for module in model.modules():
         names = tuple(name for name, parameter in module._parameters.items() if parameter is not None)
         if not names:
@@ -184,7 +185,8 @@ def _shard_parameters(model: nn.Module, mesh: DeviceMesh, gathering: Gathering) 
             if parameter not in sharded:
                 sharded[parameter] = _shard(parameter, mesh)
             module._parameters[name] = sharded[parameter]
-        module._gathering = gathering  # type: ignore[assignment]  # no tensor and no module
+        module._gathering = gathering  # type: ignore[assignment]  # neither is a tensor or a module
+        module._gathered_dtype = torch.float32 if module in in_float32 else dtype  # type: ignore[assignment]
         module.__class__ = _gathering_class(type(module), names)  # type: ignore[arg-type]  # classes are hashable
 
 
@@ -214,6 +216,6 @@ def _gathering_class(cls: type[nn.Module], names: tuple[str, ...]) -> type[nn.Mo
 def _attribute(name: str) -> property:
     def read(module: nn.Module) -> Tensor:
         gathering: Gathering = module._gathering  # type: ignore[assignment]
-        return gathering(module._parameters[name])  # type: ignore[arg-type]
+        return gathering(module._parameters[name], module._gathered_dtype)  # type: ignore[arg-type]
 
     return property(read)

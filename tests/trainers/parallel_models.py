@@ -14,6 +14,7 @@ from torch.nn import functional
 from trainers.config import OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.distributed import RankContext, process_group_context, single_process_context
 from trainers.parallelism import ParallelModel, parallelise
+from trainers.precision import DTYPES, MixedPrecision
 from trainers.workload import Workload
 
 BATCH_SIZE = 24
@@ -146,6 +147,7 @@ class Outcome:
     """The loss on one batch, before training and after it."""
     names: list[str] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
+    num_skipped_steps: int = 0
 
 
 def optimizer_of(name: str, model: nn.Module) -> torch.optim.Optimizer:
@@ -168,6 +170,8 @@ def train_steps(
     *,
     keep_all: bool = True,
 ) -> Outcome:
+    scaler = torch.amp.GradScaler("cpu", enabled=config.precision == "float16")
+    precision = MixedPrecision(config.precision, device="cpu", casts=True, scaler=scaler)
     outcome = Outcome([], [])
     accumulation_steps = config.accumulation_steps
     for step in steps:
@@ -177,22 +181,26 @@ def train_steps(
         total = 0.0
         for index, part in enumerate(parts):
             with parallel.accumulating(is_last=index + 1 == len(parts)):
-                loss = WORKLOAD.loss(parallel.forward, part) / len(parts)
-                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                with precision.autocast():
+                    loss = WORKLOAD.loss(parallel.forward, part) / len(parts)
+                precision.backward(loss)
                 total += loss.item()
+        precision.unscale(optimizer)
         if config.gradient_clip_norm is not None:
             outcome.norms.append(float(parallel.clip_gradients(config.gradient_clip_norm)))
-        optimizer.step()
+        precision.step(optimizer)
         outcome.losses.append(total)
         if keep_all or step == steps[-1]:
             outcome.parameters.append(parameters_of(parallel.model))
+    outcome.num_skipped_steps = precision.num_skipped_steps
     return outcome
 
 
-def evaluate(parallel: ParallelModel, *, num_times: int) -> float:
+def evaluate(parallel: ParallelModel, config: TrialConfig, *, num_times: int) -> float:
     """The loss of one batch; each rank may ask as often as it likes."""
     loss = float("nan")
-    with torch.no_grad(), parallel.for_evaluation() as model:
+    autocast = torch.autocast("cpu", DTYPES[config.precision], enabled=config.precision != "float32")
+    with torch.no_grad(), parallel.for_evaluation() as model, autocast:
         model.eval()
         for _ in range(num_times):
             loss = float(WORKLOAD.loss(model, batch_of(1000)))
@@ -208,10 +216,10 @@ def train_model(
     model = build(model_name)
     parallel = parallelise(model, WORKLOAD, config, context)
     optimizer = optimizer_of(optimizer_name, parallel.model)
-    before = evaluate(parallel, num_times=1 + context.rank)
+    before = evaluate(parallel, config, num_times=1 + context.rank)
     torch.manual_seed(context.rank)
     outcome = train_steps(parallel, optimizer, config, range(config.num_steps), context)
-    outcome.validation = [before, evaluate(parallel, num_times=1 + context.rank)]
+    outcome.validation = [before, evaluate(parallel, config, num_times=1 + context.rank)]
     outcome.names = list(parallel.model.state_dict())
     outcome.state = parallel.state_dict()
     return outcome
