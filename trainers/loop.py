@@ -34,12 +34,13 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     trials can follow each other in one group. Pausing is not calling `next()`; stopping is closing the generator, on
     all ranks after the same measurement. Both leave no collective under way. Measurements are equal on all ranks.
 
-    With a checkpoint directory, a checkpoint is written after each measurement (or every `config.checkpoint_every`
-    steps) and before that measurement is given, and a trial found there goes on exactly where it was: on the CPU, at
-    equal world size, bit for bit (`seconds` is a clock and goes on counting). At another world size the random
-    generators (dropout) are seeded anew. **The measurement of the checkpoint is given again first**, because the trial
-    may have died between writing it and anyone's hearing of it; a consumer that already has that step ignores it. A
-    trial that was complete gives its last measurement again and ends.
+    With a checkpoint directory, a checkpoint is taken at each measurement (or every `config.checkpoint_every` steps)
+    and written while training goes on: it is on disk before the next one is taken, before the last measurement is
+    given, and before a generator that is closed returns. A trial found in the directory goes on exactly where its
+    newest checkpoint was: on the CPU, at equal world size, bit for bit (`seconds` is a clock and goes on counting). At
+    another world size the random generators (dropout) are seeded anew. **The measurement of the checkpoint is given
+    again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
+    ignores it. A trial that was complete gives its last measurement again and ends.
 
     Random numbers are drawn from torch's global generators, which this function seeds; between measurements it keeps
     its own state of them, so other trials may run in the process meanwhile.

@@ -123,8 +123,9 @@ def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.
     assert main([path]) == DONE
     whole = {line["step"]: determined(line["metrics"]) for line in measurements(capsys.readouterr().out)}
     resumed = {line["step"]: determined(line["metrics"]) for line in measurements(after.stdout)}
-    assert {line["step"]: determined(line["metrics"]) for line in before} == {step: whole[step] for step in (10, 20, 30)}
-    assert 30 <= min(resumed) < 400
+    heard = {line["step"]: determined(line["metrics"]) for line in before}
+    assert heard == {step: whole[step] for step in (10, 20, 30)}
+    assert 20 <= min(resumed) < 400  # the last checkpoint heard of may have been under way to the disk
     assert resumed == {step: metrics for step, metrics in whole.items() if step >= min(resumed)}
 
 
