@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import keyword
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,17 +29,26 @@ def new(name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model
         raise typer.BadParameter(
             f"{name!r}: must begin with a letter and have only letters, digits, - and _", param_hint="NAME"
         )
-    words = re.split(r"[-_]", name)
-    class_name = "".join(word[:1].upper() + word[1:] for word in words)
-    module_name = "_".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+|[0-9]+", name)).lower()
+    class_name = "".join(word[:1].upper() + word[1:] for word in re.split(r"[-_]", name))
+    module_name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
     # Read, not imported: it needs torch.
     template = (Path(trainers.__file__).parent / _TEMPLATE).read_text()
+    if re.search(rf"\b{class_name}\b", template) or keyword.iskeyword(class_name) or _is_taken(module_name):
+        raise typer.BadParameter(f"{name!r}: is the name of something else already", param_hint="NAME")
     typer.echo(template.replace(_TEMPLATE_CLASS, class_name), nl=False)
     typer.echo(
         f"Saved as {module_name}.py, it is the workload {module_name}:{class_name} of services that were started in "
         f"that directory. Check it there: shampoo-tuner workload check {module_name}:{class_name}",
         err=True,
     )
+
+
+def _is_taken(module_name: str) -> bool:
+    """Whether an installed module has the name; one in the current directory may be the file that is being written."""
+    if module_name in sys.stdlib_module_names:
+        return True
+    spec = importlib.util.find_spec(module_name)
+    return spec is not None and (spec.origin is None or Path(spec.origin).resolve().parent != Path.cwd())
 
 
 @app.command()
@@ -51,7 +63,6 @@ def check(
 ) -> None:
     """Checks that a workload keeps the rules that trials rely on. Exit status 0: no rule failed."""
     import subprocess
-    import sys
 
     from trainers.describe import environment_of_children
 

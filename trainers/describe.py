@@ -26,8 +26,8 @@ from trainers.description import WorkloadDescription, WorkloadOption
 from trainers.user_workload import explain, printable
 from trainers.workload import describe, description_from, entry_points
 
-TIMEOUT_SECONDS = 60.0
-"""For one workload's module to be imported; torch alone takes seconds."""
+TIMEOUT_SECONDS = 25.0
+"""For a workload's module to be imported; torch alone takes seconds. Those who ask over HTTP wait 30 s."""
 
 _MAX_ANSWER_BYTES = 10_000_000
 _SHOWN_OF_OUTPUT = 300

@@ -1,0 +1,117 @@
+"""A user's own workloads as jobs of a real service: an installed package, and a class in the service's directory."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.client import Client
+from service.domain import JobState
+
+pytestmark = pytest.mark.slow
+
+PACKAGE = Path(__file__).parents[1] / "example_package"
+ROOT = PACKAGE.parents[1]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment variables of processes that find the installed example package."""
+    target = tmp_path_factory.mktemp("installed")
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(PACKAGE)]
+    subprocess.run(install, check=True, timeout=300)
+    return {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
+    """A user's directory, with the template of a workload in it, unchanged."""
+    directory = tmp_path_factory.mktemp("project")
+    template = subprocess.run(
+        [sys.executable, "-m", "service", "workload", "new", "my-model"],
+        env=environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    (directory / "my_model.py").write_bytes(template.stdout)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def client(directory: Path, environment: dict[str, str]) -> Iterator[Client]:
+    """A client of a service that was started in the user's directory."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(directory / "data")],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            told = re.match(r"shampoo-tuner is at (http://\S+)", process.stdout.readline())
+            assert told is not None
+            with Client(told.group(1)) as client:
+                yield client
+        finally:
+            process.terminate()
+
+
+def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
+    """The job of two trials and one of the baseline on two ranks, at its end."""
+    job = client.submit(
+        {
+            "workload": workload,
+            "budget": {"num_trials": 3},
+            "training": {"num_steps": 20, "evaluate_every": 10},
+            "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5},
+            "pruner": {"name": "none"},
+            **parts,
+        }
+    )
+    return client.wait(job.id, timeout_seconds=300)
+
+
+@pytest.mark.parametrize("name", ["wine-network", "my_model:MyModel"])
+def test_it_keeps_the_rules(directory: Path, environment: dict[str, str], name: str) -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "service", "workload", "check", name],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "failed" not in checked.stdout
+    assert "warning" not in checked.stdout
+
+
+def test_the_installed_package_is_listed_and_tuned(client: Client) -> None:
+    (listed,) = (one for one in client.workloads() if one.name == "wine-network")
+    assert listed.title.startswith("Wines")
+    assert listed.options["label_smoothing"].description == "of the training loss, in [0, 1) (float)"
+    job = tune(client, {"name": "wine-network", "options": {"label_smoothing": 0.1}})
+    assert job.state is JobState.SUCCEEDED, job.failure
+    recommendation = client.recommendation(job.id)
+    assert recommendation.workload_options == {"label_smoothing": 0.1}
+
+
+def test_a_class_in_the_services_directory_is_tuned_with_its_options(client: Client) -> None:
+    space = {
+        "optimizer": "adamw",
+        "parameters": [{"type": "categorical", "name": "workload.width", "choices": [8, 16], "default": 8}],
+    }
+    job = tune(client, {"name": "my_model:MyModel"}, search_space=space, baseline=None)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    (newest, *_) = client.recommendations("my_model:MyModel")
+    assert newest.workload_options["width"] in (8, 16)
