@@ -53,7 +53,8 @@ def read_in_order(
     With none, this process reads when asked. Else each worker has at most two tasks that are not given yet; one that
     dies is replaced, and what it had not answered is read again. Closing the generator ends the workers at once; should
     this process be killed, they end by themselves after the task they are at. The workers are fresh interpreters that
-    share nothing with this process: no locks, no CUDA context, no torch unless `read` imports it.
+    share nothing with this process: no locks, no CUDA context, no torch unless `read` imports it. Linux only: results
+    come in memory files.
 
     Args:
         read: pickled and sent to each worker once, so it is a function or an instance of a class in a module.

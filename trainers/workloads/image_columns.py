@@ -1,6 +1,7 @@
 """Images in a column of Parquet or Arrow files, read on demand. No torch: workers run it.
 
-Parquet is read by row groups, of which each process keeps a few. Arrow files are mapped into memory, and all processes
+Parquet is read by row groups, of which each process keeps a few: where they are not all kept, an image costs reading
+its whole row group, as training takes images in random order. Arrow files are mapped into memory, and all processes
 share those pages.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from logging import getLogger
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +20,8 @@ from trainers.workloads.image_unreadable import UnreadableImage
 from trainers.workloads.optional_library import optional_library
 
 Label: TypeAlias = int | str
+
+logger = getLogger(__name__)
 
 ARROW_FILE_MAGIC = b"ARROW1"
 """How an Arrow file begins; without it, it is a stream, which is what `datasets` writes."""
@@ -119,6 +123,10 @@ class ParquetChunks:
     def num_rows(self) -> list[int]:
         return [self._file.metadata.row_group(place).num_rows for place in range(self._file.num_row_groups)]
 
+    def num_bytes(self) -> int:
+        """Of all columns, before compression."""
+        return sum(self._file.metadata.row_group(place).total_byte_size for place in range(self._file.num_row_groups))
+
     def images(self, place: int) -> Any:
         # Of a structure, the other fields are not needed.
         is_structure = _arrow().types.is_struct(self.schema.field(self._image_column).type)
@@ -188,18 +196,29 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
     num_rows: list[int] = []
     files: list[int] = []
     places: list[int] = []
+    num_parquet_bytes = num_row_groups = 0
     for number, path in enumerate(paths):
         try:
             chunks = open_chunks(str(path), image_column)
             _check_columns(chunks.schema, path, image_column, label_column)
             labels.extend(_labels(chunks.column(label_column), path, label_column))
             rows = chunks.num_rows()
+            if isinstance(chunks, ParquetChunks):
+                num_parquet_bytes += chunks.num_bytes()
+                num_row_groups += len(rows)
         except (arrow.ArrowException, OSError) as error:
             kind = "Parquet" if path.suffix.lower() == ".parquet" else "Arrow"
             raise ValueError(f"{path} is not a whole {kind} file: {error}") from error
         num_rows.extend(rows)
         files.extend([number] * len(rows))
         places.extend(range(len(rows)))
+    if num_parquet_bytes > MAX_KEPT_BYTES:
+        logger.warning(
+            "images in %s are read in random order, each with all of its row group of %.1f MB on average; Arrow files "
+            "(.arrow), which are mapped into memory, or row groups of a few images are read faster",
+            paths[0].parent,
+            num_parquet_bytes / num_row_groups / 1e6,
+        )
     if len({type(label) for label in labels}) > 1:
         raise ValueError(
             f"column {label_column!r} holds integers in some files and strings in others, of {paths[0]} ..."

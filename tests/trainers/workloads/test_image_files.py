@@ -183,6 +183,19 @@ def test_few_row_groups_are_kept_in_memory(tmp_path: Path, monkeypatch: pytest.M
     assert 1 <= len(columns._kept) < 10
 
 
+def test_large_row_groups_are_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = table(20)
+    write_parquet(tmp_path / "small.parquet", content)
+    find(tmp_path)
+    assert caplog.records == []
+    monkeypatch.setattr(image_columns, "MAX_KEPT_BYTES", content.nbytes // 2)
+    write_parquet(tmp_path / "other.parquet", content)
+    find(tmp_path)
+    assert "each with all of its row group of 0.0 MB on average" in caplog.records[0].getMessage()
+
+
 def test_arrow_is_mapped_and_not_read(tmp_path: Path) -> None:
     write_arrow(tmp_path / "data.arrow", table(200), as_stream=True)
     before = pa.total_allocated_bytes()
