@@ -1,4 +1,7 @@
-"""Parameters and their averaging state, cut and collected into the lists that one `torch._foreach` call takes."""
+"""Parameters and their averaging state, cut and collected into the lists that one `torch._foreach` call takes.
+
+Averages are taken element by element, so of a sharded tensor (DTensor) it is the part at hand that is averaged.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _OTHER_NUMEL = 2**25
 
 @dataclass(slots=True)
 class Batch:
-    """Parameters of one device and dtype, or flat pieces of them, which are views; and whose they are."""
+    """Parameters of one device and dtype, or flat pieces of them, which are views; and whose they are.
+
+    Of a sharded parameter, `params` has the part at hand; its owner is the parameter itself.
+    """
 
     states: Mapping[Tensor, dict[str, Any]]
     params: list[Tensor] = field(default_factory=list)
@@ -26,7 +32,8 @@ class Batch:
 
     def of_state(self, name: str) -> list[Tensor]:
         """This tensor of the averaging state for every piece."""
-        return [_piece(self.states[owner][name], part) for owner, part in zip(self.owners, self.ranges, strict=True)]
+        tensors = (local_part(self.states[owner][name]) for owner in self.owners)
+        return [_piece(tensor, part) for tensor, part in zip(tensors, self.ranges, strict=True)]
 
     @property
     def keeps_x(self) -> bool:
@@ -50,12 +57,13 @@ def batches(params: Iterable[Tensor], states: Mapping[Tensor, dict[str, Any]]) -
     for param in params:
         key = (param.device, param.dtype)
         limit = _CPU_NUMEL if param.device.type == "cpu" else _OTHER_NUMEL
-        for part, numel in _parts(param, limit):
+        local = local_part(param)
+        for part, numel in _parts(local, limit):
             batch, total = unfinished.pop(key, (Batch(states), 0))
             if batch.params and total + numel > limit:
                 finished.append(batch)
                 batch, total = Batch(states), 0
-            batch.params.append(_piece(param, part))
+            batch.params.append(_piece(local, part))
             batch.owners.append(param)
             batch.ranges.append(part)
             unfinished[key] = (batch, total + numel)
@@ -74,14 +82,22 @@ def upcast(tensors: list[Tensor], like: list[Tensor]) -> list[Tensor]:
 def copies(tensors: list[Tensor]) -> list[Tensor]:
     """Tensors of their own memory with the same values and strides, which require no gradient."""
     duplicates = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
-    torch._foreach_copy_(duplicates, tensors)
+    torch._foreach_copy_([local_part(tensor) for tensor in duplicates], [local_part(tensor) for tensor in tensors])
     return duplicates
+
+
+@torch.no_grad()
+def local_part(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor: of a DTensor its shard, which shares its memory; of any other all of it."""
+    # Not isinstance: importing DTensor takes half as long as torch itself.
+    to_local = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else to_local()
 
 
 def _parts(param: Tensor, limit: int) -> Iterator[tuple[tuple[int, int] | None, int]]:
     """(first, last + 1) of each flat piece, None for the whole tensor, and its number of elements."""
     numel = param.numel()
-    # A subclass (a sharded tensor, say) may not be flat in the memory at hand.
+    # A subclass may not be flat in the memory at hand.
     plain = type(param) is Tensor or type(param) is torch.nn.Parameter
     if numel <= limit or param.device.type != "cpu" or not plain or not param.is_contiguous():
         if numel > 0:
