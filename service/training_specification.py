@@ -67,10 +67,13 @@ class Training(StrictModel):
     keep_checkpoints: int = Field(default=2, ge=1, le=MAX_COUNT)
     """How many checkpoints of a trial are kept."""
 
+    report_timeout_seconds: float | None = Field(default=7200.0, gt=0)
+    """A trial that gives no measurement for so long has failed; null: it may take for ever."""
+
     def trial_fields(self, assignment: Assignment) -> dict[str, Any]:
-        """The fields of a trial's config that stand here or that a search space assigns in its place, as JSON."""
-        defaults = {"num_steps", "batch_size", "evaluate_every"}  # what the plan fills in
-        fields = self.model_dump(exclude=defaults, exclude_none=True)
+        """The fields of a trial's config that stand here, or that a search space assigns in their place, as JSON."""
+        elsewhere = {"num_steps", "batch_size", "evaluate_every", "report_timeout_seconds"}
+        fields = self.model_dump(exclude=elsewhere, exclude_none=True)
         fields |= assignment.training
         if assignment.compression:
             fields["compression"] = fields.get("compression", {}) | assignment.compression

@@ -56,6 +56,7 @@ SPECIFICATION: dict[str, Any] = {
         "averaging": None,
         "checkpoint_every": None,
         "keep_checkpoints": 2,
+        "report_timeout_seconds": 7200.0,
     },
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1.0, "gpus_per_worker": 0, "parallel_trials": None},
     "sampler": {"name": "tpe", "seed": 0},

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import socket
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,6 +116,8 @@ def describe_failure(error: BaseException) -> Failure:
     """What an exception of the training loop means for its trial."""
     import torch  # called in the ranks only
 
+    from trainers.memory import peak_bytes
+
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, Diverged):
@@ -122,7 +126,8 @@ def describe_failure(error: BaseException) -> Failure:
         return Failure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
     # The CPU allocator reports exhaustion as a plain RuntimeError.
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-        return Failure(FailureReason.OUT_OF_MEMORY, detail, trace)
+        peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
+        return Failure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
     return Failure(FailureReason.ERROR, detail, trace)
 
 
@@ -179,10 +184,14 @@ class RankGroup:
         self.num_trials += 1
         self._pending += [rank.start.remote(dict(config), checkpoint_directory) for rank in self._ranks]
 
-    def advance(self) -> Outcome:
-        """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty."""
+    def advance(self, *, timeout_seconds: float | None = None) -> Outcome:
+        """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty.
+
+        If `timeout_seconds` pass without either, the trial has failed and the group is not usable.
+        """
         steps = [rank.advance.remote() for rank in self._ranks]
-        failure = self._wait(self._pending) or self._wait(steps)
+        deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        failure = self._wait(self._pending, deadline) or self._wait(steps, deadline)
         self._pending = []
         if failure is not None:
             self.is_usable = failure.group_is_usable
@@ -200,15 +209,20 @@ class RankGroup:
         for rank in self._ranks:
             ray.kill(rank)
 
-    def _wait(self, calls: Sequence[Any]) -> Failure | None:
-        """Waits for a call on each rank; None if all went well."""
+    def _wait(self, calls: Sequence[Any], deadline: float) -> Failure | None:
+        """Waits for a call on each rank until the monotonic clock says `deadline`; None if all went well."""
         failures: list[Failure] = []
         remaining = list(calls)
         while remaining:
-            done, remaining = ray.wait(remaining, timeout=BLAME_SECONDS if failures else None)
+            left = max(deadline - time.monotonic(), 0.0)
+            timeout = BLAME_SECONDS if failures else left if math.isfinite(left) else None
+            done, remaining = ray.wait(remaining, timeout=timeout)
             failures += [failure for call in done if (failure := _failure_of(call)) is not None]
             if failures and not done:
                 break
+            if not done:
+                silent = [rank for rank, call in enumerate(calls) if call in remaining]
+                return Failure(FailureReason.ERROR, f"no measurement came in the time allowed; ranks {silent} hang")
         if not failures:
             return None
         together = len(failures) == len(calls)

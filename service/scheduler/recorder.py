@@ -116,7 +116,11 @@ class Recorder(TuneAdapter, tune.Callback):
             )
             self._configs[asked.number] = config.to_json()
         return TrialOrder(
-            asked.number, self._configs[asked.number], str(self._checkpoint_directory(asked.number)), self._size
+            asked.number,
+            self._configs[asked.number],
+            str(self._checkpoint_directory(asked.number)),
+            self._size,
+            report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
         )
 
     def flush(self) -> None:

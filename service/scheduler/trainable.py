@@ -25,6 +25,8 @@ class TrialOrder:
     """A `TrialConfig` as JSON."""
     checkpoint_directory: str
     size: GroupSize
+    report_timeout_seconds: float | None = None
+    """How long a measurement may take to come; None: for ever."""
 
     def to_tune(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,7 +77,7 @@ class WarmTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         assert self._group is not None
-        outcome = self._group.advance()
+        outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
         match outcome:
             case Failure():
                 report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
@@ -109,6 +111,7 @@ class WarmTrainable(tune.Trainable):
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
         self._num_steps = int(order.config["num_steps"])
+        self._report_timeout_seconds = order.report_timeout_seconds
         self._group.start(order.config, order.checkpoint_directory)
 
 

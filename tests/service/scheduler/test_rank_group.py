@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import time
 import weakref
@@ -128,6 +129,45 @@ def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: P
     assert failure.detail == "KeyError: 'label of image 17'"
     assert "_meet_trouble" in failure.trace
     assert not group.is_usable
+
+
+def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        group.start(order(), str(tmp_path / "0"))
+        assert isinstance(group.advance(timeout_seconds=60.0), Measurement)
+        group.start(order(trouble="hang"), str(tmp_path / "1"))
+        assert isinstance(group.advance(timeout_seconds=60.0), Measurement)
+        failure = group.advance(timeout_seconds=3.0)  # it hangs in step 16, between the first two measurements
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.ERROR
+    # Rank 0 waits in a collective for rank 1, which hangs: from outside both are silent.
+    assert failure.detail == "no measurement came in the time allowed; ranks [0, 1] hang"
+    assert not group.is_usable
+
+
+def test_a_workload_that_prints_binary_garbage_trains_on(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        outcomes = train(group, order(trouble="garbage"), tmp_path)
+    finally:
+        group.close()
+    assert [m.step for m in outcomes if isinstance(m, Measurement)] == [10, 20, 30, 40]
+
+
+def test_out_of_memory_is_told_with_the_peak(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        [*_, failure] = train(group, order(trouble="memory"), tmp_path)
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.OUT_OF_MEMORY
+    match = re.fullmatch(r"MemoryError: no room for the batch \(this rank's peak: (\d+\.\d\d) GiB\)", failure.detail)
+    assert match is not None
+    assert 0.05 < float(match[1]) < 10  # torch itself is some hundreds of MiB
 
 
 @pytest.mark.usefixtures("bundles")

@@ -54,3 +54,9 @@ class TroubledDigits(DigitsMLP):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "exit":
                 sys.exit(3)
+            case "hang":
+                time.sleep(1e6)
+            case "garbage":
+                sys.stdout.buffer.write(bytes(range(256)) * 4000 + b"\n")
+                sys.stderr.buffer.write(b"\xff\xfe\x00\x1b[2J\n" * 1000)
+                sys.stdout.flush()
