@@ -95,7 +95,7 @@ class ClickPrediction:
         self._counts_here = True
 
     def build_model(self) -> nn.Module:
-        """Counts (b, 13) float32 and rows (b, 26) int64 to logits (b,)."""
+        """Counts (b, 13) float32 and rows (b, 26) int64 to logits (b, 1)."""
         return DLRM(self.shape)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:

@@ -32,7 +32,7 @@ class ClickShape:
 
 
 class DLRM(nn.Module):
-    """Counts (b, 13) float32, as logarithms, and rows of the tables (b, 26) int64 to the logit of a click (b,).
+    """Counts (b, 13) float32, as logarithms, and rows of the tables (b, 26) int64 to the logit of a click (b, 1).
 
     All 27 vectors of an example (the counts' and each category's) are multiplied with each other; the top MLP gets the
     351 products and the counts' vector. The tables lie in one, one below the other, which is the same model with one
@@ -59,7 +59,7 @@ class DLRM(nn.Module):
         of_counts = self.bottom(counts)
         vectors = torch.cat((of_counts.unsqueeze(1), self.tables(rows).to(of_counts.dtype)), dim=1)
         products = (vectors @ vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)
-        logits: Tensor = self.top(torch.cat((of_counts, products), dim=1)).squeeze(1)
+        logits: Tensor = self.top(torch.cat((of_counts, products), dim=1))
         return logits
 
 
@@ -81,7 +81,9 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
     between, and a preconditioner over the rows of 26 tables costs more than all the rest and learns nothing that Adam's
     squares do not know. Told apart by name, so that it is the same for a model that is sharded or wrapped.
     """
-    matrices, tables, vectors = [], [], []
+    matrices: list[nn.Parameter] = []
+    tables: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         of_kind = tables if TABLES in name.split(".") else vectors if parameter.ndim < 2 else matrices
         of_kind.append(parameter)
@@ -93,5 +95,6 @@ def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def click_loss(logits: Tensor, labels: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Binary cross-entropy in nats; labels float32."""
-    return functional.binary_cross_entropy_with_logits(logits.float(), labels, reduction=reduction)
+    """Binary cross-entropy in nats of logits (b, 1) and labels (b,) float32."""
+    # Here and not in the model, whose output must not be a view: a sharded module hangs its backward hooks on it.
+    return functional.binary_cross_entropy_with_logits(logits.squeeze(1).float(), labels, reduction=reduction)

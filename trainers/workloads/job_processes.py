@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
@@ -20,6 +21,8 @@ Job: TypeAlias = dict[str, Any]
 
 REFUSED = 2
 """Exit status of a process whose job raised a ValueError; standard error has the message."""
+
+PARENT_CHECK_SECONDS = 0.5
 
 
 def run_jobs(module: str, work: Callable[[Job], Job], jobs: Sequence[Job]) -> list[Job]:
@@ -54,7 +57,11 @@ def run_jobs(module: str, work: Callable[[Job], Job], jobs: Sequence[Job]) -> li
 
 
 def serve(work: Callable[[Job], Job]) -> int:
-    """Does the job on standard input, writes its result to standard output, and gives the exit status."""
+    """Does the job on standard input, writes its result to standard output, and gives the exit status.
+
+    Ends at once if the process that gave the job does: a training run that is killed leaves nothing at work behind.
+    """
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         result = work(json.load(sys.stdin))
     except ValueError as error:
@@ -81,6 +88,12 @@ def _run_process(module: str, job: Job) -> Job:
         raise RuntimeError(f"a process of {module} ended with status {process.returncode}: {said}")
     result: Job = json.loads(process.stdout)
     return result
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
 
 
 def _num_processors() -> int:

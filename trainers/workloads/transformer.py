@@ -122,7 +122,9 @@ def parameter_groups(model: nn.Module, *, precondition_embeddings: bool) -> Sequ
     vocabulary its cost would be most of the optimizer's. Told apart by name, so that it is the same for a model that is
     sharded or wrapped.
     """
-    matrices, tables, vectors = [], [], []
+    matrices: list[nn.Parameter] = []
+    tables: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             vectors.append(parameter)

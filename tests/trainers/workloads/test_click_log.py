@@ -13,7 +13,7 @@ import torch
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.test_run import config_file, measurements, torchrun
 from tests.trainers.workloads import promises
-from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
 from trainers.workload import CountsEvents, HasParameterGroups, describe, load
@@ -88,7 +88,7 @@ def test_the_model_multiplies_all_pairs_of_vectors() -> None:
             vectors = [bottom[example], *model.tables.weight[rows[example]]]
             products = [vectors[i] @ vectors[j] for i in range(27) for j in range(i)]
             expected = model.top(torch.cat((bottom[example], torch.stack(products))))
-            torch.testing.assert_close(model(counts, rows)[example], expected[0], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(model(counts, rows)[example], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_groups_hold_each_parameter_once_and_tables_neither_decay_nor_are_preconditioned(
@@ -144,6 +144,11 @@ def test_one_rank_equals_two(options: dict[str, Any], two_ranks: WarmRanks) -> N
     promises.assert_one_rank_equals_two("click-log", options, two_ranks)
 
 
+def test_ranks_with_shards_train_the_same_model(options: dict[str, Any], two_ranks: WarmRanks) -> None:
+    sharded = ParallelismConfig(mode="fsdp2")
+    promises.assert_one_rank_equals_two("click-log", options, two_ranks, parallelism=sharded)
+
+
 def test_adamw_learns_more_than_the_base_rate(options: dict[str, Any]) -> None:
     description = describe("click-log")
     config = TrialConfig(
@@ -184,7 +189,7 @@ def test_a_size_can_be_overridden_piece_by_piece(options: dict[str, Any]) -> Non
     given = {"num_buckets": 20, "embedding_width": 3, "bottom_sizes": [5, 4], "top_sizes": []}
     workload = click_log(options, **given)
     assert workload.shape == ClickShape(num_buckets=20, embedding_width=3, bottom_sizes=(5, 4), top_sizes=())
-    assert workload.build_model()(*workload._batch(workload._validation[:7])[:2]).shape == (7,)
+    assert workload.build_model()(*workload._batch(workload._validation[:7])[:2]).shape == (7, 1)
     num_parameters = {size: sum(p.numel() for p in DLRM(SHAPES[size]).parameters()) for size in ("tiny", "small")}
     assert num_parameters["small"] > 3 * num_parameters["tiny"]
 

@@ -15,7 +15,7 @@ import torch
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.test_run import config_file, measurements, torchrun
 from tests.trainers.workloads import promises
-from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
 from trainers.workload import HasBlocks, HasParameterGroups, HasTokens, describe, load
@@ -113,6 +113,14 @@ def test_resume_is_bit_identical(options: dict[str, Any], architecture: str, opt
 @ARCHITECTURES
 def test_one_rank_equals_two(options: dict[str, Any], architecture: str, two_ranks: WarmRanks) -> None:
     promises.assert_one_rank_equals_two("text-lm", {**options, "architecture": architecture}, two_ranks)
+
+
+@pytest.mark.parametrize("model", [{"architecture": "gpt", "tie_embeddings": True}, {"architecture": "llama"}])
+def test_ranks_with_shards_train_the_same_model(
+    options: dict[str, Any], model: dict[str, Any], two_ranks: WarmRanks
+) -> None:
+    sharded = ParallelismConfig(mode="fsdp2")
+    promises.assert_one_rank_equals_two("text-lm", {**options, **model}, two_ranks, parallelism=sharded)
 
 
 @ARCHITECTURES
