@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from trainers.checkpoints import Checkpoints, random_state, set_random_state
+from trainers.checkpoints import Checkpoints, random_state, seed_random, set_random_state
 from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.curve import Curve
 from trainers.distributed import (
@@ -42,8 +42,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
     ignores it. A trial that was complete gives its last measurement again and ends.
 
-    Random numbers are drawn from torch's global generators, which this function seeds; between measurements it keeps
-    its own state of them, so other trials may run in the process meanwhile.
+    Random numbers are drawn from the global generators of torch, NumPy and Python, which this function seeds; between
+    measurements it keeps its own state of them, so other trials may run in the process meanwhile.
 
     Raises:
         InvalidConfig: the config does not fit the workload, the optimizer or the world size.
@@ -54,7 +54,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     """
     _check_shares(config, context)
     workload = load(config.workload, config.workload_options)
-    torch.manual_seed(config.seed)  # the same parameters on every rank
+    seed_random(config.seed)  # the same parameters on every rank
     reset_peak(context.device)
     trial = build_trial(config, workload, context)
     directions = describe(config.workload).metrics
@@ -74,7 +74,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             randomness = restored.random_state
             yield restored.measurement
     if randomness is None:
-        torch.manual_seed(_rank_seed(config.seed, rank=context.rank, step=step))
+        seed_random(_rank_seed(config.seed, rank=context.rank, step=step))
         randomness = random_state(context)
 
     batches = workload.train_batches(

@@ -20,7 +20,8 @@ TIMEOUT_SECONDS = 60
 class WarmRanks:
     """A group of rank processes; each call runs one function on all of them, inside their process group."""
 
-    def __init__(self, world_size: int, meeting_point: Path) -> None:
+    def __init__(self, world_size: int, meeting_point: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._timeout_seconds = timeout_seconds
         spawn = multiprocessing.get_context("spawn")
         self._connections: list[Connection] = []
         self._processes = []
@@ -36,13 +37,14 @@ class WarmRanks:
         """What `function(*arguments)` returns on each rank; the function must be importable."""
         for connection in self._connections:
             connection.send((function, arguments))
-        results = []
+        answers = []
         for rank, connection in enumerate(self._connections):
-            assert connection.poll(TIMEOUT_SECONDS), f"rank {rank} does not answer"
-            succeeded, result = connection.recv()
+            assert connection.poll(self._timeout_seconds), f"rank {rank} does not answer"
+            answers.append(connection.recv())
+        # Only now: an answer left unread would be taken for that of the next call.
+        for rank, (succeeded, result) in enumerate(answers):
             assert succeeded, f"rank {rank}: {result}"
-            results.append(result)
-        return results
+        return [result for _, result in answers]
 
     def stop(self) -> list[int | None]:
         """Ends the ranks in good order; gives their exit codes."""
