@@ -2,12 +2,15 @@
 
     python -m tests.benchmarks.convergence                     # about 20 minutes on two quiet cores
     python -m tests.benchmarks.convergence --workloads stdlib-gpt --trials 24 --json convergence.json
+    python -m tests.benchmarks.convergence --size small --workloads digits-autoencoder
+    python -m tests.benchmarks.convergence --variants bfloat16 ema lawa fsdp2
     python -m tests.benchmarks.convergence --quick             # a minute, to see that it works: no figures to quote
 
-Workloads are the tiny sizes of those that ship with real data, trained for their default number of steps. For each
+Workloads are those that ship with real data, trained for their default number of steps. For each
 optimizer the service's sampler (TPE, after the preset's defaults) tries `--trials` choices of its preset, trained in
 full on seed 0; that of the least validation loss is trained again on `--seeds` other seeds, the same for all. So every
-figure is of seeds that nobody tuned on. `shampoo-int4` is not tuned: shampoo's winner with 4-bit state.
+figure is of seeds that nobody tuned on. Variants are not tuned: they are an optimizer's winner with something changed,
+4-bit state (of shampoo only), bfloat16 mixed precision, averaged weights, or two ranks that shard the model by FSDP2.
 The goal is the median over the seeds of AdamW's best validation loss.
 
     steps_over_adamw.X.W      steps at which runs of X on workload W first measure the goal or less (median over seeds)
@@ -23,7 +26,7 @@ The goal is the median over the seeds of AdamW's best validation loss.
                               for AdamW, which is 1 unless AdamW's last steps are of no use. Found by bisection, which
                               takes the loss for a falling function of the budget.
     loss_over_adamw.X.W       X's best validation loss over AdamW's (medians over seeds)
-    int4_loss_over_float32.W  best validation loss of shampoo-int4 over shampoo's (medians over seeds)
+    loss_over_plain.V.X.W     best validation loss of variant V of X over X's own (medians over seeds)
 
 A goal never attained counts as attained one measurement after the end: such ratios are lower bounds, and `censored`
 lists them.
@@ -35,22 +38,43 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from search_spaces import preset
 from tests.benchmarks.report import Cell, report
-from tests.benchmarks.training_runs import Curve, Recipe, Task, Trainers
-from tests.benchmarks.tuning import Trial, best, search, with_arguments
+from tests.benchmarks.training_runs import Curve, RankGroups, Recipe, Task, Trainers
+from tests.benchmarks.tuning import Trial, best, replaced, search
+from trainers.config import AveragingConfig, ParallelismConfig
 from trainers.workload import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
 TUNED = ("adamw", "shampoo", "soap", "kl")
-UNTUNED = {"shampoo-int4": ("shampoo", {"state_dtype": "int4"})}
-"""Optimizers that take the winner of another with these arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What is changed of an optimizer's winner."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of the optimizer."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of the trial's config."""
+    of: tuple[str, ...] = TUNED
+    num_ranks: int = 1
+
+
+VARIANTS = {
+    "int4": Variant(arguments={"state_dtype": "int4"}, of=("shampoo",)),
+    "bfloat16": Variant(fields={"precision": "bfloat16"}),
+    "ema": Variant(fields={"averaging": AveragingConfig("ema", {"decay": 0.98})}),
+    "lawa": Variant(fields={"averaging": AveragingConfig("lawa", {"num_snapshots": 5, "update_frequency": 4})}),
+    "fsdp2": Variant(fields={"parallelism": ParallelismConfig("fsdp2")}, num_ranks=2),
+}
 SEARCH_SEED = "convergence"
 TUNING_SEED = 0
 NUM_TUNING_EVALUATIONS = 10
@@ -99,11 +123,23 @@ class Result:
 class Comparison:
     """The runs of some optimizers on some workloads."""
 
-    def __init__(self, tasks: Sequence[Task], tuned: Sequence[str], trainers: Trainers, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        tuned: Sequence[str],
+        trainers: Trainers,
+        seeds: Sequence[int],
+        *,
+        variants: Sequence[str],
+        groups: RankGroups | None,
+    ) -> None:
+        """`groups` train the variants of several ranks."""
         self._tasks = tasks
         self._tuned = tuned
         self._trainers = trainers
         self._seeds = seeds
+        self._variants = variants
+        self._groups = groups
 
     def run(self, *, num_trials: int, with_budgets: bool) -> dict[str, dict[str, Result]]:
         """Everything that is measured: results by workload and optimizer."""
@@ -115,9 +151,17 @@ class Comparison:
                 zip(pairs, threads.map(lambda pair: self._tune(pair[0], pair[1], num_trials), pairs), strict=True)
             )
             recipes = {pair: best(found).recipe for pair, found in trials.items()}
-            for name, (origin, arguments) in UNTUNED.items():
-                if origin in self._tuned:
-                    recipes |= {(t, name): with_arguments(recipes[t, origin], **arguments) for t in self._tasks}
+            for name in self._variants:
+                variant = VARIANTS[name]
+                for origin in self._tuned:
+                    if origin in variant.of:
+                        changed = {
+                            (task, f"{origin}-{name}"): replaced(
+                                recipes[task, origin], arguments=variant.arguments, fields=variant.fields
+                            )
+                            for task in self._tasks
+                        }
+                        recipes |= changed
             results = self._confirm(recipes, trials)
             if with_budgets:
                 list(threads.map(lambda pair: self._shorten(pair[0], pair[1], results[pair[0].workload]), pairs))
@@ -139,7 +183,7 @@ class Comparison:
         """Trains all recipes on all seeds, optimizers in turns."""
         runs = [(task, name, seed) for task in self._tasks for seed in self._seeds for t, name in recipes if t == task]
         started = {
-            (task, name, seed): self._trainers.start(task.config(recipes[task, name], seed=seed))
+            (task, name, seed): self._trainers_of(name).start(task.config(recipes[task, name], seed=seed))
             for task, name, seed in runs
         }
         results: dict[str, dict[str, Result]] = {}
@@ -149,6 +193,13 @@ class Comparison:
             progress(f"{task.workload} {name} on other seeds: {', '.join(f'{c.best:.4f}' for c in curves)}")
             results.setdefault(task.workload, {})[name] = result
         return results
+
+    def _trainers_of(self, name: str) -> Trainers | RankGroups:
+        variant = VARIANTS.get(name.partition("-")[2])
+        if variant is None or variant.num_ranks == 1:
+            return self._trainers
+        assert self._groups is not None
+        return self._groups
 
     def _shorten(self, task: Task, name: str, results: dict[str, Result]) -> None:
         """Finds the least budget by bisection, and keeps the runs it takes."""
@@ -188,14 +239,14 @@ def claims(tasks: Sequence[Task], results: dict[str, dict[str, Result]]) -> tupl
         goal = adamw.best
         after_end = 1 + 1 / task.num_evaluations
         for name, result in of_task.items():
-            if name == "adamw":
+            if name.partition("-")[0] == "adamw":
                 continue
             whole_run = statistics.median(curve.seconds[-1] if curve.seconds else math.inf for curve in result.curves)
             figures = {
                 "steps": (result.steps_to(goal), after_end * task.num_steps, adamw.steps_to(goal)),
                 "seconds": (result.seconds_to(goal), after_end * whole_run, adamw.seconds_to(goal)),
             }
-            if adamw.shorter and name not in UNTUNED:
+            if adamw.shorter and "-" not in name:
                 figures["budget"] = (result.budget_to(goal), 1 + 1 / NUM_BUDGETS, adamw.budget_to(goal))
             for what, (value, bound, of_adamw) in figures.items():
                 claim = f"{what}_over_adamw.{name}.{task.workload}"
@@ -203,9 +254,11 @@ def claims(tasks: Sequence[Task], results: dict[str, dict[str, Result]]) -> tupl
                     censored.append(claim)
                 ratios[claim] = min(value, bound) / of_adamw
             ratios[f"loss_over_adamw.{name}.{task.workload}"] = result.best / goal
-        if "shampoo-int4" in of_task:
-            quantised, full = of_task["shampoo-int4"].best, of_task["shampoo"].best
-            ratios[f"int4_loss_over_float32.{task.workload}"] = quantised / full
+            origin, _, variant = name.partition("-")
+            if variant:
+                ratios[f"loss_over_plain.{variant}.{origin}.{task.workload}"] = result.best / of_task[origin].best
+        for name in (name for name in of_task if name.startswith("adamw-")):
+            ratios[f"loss_over_plain.{name.partition('-')[2]}.adamw.{task.workload}"] = of_task[name].best / goal
     return {name: value for name, value in ratios.items() if math.isfinite(value)}, censored
 
 
@@ -255,6 +308,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="on which the best trial is confirmed (default: 3)")
     parser.add_argument("--evaluations", type=int, default=50, help="measurements in each run (default: 50)")
     parser.add_argument("--steps", type=int, help="of each run; default: the workload's")
+    parser.add_argument("--size", choices=("tiny", "small"), default="tiny", help="of every model (default: tiny)")
+    parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=["int4"], help="default: int4")
     parser.add_argument("--no-budgets", action="store_true", help="leave budget_over_adamw out")
     parser.add_argument("--processes", type=int, default=2, help="runs at once, of one thread each (default: 2)")
     parser.add_argument("--quick", action="store_true", help="3 trials and 1 seed of 20 steps")
@@ -266,10 +321,20 @@ def main() -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             parser.error(f"--{name} must be at least 1, got {value}")
-    tasks = [Task(w, options.steps or describe(w).default_num_steps, options.evaluations) for w in options.workloads]
+    tasks = [
+        Task(w, options.steps or describe(w).default_num_steps, options.evaluations, options.size)
+        for w in options.workloads
+    ]
     seeds = [TUNING_SEED + number for number in range(1, options.seeds + 1)]
-    with Trainers(options.processes) as trainers:
-        comparison = Comparison(tasks, ("adamw", *options.optimizers), trainers, seeds)
+    num_ranks = max((VARIANTS[name].num_ranks for name in options.variants), default=1)
+    with ExitStack() as open_until_the_end:
+        trainers = open_until_the_end.enter_context(Trainers(options.processes))
+        groups = None
+        if num_ranks > 1:
+            num_groups = max(1, options.processes // num_ranks)
+            groups = open_until_the_end.enter_context(RankGroups(num_groups, num_ranks))
+        tuned = ("adamw", *options.optimizers)
+        comparison = Comparison(tasks, tuned, trainers, seeds, variants=options.variants, groups=groups)
         results = comparison.run(num_trials=options.trials, with_budgets=not options.no_budgets)
     columns, rows = table(results)
     ratios, censored = claims(tasks, results)
@@ -284,6 +349,7 @@ def main() -> None:
             },
             "censored": censored,
             "num_trials": options.trials,
+            "size": options.size,
             "seeds": seeds,
             "num_steps": {task.workload: task.num_steps for task in tasks},
             "num_processes": options.processes,

@@ -1,25 +1,31 @@
-"""Whole training runs in worker processes, and what is read off their curves."""
+"""Whole training runs in worker processes, of one rank or several, and what is read off their curves."""
 
 from __future__ import annotations
 
 import math
 import multiprocessing
 import os
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 
 from shampoo.failures import RefreshFailed
+from tests.trainers.ranks import WarmRanks
 from trainers.config import Diverged, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.description import WorkloadDescription
-from trainers.distributed import single_process_context
+from trainers.distributed import RankContext, process_group_context, single_process_context
 from trainers.loop import train
 from trainers.workload import describe
 
 OBJECTIVE = "validation_loss"
+RUN_TIMEOUT_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Recipe:
 
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Others of the config, e.g. the precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ class Task:
     workload: str
     num_steps: int
     num_evaluations: int
+    size: str = "tiny"
 
     @property
     def description(self) -> WorkloadDescription:
@@ -82,13 +91,14 @@ class Task:
         num_evaluations = num_evaluations or self.num_evaluations
         return TrialConfig(
             workload=self.workload,
-            workload_options={"size": "tiny"},
+            workload_options={"size": self.size},
             optimizer=recipe.optimizer,
             schedule=recipe.schedule,
             num_steps=num_steps,
             evaluate_every=max(1, num_steps // num_evaluations),
             batch_size=self.description.default_batch_size,
             seed=seed,
+            **recipe.fields,
         )
 
 
@@ -118,12 +128,56 @@ class Trainers:
         return self._pool.submit(curve, config)
 
 
-def curve(config: TrialConfig) -> Curve:
-    """Trains the config in this process."""
+class RankGroups:
+    """Groups of ranks, processes of one thread each joined by gloo, that train one config after the other."""
+
+    def __init__(self, num_groups: int, world_size: int) -> None:
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+        self._meeting_points = tempfile.TemporaryDirectory()
+        self._free: SimpleQueue[WarmRanks] = SimpleQueue()
+        self._groups = [
+            WarmRanks(world_size, Path(self._meeting_points.name) / str(number), timeout_seconds=RUN_TIMEOUT_SECONDS)
+            for number in range(num_groups)
+        ]
+        for group in self._groups:
+            self._free.put(group)
+        self._threads = ThreadPoolExecutor(num_groups)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        for group in self._groups:
+            group.stop()
+        self._meeting_points.cleanup()
+
+    def start(self, config: TrialConfig) -> Future[Curve]:
+        """Trains the config as soon as a group is free."""
+        return self._threads.submit(self._train, config)
+
+    def _train(self, config: TrialConfig) -> Curve:
+        group = self._free.get()
+        try:
+            found: Curve = group.run(curve_of_ranks, config)[0]
+        finally:
+            self._free.put(group)
+        return found
+
+
+def curve_of_ranks(config: TrialConfig) -> Curve:
+    """Trains the config on this process's group; its curve."""
+    return curve(config, process_group_context())
+
+
+def curve(config: TrialConfig, context: RankContext | None = None) -> Curve:
+    """Trains the config in this process; alone, or as a rank."""
     measured: list[Measurement] = []
     diverged = False
     try:
-        measured.extend(train(config, single_process_context()))
+        measured.extend(train(config, context or single_process_context()))
     except (Diverged, RefreshFailed):
         diverged = True
     return Curve(

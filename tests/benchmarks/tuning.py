@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
@@ -63,10 +64,10 @@ def recipe(searched: SearchSpace, parameters: dict[str, Scalar]) -> Recipe:
     )
 
 
-def with_arguments(given: Recipe, **arguments: Scalar) -> Recipe:
-    """The recipe with other arguments of the optimizer."""
+def replaced(given: Recipe, *, arguments: Mapping[str, Any], fields: Mapping[str, Any]) -> Recipe:
+    """The recipe with other arguments of the optimizer and other fields of the config."""
     optimizer = dataclasses.replace(given.optimizer, arguments={**given.optimizer.arguments, **arguments})
-    return dataclasses.replace(given, optimizer=optimizer)
+    return dataclasses.replace(given, optimizer=optimizer, fields={**given.fields, **fields})
 
 
 def best(trials: list[Trial]) -> Trial:
