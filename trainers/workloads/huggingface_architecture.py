@@ -299,22 +299,41 @@ def _directory(model_path: object, weights: Weights) -> Path:
         raise ValueError(f"model_path {directory} has no config.json")
     if (directory / "adapter_config.json").exists():
         raise ValueError(f"model_path {directory} holds an adapter of another model; merge them first")
-    names = ("model.safetensors", "model.safetensors.index.json")
-    if weights == "pretrained" and not any((directory / name).is_file() for name in names):
-        raise ValueError(f"model_path {directory} has no {names[0]}; weights in other formats are not read")
+    if weights == "pretrained":
+        _check_weight_files(directory)
     return directory
+
+
+def _check_weight_files(directory: Path) -> None:
+    """Refuses a directory whose weights are not, all of them, in safetensors files of its own."""
+    if (directory / "model.safetensors").is_file():
+        return
+    index = directory / "model.safetensors.index.json"
+    if not index.is_file():
+        raise ValueError(f"model_path {directory} has no model.safetensors; weights in other formats are not read")
+    files = _read_object(index).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise ValueError(f"model_path: {index} has no weight_map")
+    for file in files.values():
+        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+            raise ValueError(f"model_path: {index} names {file!r}; only safetensors files beside it are read")
 
 
 def _read_config(directory: Path) -> dict[str, Any]:
     """`config.json`, which names no code."""
     file = directory / "config.json"
+    fields = _read_object(file)
+    _refuse_code(fields, file)
+    return fields
+
+
+def _read_object(file: Path) -> dict[str, Any]:
     try:
         fields = json.loads(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"model_path: {file} is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise ValueError(f"model_path: {file} must hold an object, got {fields!r}")
-    _refuse_code(fields, file)
     return fields
 
 

@@ -112,11 +112,11 @@ def read_corpus(
         rows = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD != 0]
     else:
         held_out = list(_rows("validation_path", validation_path, text_column, label_column))
-    if not rows or not held_out:
-        raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out")
     names = tuple(sorted({label for _, label in rows}))
     if len(names) < 2:
         raise ValueError(f"label_column {label_column!r} must have at least two labels, got {', '.join(names)}")
+    if not rows or not held_out:
+        raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out")
     numbers = {name: number for number, name in enumerate(names)}
     unknown = sorted({label for _, label in held_out} - numbers.keys())
     if unknown:
