@@ -93,7 +93,8 @@ def write_click_log(path: Path, num_examples: int, *, seed: int) -> None:
 def _zipf(generator: np.random.Generator, size: int) -> NDArray[np.int64]:
     """Values below `size`, value k in proportion to 1 / (k + 1)^1.1: (10000,)."""
     cumulative = np.cumsum(np.arange(1, size + 1) ** -ZIPF_EXPONENT)
-    return np.searchsorted(cumulative, generator.random(NUM_AT_ONCE) * cumulative[-1]).astype(np.int64)
+    values: NDArray[np.int64] = np.searchsorted(cumulative, generator.random(NUM_AT_ONCE) * cumulative[-1])
+    return values
 
 
 def _lines(labels: NDArray[np.bool_], counts: NDArray[np.int64], categories: NDArray[np.int64]) -> bytes:
