@@ -97,6 +97,7 @@ SHAMPOO: Mapping[str, Argument] = {
     "product_dtype": _choice("float32", "bfloat16"),
     "low_precision_weights": _choice("nearest", "stochastic", "master"),
     "max_failed_refreshes": _integer(0, 3),
+    "distributed": _choice("auto", "lossless", "local"),
 }
 """Arguments of `shampoo.Shampoo`."""
 

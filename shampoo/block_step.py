@@ -29,7 +29,8 @@ from torch import Tensor
 
 from shampoo import grafting
 from shampoo.block_state import BlockState
-from shampoo.hyperparameters import Grafting, Hyperparameters
+from shampoo.choices import Grafting
+from shampoo.hyperparameters import Hyperparameters
 from shampoo.kl_statistics import initialize_kl, kl_root, update_kl, whitened
 from shampoo.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.orthogonalization import orthogonalize

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ from shampoo.block_state import BlockState, allocate, assemble
 from shampoo.block_step import Due, is_refreshed
 from shampoo.blocking import Region, regions
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.sides import refresh_costs
 from shampoo.stagger import Line, lines
 from shampoo.timing import StepScalars
 
@@ -87,8 +88,11 @@ class Chunk:
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
 
-    def __init__(self, block: tuple[int, ...], owners: Sequence[tuple[Tensor, Region]], h: Hyperparameters) -> None:
+    def __init__(
+        self, block: tuple[int, ...], owners: Sequence[tuple[Tensor, Region]], h: Hyperparameters, line: Line
+    ) -> None:
         self.block = block
+        self.line = line
         starts = itertools.accumulate((region.num_blocks for _, region in owners), initial=0)
         self.pieces = [
             Piece(param, region, start, region.is_dense) for (param, region), start in zip(owners, starts, strict=False)
@@ -99,15 +103,9 @@ class Bucket:
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
         """Whether every unit has been refreshed at least once; `look_at_refreshes` brings it up to date."""
-        self.line: Line
         self._max_blocks = max_chunk_blocks(block, self.like.device.type, self.like.element_size())
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
         self._whole: list[Chunk] = []
-
-    @property
-    def side_costs(self) -> tuple[int, ...]:
-        """Cost of refreshing each side of a block."""
-        return tuple(side.size**3 if side.kind == "full" else 0 for side in self.state.sides)
 
     def chunks(self, steps: Mapping[Tensor, int]) -> Iterator[tuple[int, Chunk]]:
         """Step count and chunk to work on, given the step count of each parameter that takes part in this step."""
@@ -165,15 +163,33 @@ class Bucket:
         self.all_refreshed = is_refreshed(self.state)
 
 
-def make_buckets(params: Sequence[Tensor], h: Hyperparameters) -> list[Bucket]:
-    """Buckets with fresh state for the parameters of one group, in order of first appearance."""
-    owners: dict[tuple[object, ...], list[tuple[Tensor, Region]]] = {}
+def make_buckets(params: Sequence[Tensor], h: Hyperparameters, *, elsewhere: Set[Tensor] = frozenset()) -> list[Bucket]:
+    """Buckets with fresh state for the parameters of one group, in order of first appearance.
+
+    Those `elsewhere` have no place in them, and decide only at which step the others are refreshed.
+    """
+    members: dict[tuple[object, ...], list[tuple[Tensor, Region]]] = {}
     for param in params:
         for region in regions(param.shape, h):
-            owners.setdefault((region.block, param.dtype, param.device), []).append((param, region))
-    buckets = [Bucket(members[0][1].block, members, h) for members in owners.values()]
-    for bucket, line in zip(buckets, lines([(b.num_blocks, b.side_costs) for b in buckets]), strict=True):
-        bucket.line = line
+            members.setdefault((region.block, param.dtype, param.device), []).append((param, region))
+    sizes = [
+        (sum(region.num_blocks for _, region in placed), refresh_costs(placed[0][1].block, h))
+        for placed in members.values()
+    ]
+    buckets: list[Bucket] = []
+    for placed, line in zip(members.values(), lines(sizes), strict=True):
+        here: list[tuple[Tensor, Region]] = []
+        runs: list[tuple[int, int]] = []
+        stop = all_stop = 0
+        for param, region in placed:
+            if param not in elsewhere:
+                if not runs or runs[-1][1] - runs[-1][0] != all_stop - stop:
+                    runs.append((stop, all_stop))
+                here.append((param, region))
+                stop += region.num_blocks
+            all_stop += region.num_blocks
+        if here:
+            buckets.append(Bucket(placed[0][1].block, here, h, line.part(runs, stop)))
     return buckets
 
 

@@ -17,7 +17,8 @@ import torch
 from shampoo.block_state import state_layout
 from shampoo.blocking import regions
 from shampoo.buckets import max_chunk_blocks
-from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
+from shampoo.choices import Solver
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.sides import side_kinds
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the

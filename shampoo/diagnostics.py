@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,38 +45,58 @@ class Diagnostics:
         return {name: float(value) for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
+@dataclass(slots=True)
+class Measured:
+    """What is measured of one parameter; lists have one number for each factor, each block, or each such parameter."""
+
+    num_skipped: int = 0
+    num_failed_refreshes: int = 0
+    numel: int = 0
+    num_preconditioned: int = 0
+    """Elements."""
+    conditions: list[float] = dataclasses.field(default_factory=list)
+    residuals: list[float] = dataclasses.field(default_factory=list)
+    update_to_weight: list[float] = dataclasses.field(default_factory=list)
+    grafting_ratios: list[float] = dataclasses.field(default_factory=list)
+
+
 @torch.no_grad()
-def diagnose(
-    groups: Sequence[tuple[Mapping[str, Any], Hyperparameters, Sequence[Bucket]]],
+def measure(
+    groups: Sequence[tuple[Sequence[Tensor], Hyperparameters, Sequence[Bucket]]],
     state: Mapping[Tensor, Mapping[str, Any]],
-) -> Diagnostics:
-    """The diagnostics of parameter groups, with their buckets and the state by parameter; changes nothing."""
-    skipped = sum(int(state[param]["num_skipped"]) for group, _, _ in groups for param in group["params"])
-    sides = [side for _, _, buckets in groups for bucket in buckets for side in bucket.state.sides]
-    sides = [side for side in sides if side.refreshed is not None]
-    conditions = [_of_refreshed(side, side.condition) for side in sides if side.kind == "full"]
-    residuals = [_of_refreshed(side, side.residual) for side in sides if side.kind == "full"]
-    total = preconditioned = 0
-    ratios: list[Tensor] = []
-    grafts: list[Tensor] = []
-    for group, h, buckets in groups:
-        norms = {param: torch.zeros((), dtype=torch.float64) for param in group["params"]}
+) -> dict[Tensor, Measured]:
+    """What there is to know of the parameters of groups, with their buckets and the state by parameter; changes
+    nothing."""
+    found: dict[Tensor, Measured] = {}
+    for params, h, buckets in groups:
+        for param in params:
+            found[param] = Measured(num_skipped=int(state[param]["num_skipped"]))
+        norms = {param: torch.zeros((), dtype=torch.float64) for param in params}
         for bucket in buckets:
-            numel = bucket.like.new_empty(bucket.block).numel()
-            total += bucket.num_blocks * numel
-            preconditioned += numel * _num_preconditioned(bucket, h)
-            for piece_norms, graft in _of_bucket(bucket, h, state):
+            _measure_bucket(bucket, h, found)
+            for piece_norms, grafts in _of_bucket(bucket, h, state):
                 for param, squared in piece_norms.items():
                     norms[param] += squared
-                grafts.extend(graft)
+                for param, ratios in grafts:
+                    found[param].grafting_ratios.extend(ratios.tolist())
         for param, squared in norms.items():
             weight = param.norm().double().cpu()
             if squared > 0 and weight > 0:
-                ratios.append(h.lr * squared.sqrt() / weight)
+                found[param].update_to_weight.append((h.lr * squared.sqrt() / weight).item())
+    return found
+
+
+def summarise(measured: Collection[Measured]) -> Diagnostics:
+    """The diagnostics of parameters."""
+    total = sum(one.numel for one in measured)
+    conditions, residuals, ratios, grafts = (
+        [x for one in measured for x in getattr(one, name)]
+        for name in ("conditions", "residuals", "update_to_weight", "grafting_ratios")
+    )
     return Diagnostics(
-        num_skipped=skipped,
-        num_failed_refreshes=sum(int(side.num_failed.sum()) for side in sides if side.num_failed is not None),
-        share_preconditioned=preconditioned / total if total else 0.0,
+        num_skipped=sum(one.num_skipped for one in measured),
+        num_failed_refreshes=sum(one.num_failed_refreshes for one in measured),
+        share_preconditioned=sum(one.num_preconditioned for one in measured) / total if total else 0.0,
         condition_median=_median(conditions),
         condition_max=_max(conditions),
         residual_max=_max(residuals),
@@ -87,10 +107,34 @@ def diagnose(
     )
 
 
+def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, Measured]) -> None:
+    """Adds what the state of a bucket says."""
+    numel = bucket.like.new_empty(bucket.block).numel()
+    preconditioned = _preconditioned(bucket, h)
+    for piece in bucket.pieces:
+        found[piece.param].numel += numel * (piece.stop - piece.start)
+        found[piece.param].num_preconditioned += numel * int(preconditioned[piece.start : piece.stop].sum())
+    for side in bucket.state.sides:
+        if side.refreshed is None:
+            continue
+        assert side.num_failed is not None
+        assert side.condition is not None
+        assert side.residual is not None
+        refreshed, num_failed = side.refreshed > 0, side.num_failed.cpu()
+        numbers = side.condition.cpu(), side.residual.cpu()
+        for piece in bucket.pieces:
+            rows = slice(piece.start, piece.stop)
+            of_param = found[piece.param]
+            of_param.num_failed_refreshes += int(num_failed[rows].sum())
+            if side.kind == "full":
+                of_param.conditions.extend(numbers[0][rows][refreshed[rows]].tolist())
+                of_param.residuals.extend(numbers[1][rows][refreshed[rows]].tolist())
+
+
 def _of_bucket(
     bucket: Bucket, h: Hyperparameters, state: Mapping[Tensor, Mapping[str, Any]]
-) -> Iterator[tuple[dict[Tensor, Tensor], list[Tensor]]]:
-    """Squared norm of the direction by parameter, and grafting ratios, chunk by chunk."""
+) -> Iterator[tuple[dict[Tensor, Tensor], list[tuple[Tensor, Tensor]]]]:
+    """Squared norm of the direction by parameter, and parameters with grafting ratios, chunk by chunk."""
     steps = {
         piece.param: state[piece.param]["step"] + 1
         for piece in bucket.pieces
@@ -98,11 +142,11 @@ def _of_bucket(
     }
     for step, chunk in bucket.chunks(steps):
         P = _direction(bucket, chunk, h, step)
-        squared = {
-            piece.param: part.double().square().sum().cpu()
-            for piece, part in zip(chunk.pieces, chunk.parts(P), strict=True)
-        }
-        grafts: list[Tensor] = []
+        squared: dict[Tensor, Tensor] = {}
+        for piece, part in zip(chunk.pieces, chunk.parts(P), strict=True):
+            own = part.double().square().sum().cpu()
+            squared[piece.param] = squared[piece.param] + own if piece.param in squared else own
+        grafts: list[tuple[Tensor, Tensor]] = []
         if h.preconditioner == "shampoo" and h.grafting_method != "none" and chunk.state.sides:
             raw = dataclasses.replace(
                 h,
@@ -114,8 +158,10 @@ def _of_bucket(
             )
             grafted = _direction(bucket, chunk, dataclasses.replace(h, momentum=0.0, nesterov=False), step)
             lengths = [X.flatten(1).norm(dim=1) for X in (grafted, _direction(bucket, chunk, raw, step))]
-            ratio = lengths[0] / lengths[1]
-            grafts.append(ratio[ratio.isfinite()].cpu())
+            ratio = (lengths[0] / lengths[1]).cpu()
+            for piece in chunk.pieces:
+                own = ratio[piece.start - chunk.start : piece.stop - chunk.start]
+                grafts.append((piece.param, own[own.isfinite()]))
         yield squared, grafts
 
 
@@ -166,32 +212,27 @@ def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Sid
     )
 
 
-def _num_preconditioned(bucket: Bucket, h: Hyperparameters) -> int:
-    if not bucket.state.sides:
-        return bucket.num_blocks if h.preconditioner == "spectral" and len(bucket.block) > 1 else 0
+def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
+    """Whether each block is by now, (K,) bool."""
     ready = torch.ones(bucket.num_blocks, dtype=torch.bool)
+    if not bucket.state.sides:
+        return ready if h.preconditioner == "spectral" and len(bucket.block) > 1 else ~ready
     for side in bucket.state.sides:
         if side.refreshed is not None:
             ready &= side.refreshed > 0
-    return int(ready.sum())
+    return ready
 
 
-def _of_refreshed(side: Side, values: Tensor | None) -> Tensor:
-    assert values is not None
-    assert side.refreshed is not None
-    return values.cpu()[side.refreshed > 0]
+def _finite(values: Sequence[float]) -> Tensor:
+    numbers = torch.tensor(values, dtype=torch.float64)
+    return numbers[numbers.isfinite()]
 
 
-def _all(parts: Sequence[Tensor]) -> Tensor:
-    flat = torch.cat([part.flatten().double() for part in parts]) if parts else torch.zeros(0)
-    return flat[flat.isfinite()]
+def _median(values: Sequence[float]) -> float | None:
+    numbers = _finite(values)
+    return numbers.median().item() if len(numbers) else None
 
 
-def _median(parts: Sequence[Tensor]) -> float | None:
-    values = _all(parts)
-    return values.median().item() if len(values) else None
-
-
-def _max(parts: Sequence[Tensor]) -> float | None:
-    values = _all(parts)
-    return values.max().item() if len(values) else None
+def _max(values: Sequence[float]) -> float | None:
+    numbers = _finite(values)
+    return numbers.max().item() if len(numbers) else None

@@ -15,8 +15,9 @@ class RefreshFailed(RuntimeError):
     """The root or basis of a factor could not be computed several times in a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Count:
+    worst: Tensor
     host: Tensor
     event: torch.cuda.Event | None
     """None where the count is read at once."""
@@ -29,18 +30,12 @@ class RefreshFailures:
     """Counts of failures in a row that have been noted and not yet looked at."""
 
     _noted: list[_Count] = field(default_factory=list)
+    _shared: list[_Count] = field(default_factory=list)
+    """What all ranks have agreed on and not yet looked at."""
 
     def note(self, num_in_a_row: Tensor, *, limit: int, where: str) -> None:
         """Takes note of counters (K,) after a refresh; `where` names the factor in the message."""
-        worst = num_in_a_row.max()
-        if worst.device.type != "cuda":
-            self._noted.append(_Count(worst, None, limit, where))
-            return
-        host = torch.empty((), dtype=worst.dtype, pin_memory=True)
-        host.copy_(worst, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # untyped in torch
-        event.record()
-        self._noted.append(_Count(host, event, limit, where))
+        self._noted.append(_on_its_way(num_in_a_row.max(), limit, where))
 
     def raise_if_too_many(self) -> None:
         """Looks at the counts that have arrived.
@@ -51,12 +46,54 @@ class RefreshFailures:
         arrived = [count for count in self._noted if _has_arrived(count)]
         self._noted = [count for count in self._noted if count not in arrived]
         for count in arrived:
-            num_failed = int(count.host)
-            if num_failed > count.limit:
-                raise RefreshFailed(
-                    f"the refresh of {count.where} failed {num_failed} times in a row, more than "
-                    f"max_failed_refreshes={count.limit}; the weights have been stepped with the previous root"
-                )
+            _raise_if_above(count)
+
+    def excess(self) -> Tensor:
+        """By how much the worst count that has been noted is above its limit, at least 0; int64 scalar."""
+        above = [count.worst - count.limit for count in self._noted]
+        return torch.stack(above).max().clamp(min=0) if above else torch.zeros((), dtype=torch.int64)
+
+    def raise_together(self, excess: Tensor) -> None:
+        """The same on all ranks of a group at the same step, given the largest `excess` of them.
+
+        Where reading a number stops a queue of work, it is the one of the step before, for which the work is done.
+
+        Raises:
+            RefreshFailed: it is above 0.
+        """
+        self._shared.append(_on_its_way(excess, 0, "a factor"))
+        if len(self._shared) == 1 and self._shared[0].event is not None:
+            return
+        count = self._shared.pop(0)
+        if count.event is not None:
+            count.event.synchronize()
+        noted, self._noted = self._noted, []
+        if int(count.host) > 0:
+            for own in noted:
+                _raise_if_above(own)
+            raise RefreshFailed(
+                f"the refresh of {count.where} failed {int(count.host)} times more in a row than max_failed_refreshes; "
+                "the weights have been stepped with the previous root"
+            )
+
+
+def _on_its_way(worst: Tensor, limit: int, where: str) -> _Count:
+    if worst.device.type != "cuda":
+        return _Count(worst, worst, None, limit, where)
+    host = torch.empty((), dtype=worst.dtype, pin_memory=True)
+    host.copy_(worst, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # untyped in torch
+    event.record()
+    return _Count(worst, host, event, limit, where)
+
+
+def _raise_if_above(count: _Count) -> None:
+    num_failed = int(count.host)
+    if num_failed > count.limit:
+        raise RefreshFailed(
+            f"the refresh of {count.where} failed {num_failed} times in a row, more than "
+            f"max_failed_refreshes={count.limit}; the weights have been stepped with the previous root"
+        )
 
 
 def _has_arrived(count: _Count) -> bool:

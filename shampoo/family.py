@@ -8,7 +8,7 @@ DEFAULT_REFRESH_PERIOD: Mapping[str, int] = {"shampoo": 50, "soap": 10, "kl": 10
 
 # What the members have in common, and what each of them uses beside that.
 _SHARED = frozenset({"lr", "betas", "beta3", "weight_decay", "weight_decay_type", "momentum", "nesterov"}) | frozenset(
-    {"preconditioner", "use_bias_correction", "low_precision_weights", "grafting_epsilon"}
+    {"preconditioner", "use_bias_correction", "low_precision_weights", "grafting_epsilon", "distributed"}
 )
 _KRONECKER = _SHARED | {
     "solver",

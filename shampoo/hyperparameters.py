@@ -11,22 +11,26 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Self
 
 import torch
 
+from shampoo.choices import (
+    CHOICES,
+    OPTIONAL_CHOICES,
+    AdjustLr,
+    Distributed,
+    EpsilonType,
+    Grafting,
+    LargeDimMethod,
+    LowPrecisionWeights,
+    Preconditioner,
+    ProductDtype,
+    Solver,
+    StateDtype,
+    WeightDecayType,
+)
 from shampoo.family import DEFAULT_REFRESH_PERIOD, USED
-
-Preconditioner: TypeAlias = Literal["shampoo", "soap", "kl", "spectral", "none"]
-Grafting: TypeAlias = Literal["none", "sgd", "adagrad", "rmsprop", "adam"]
-WeightDecayType: TypeAlias = Literal["decoupled", "l2", "independent"]
-EpsilonType: TypeAlias = Literal["relative", "absolute"]
-Solver: TypeAlias = Literal["eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"]
-LargeDimMethod: TypeAlias = Literal["blocking", "diagonal", "one_sided"]
-AdjustLr: TypeAlias = Literal["match_rms_adamw", "original"]
-StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
-ProductDtype: TypeAlias = Literal["float32", "bfloat16"]
-LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
 
 DEFAULT_GRAFTING_EPSILON = 1e-8
 
@@ -133,6 +137,10 @@ class Hyperparameters:
     copy in the state. Shapes the state."""
     max_failed_refreshes: int = 3
     """How often in a row the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
+    distributed: Distributed = "auto"
+    """How DTensor parameters are stepped (`shampoo.distributed`). lossless: one rank collects each parameter whole and
+    steps it, with the numbers of a single process; local: every rank steps its shard as if it were the parameter,
+    without communication. auto: lossless. Without DTensors nothing else has an effect. Shapes the state."""
 
     def __post_init__(self) -> None:
         _require(_is_number(self.lr) and self.lr >= 0, "lr", self.lr, "a finite number >= 0")
@@ -154,9 +162,9 @@ class Hyperparameters:
         self._check_solver()
 
     def _check_choices(self) -> None:
-        for name, choices in _CHOICES.items():
+        for name, choices in CHOICES.items():
             value = getattr(self, name)
-            legal = value in choices if isinstance(value, str) else value is None and name in _OPTIONAL_CHOICES
+            legal = value in choices if isinstance(value, str) else value is None and name in OPTIONAL_CHOICES
             _require(legal, name, value, f"one of {choices}")
         for name in ("nesterov", "use_bias_correction", "one_sided", "stagger_refresh", "pseudo_inverse"):
             _require(isinstance(getattr(self, name), bool), name, getattr(self, name), "a bool")
@@ -356,6 +364,7 @@ class Hyperparameters:
             "state_dtype": self.state_dtype,
             "eigenvectors kept (solver, refresh_tolerance)": self.keeps_basis,
             "low_precision_weights": self.low_precision_weights,
+            "distributed == 'local'": self.distributed == "local",
         }
 
     def require_structure(self, built: Mapping[str, object]) -> None:
@@ -371,20 +380,6 @@ class Hyperparameters:
                     "so it needs a new optimizer"
                 )
 
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "preconditioner": get_args(Preconditioner),
-    "solver": get_args(Solver),
-    "grafting": get_args(Grafting),
-    "weight_decay_type": get_args(WeightDecayType),
-    "epsilon_type": get_args(EpsilonType),
-    "large_dim_method": get_args(LargeDimMethod),
-    "adjust_lr_fn": get_args(AdjustLr),
-    "state_dtype": get_args(StateDtype),
-    "product_dtype": get_args(ProductDtype),
-    "low_precision_weights": get_args(LowPrecisionWeights),
-}
-_OPTIONAL_CHOICES = frozenset({"solver", "grafting"})
 
 DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
 NAMES: tuple[str, ...] = tuple(DEFAULTS)

@@ -20,8 +20,10 @@ _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
-def require_memory(params: Sequence[Tensor], h: Hyperparameters) -> None:
+def require_memory(params: Sequence[Tensor], h: Hyperparameters, *, working_bytes: int = 0) -> None:
     """Checks that the state of these parameters fits into what is left of their devices' memory, where that is known.
+
+    `working_bytes` is what a step needs of it beside the state and its scratch memory.
 
     Raises:
         MemoryError: it does not; the message says what takes most of it.
@@ -31,10 +33,11 @@ def require_memory(params: Sequence[Tensor], h: Hyperparameters) -> None:
         placed = [param for param in params if param.device == device]
         if free is None or not placed:
             continue
-        costs = [cost for _, cost in _costs(placed, h)]
-        needed = sum(cost.state_bytes for cost in costs) + max(cost.scratch_bytes for cost in costs)
+        of_each = list(costs(placed, h))
+        needed = sum(cost.state_bytes for _, cost in of_each) + max(cost.scratch_bytes for _, cost in of_each)
+        needed += working_bytes
         if needed > free:
-            param, cost = max(_costs(placed, h), key=lambda pair: pair[1].state_bytes)
+            param, cost = max(of_each, key=lambda pair: pair[1].state_bytes)
             raise MemoryError(
                 f"preconditioner={h.preconditioner!r} needs {_gib(needed)} for its state of {len(placed)} parameters, "
                 f"and {device} has {_gib(free)} left; most of it, {_gib(cost.state_bytes)}, is for a parameter "
@@ -55,7 +58,8 @@ def free_bytes(device: torch.device) -> int | None:
     return min(known, default=None)
 
 
-def _costs(params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
+def costs(params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
+    """Each of the parameters with what it costs alone; `estimate` is asked once for each shape and dtype."""
     config = {field.name: getattr(h, field.name) for field in dataclasses.fields(h)}
     known: dict[tuple[torch.Size, torch.dtype], Cost] = {}
     for param in params:

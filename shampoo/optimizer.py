@@ -13,19 +13,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.block_step import Scratch, Solved, block_direction
 from shampoo.buckets import Bucket, make_buckets, state_by_param, state_dtype
-from shampoo.diagnostics import Diagnostics, diagnose
-from shampoo.distributed.layout import require_supported
-from shampoo.failures import RefreshFailures
-from shampoo.hyperparameters import (
-    DEFAULT_GRAFTING_EPSILON,
-    DEFAULTS,
-    NAMES,
+from shampoo.choices import (
     AdjustLr,
+    Distributed,
     EpsilonType,
     Grafting,
-    Hyperparameters,
     LargeDimMethod,
     LowPrecisionWeights,
     Preconditioner,
@@ -33,15 +26,24 @@ from shampoo.hyperparameters import (
     Solver,
     StateDtype,
     WeightDecayType,
-    unused,
 )
+from shampoo.diagnostics import Diagnostics, measure, summarise
+from shampoo.distributed.portable_state import from_portable, to_portable
+from shampoo.distributed.stand_ins import Plan, StandIns
+from shampoo.failures import RefreshFailures
+from shampoo.group_step import GroupStep
+from shampoo.groups import (
+    decay_per_step,
+    inherited,
+    require_effect_of_distributed,
+    require_known_keys,
+    require_params,
+    require_peak_lr,
+)
+from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, NAMES, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
 from shampoo.state_transfer import copy_state, own_memory, require_same_layout
-from shampoo.weights import Weights, finite_gradients, gradient_of, per_row
-
-# What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
-_OTHER_GROUP_KEYS = frozenset({"params", "param_names", "name", "initial_lr", "peak_lr"})
+from shampoo.weights import gradient_of
 
 
 class Shampoo(Optimizer):
@@ -100,17 +102,17 @@ class Shampoo(Optimizer):
         product_dtype: ProductDtype = "float32",
         low_precision_weights: LowPrecisionWeights = "nearest",
         max_failed_refreshes: int = 3,
+        distributed: Distributed = "auto",
     ) -> None:
         arguments = locals()
         defaults = {name: arguments[name] for name in NAMES}
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
         # Before super().__init__, which adds the groups.
-        self._buckets: list[list[Bucket]] = []
-        self._positions: dict[Tensor, int] = {}
-        self._structures: list[dict[str, object]] = []
-        self._scratch: dict[tuple[torch.device, torch.dtype], Tensor] = {}
-        self._failures = RefreshFailures()
+        self._reset()
         super().__init__(params, defaults)
+        # All groups at once, so that the ranks share them evenly.
+        self._allocate(self.param_groups)
+        self._is_allocated = True
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
@@ -120,38 +122,22 @@ class Shampoo(Optimizer):
             MemoryError: the state does not fit into what is left of the device's memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
-        for name in param_group:
-            if name not in NAMES and name not in _OTHER_GROUP_KEYS:
-                raise ValueError(f"unknown hyperparameter {name!r} = {param_group[name]!r} (known: {', '.join(NAMES)})")
-        inherited = _inherited(self.defaults, param_group.get("preconditioner", self.defaults["preconditioner"]))
-        h = Hyperparameters.of_group({**inherited, **param_group})
+        require_known_keys(param_group)
+        values = inherited(self.defaults, param_group.get("preconditioner", self.defaults["preconditioner"]))
+        h = Hyperparameters.of_group({**values, **param_group})
         given = param_group["params"]
         params = [given] if isinstance(given, Tensor) else list(given)
         tensors = [named[1] if isinstance(named, tuple) else named for named in params]
-        for index, param in enumerate(tensors):
-            if isinstance(param, Tensor) and not param.is_floating_point():
-                raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
-            if isinstance(param, Tensor) and any(
-                d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)
-            ):
-                raise ValueError(
-                    f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
-                    f"strides {param.stride()}"
-                )
-        require_supported(tensors)
-        if len({id(tensor) for tensor in tensors}) != len(tensors):
-            raise ValueError(f"a parameter appears twice in one group of {len(tensors)} parameters")
-        if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):
-            raise ValueError(
-                f"low_precision_weights={h.low_precision_weights!r} has no effect on parameters of "
-                f"{sorted({str(param.dtype) for param in tensors})}"
-            )
-        require_memory(tensors, h)
-        super().add_param_group({**inherited, **param_group, "params": params})
+        require_params(tensors, h)
+        plan = self._stand_ins.plan([(tensors, h)]) if self._is_allocated else None
+        if plan is not None:
+            require_memory(plan.here(tensors), h, working_bytes=plan.working_bytes())
+        super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
         group.setdefault("peak_lr", group["lr"])
-        self._allocate(group, h)
+        if plan is not None:
+            self._allocate([group], plan)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -163,15 +149,16 @@ class Shampoo(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Takes one step; with a closure, evaluates it first and gives its value.
 
-        Every block goes through the same phases: its owner computes the direction from gradient and state, directions
-        are gathered (with one process that is nothing), and they are applied. Here a chunk is applied as soon as it
-        is computed, while it is in the cache.
+        With DTensor parameters it is collective unless distributed="local": all ranks of their meshes call it, whether
+        or not they have gradients, and see the same outcome.
 
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed;
                 nothing has moved then.
-            RuntimeError: a gradient is sparse; nothing has moved then.
-            RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row; a RuntimeError.
+            RuntimeError: a gradient is sparse or does not lie as its parameter, and nothing has moved then; or another
+                rank did not take part, and the weights are lost.
+            RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
+                a RuntimeError.
         """
         loss = None
         if closure is not None:
@@ -180,99 +167,83 @@ class Shampoo(Optimizer):
         # All groups are checked before the first one moves.
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
+            require_effect_of_distributed(group["params"], h)
             h.require_structure(structure)
-            _require_peak_lr(h, group["peak_lr"])
+            require_peak_lr(h, group["peak_lr"])
             for param in group["params"]:
                 gradient_of(param)
-        for h, group, buckets in zip(checked, self.param_groups, self._buckets, strict=True):
-            self._step_group(group, buckets, h)
-        self._failures.raise_if_too_many()
+        self._stand_ins.require_gradients()
+        with self._stand_ins.filled():
+            for h, group, stepped, buckets in zip(
+                checked, self.param_groups, self._stepped, self._buckets, strict=True
+            ):
+                kept = 1 - decay_per_step(h, group["peak_lr"])
+                self._step_group(stepped, buckets, h, kept=kept, state=self._state_of, positions=self._positions)
+            if self._stand_ins.is_shared:
+                excess = self._stand_ins.hand_back(self._failures.excess())
+        if self._stand_ins.is_shared:
+            self._failures.raise_together(excess)
+        else:
+            self._failures.raise_if_too_many()
         return loss
 
-    def _step_group(self, group: Mapping[str, Any], buckets: Sequence[Bucket], h: Hyperparameters) -> None:
-        present = [param for param in group["params"] if param.grad is not None and param.numel() > 0]
-        finite = finite_gradients(present, [self.state[param]["num_skipped"] for param in present])
-        steps: dict[Tensor, int] = {}
-        for param in finite.taking_part:
-            self.state[param]["step"] += 1
-            steps[param] = self.state[param]["step"]
-        weights = Weights(steps, self.state, h, positions=self._positions)
-        kept = 1 - _decay_per_step(h, group["peak_lr"])
-        work = chunk_steps(buckets, steps, h)
-        solved = solve_ahead(work, h, lambda item: self._gradient(item, weights, finite.rows(item.chunk.pieces), h)[0])
-        for index, item in enumerate(work):
-            chunk = item.chunk
-            is_finite = finite.rows(chunk.pieces)
-            scratch = self._gradient(item, weights, is_finite, h)
-            P = self._direction(item, scratch, h, solved.get(index))
-            if is_finite is None:
-                weights.move(chunk, P, h.lr, kept=kept)
-            else:
-                spare = [x for x in scratch if x is not P][:2]
-                weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
-        weights.write_back()
+    def _reset(self) -> None:
+        self._is_allocated = False
+        self._stand_ins = StandIns()
+        self._buckets: list[list[Bucket]] = []
+        self._stepped: list[list[Tensor]] = []
+        self._state_of: dict[Tensor, dict[str, Any]] = {}
+        self._positions: dict[Tensor, int] = {}
+        self._num_positions = 0
+        self._structures: list[dict[str, object]] = []
+        self._failures = RefreshFailures()
+        self._step_group = GroupStep(self._failures)
 
-    def _gradient(self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters) -> Scratch:
-        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
-        where the device alone knows that it is not finite."""
-        chunk = item.chunk
-        scratch = self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block))
-        for G, gradients in chunk.aligned(scratch[0], weights.gradients):
-            torch._foreach_copy_(G, gradients)
-        if h.weight_decay > 0 and h.weight_decay_type == "l2":
-            for G, decayed in chunk.aligned(scratch[0], weights.of):
-                torch._foreach_add_(G, decayed, alpha=h.weight_decay)
-        if is_finite is not None:
-            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
-        return scratch
+    def _allocate(self, groups: Sequence[Mapping[str, Any]], plan: Plan | None = None) -> None:
+        """Makes the state of groups, as far as this rank steps their parameters; `plan` has been checked already."""
+        checked = [Hyperparameters.of_group(group) for group in groups]
+        is_checked = plan is not None
+        if plan is None:
+            plan = self._stand_ins.plan([(group["params"], h) for group, h in zip(groups, checked, strict=True)])
+        self._stand_ins.adopt(plan)
+        for group, h in zip(groups, checked, strict=True):
+            if not is_checked:
+                require_memory(plan.here(group["params"]), h, working_bytes=plan.working_bytes())
+            self._allocate_group(group, h)
+        self._fill_masters(groups)
 
-    def _direction(self, item: ChunkStep, scratch: Scratch, h: Hyperparameters, solved: Solved | None) -> Tensor:
-        """The direction of a chunk from its gradient, scratch[0]; what has been solved ahead includes it already."""
-        bucket, chunk, due = item.bucket, item.chunk, item.due
-        P = block_direction(
-            scratch,
-            chunk.state,
-            h,
-            item.at,
-            step=item.step,
-            due=due,
-            all_refreshed=bucket.all_refreshed,
-            solved=solved,
-        )
-        for side, _, _ in due:
-            counter = chunk.state.sides[side].num_failed_in_a_row
-            if counter is not None:
-                shape = tuple(chunk.pieces[0].param.shape)
-                where = f"factor {side} of a block {bucket.block} of a parameter {shape}"
-                self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
-        if due and not bucket.all_refreshed:
-            bucket.look_at_refreshes()
-        return P
-
-    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
-        """Three uninitialised tensors of this shape, in memory kept from step to step.
-
-        Fresh temporaries cost five times the arithmetic on the CPU: the allocator maps and unmaps large ones.
-        """
-        numel = torch.Size(shape).numel()
-        slab = self._scratch.get((like.device, like.dtype))
-        if slab is None or slab.shape[1] < numel:
-            slab = self._scratch[like.device, like.dtype] = like.new_empty(3, numel)
-        return slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)
-
-    def _allocate(self, group: Mapping[str, Any], h: Hyperparameters) -> None:
-        buckets = make_buckets(group["params"], h)
+    def _allocate_group(self, group: Mapping[str, Any], h: Hyperparameters) -> None:
+        here = [(param, self._stand_ins.of(param)) for param in group["params"]]
+        elsewhere = {param for param, tensor in here if tensor is None}
+        buckets = make_buckets([param if tensor is None else tensor for param, tensor in here], h, elsewhere=elsewhere)
         self._buckets.append(buckets)
         self._structures.append(h.structure)
+        self._stepped.append([tensor for _, tensor in here if tensor is not None])
         views = state_by_param(buckets)
-        for param in group["params"]:
-            self._positions[param] = len(self._positions)
-            num_skipped = torch.zeros((), dtype=torch.int64, device=param.device)
-            self.state[param] = {"step": 0, "num_skipped": num_skipped, **views.get(param, {})}
-            if h.low_precision_weights == "master" and state_dtype(param.dtype) != param.dtype:
-                self.state[param]["master"] = param.detach().to(
-                    state_dtype(param.dtype), memory_format=torch.contiguous_format
+        for param, tensor in here:
+            # The place among all parameters, wherever they are stepped.
+            self._num_positions += 1
+            # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
+            self.state[param] = {}
+            if tensor is None:
+                continue
+            self._positions[tensor] = self._num_positions - 1
+            num_skipped = torch.zeros((), dtype=torch.int64, device=tensor.device)
+            self.state[param].update({"step": 0, "num_skipped": num_skipped, **views.get(tensor, {})})
+            self._state_of[tensor] = self.state[param]
+            if h.low_precision_weights == "master" and state_dtype(tensor.dtype) != tensor.dtype:
+                self.state[param]["master"] = torch.empty(
+                    tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
                 )
+
+    def _fill_masters(self, groups: Sequence[Mapping[str, Any]]) -> None:
+        if not any(group["low_precision_weights"] == "master" for group in groups):
+            return
+        with torch.no_grad(), self._stand_ins.filled():
+            for group in groups:
+                for tensor in map(self._stand_ins.of, group["params"]):
+                    if tensor is not None and "master" in self._state_of[tensor]:
+                        self._state_of[tensor]["master"].copy_(tensor)
 
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
@@ -281,19 +252,26 @@ class Shampoo(Optimizer):
         statistics; changes nothing.
         """
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
-        return diagnose(list(zip(self.param_groups, checked, self._buckets, strict=True)), self.state)
+        groups = list(zip(self._stepped, checked, self._buckets, strict=True))
+        with self._stand_ins.filled():
+            measured = measure(groups, self._state_of)
+        return summarise(self._stand_ins.of_all_ranks(measured))
 
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
 
-        Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket.
+        Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. Of
+        DTensor parameters it holds those that this rank owns; distributed="local" puts every state under a key like
+        "shard 1 of 4". The state of all ranks together fits any number of them; see `distributed_state_dict`.
         """
         packed = super().state_dict()
-        return {
-            **packed,
-            "state": {key: own_memory(state) for key, state in packed["state"].items()},
-            "param_groups": [dict(group) for group in packed["param_groups"]],
-        }
+        shards = [self._stand_ins.shard_name(param) for group in self.param_groups for param in group["params"]]
+        state: dict[int, dict[str, Any]] = {}
+        for key, held in packed["state"].items():
+            if held:
+                shard = shards[key]
+                state[key] = own_memory(held) if shard is None else {shard: own_memory(held)}
+        return {**packed, "state": state, "param_groups": [dict(group) for group in packed["param_groups"]]}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -319,19 +297,51 @@ class Shampoo(Optimizer):
         for group, saved, structure in zip(self.param_groups, saved_groups, self._structures, strict=True):
             Hyperparameters.of_group(saved).require_structure(structure)
             for param, key in zip(group["params"], saved["params"], strict=True):
+                target = self.state[param]
+                if not target:
+                    continue
                 if key not in state_dict["state"]:
                     raise ValueError(f"checkpoint lacks the state of parameter {key}")
-                source, target = state_dict["state"][key], self.state[param]
+                source = state_dict["state"][key]
+                shard = self._stand_ins.shard_name(param)
+                if shard is not None:
+                    if shard not in source:
+                        raise ValueError(f"checkpoint lacks {shard} of parameter {key}, it holds {sorted(source)}")
+                    source = source[shard]
                 require_same_layout(source, target, parameter=key)
                 pairs.append((source, target))
         for source, target in pairs:
             copy_state(source, target)
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
-            group.update({name: value for name, value in saved.items() if name != "params"})
+            # Which ranks step a parameter is no part of the state.
+            group.update({name: value for name, value in saved.items() if name not in ("params", "distributed")})
             group["betas"] = tuple(group["betas"])
         self._look_at_refreshes()
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
+
+    def distributed_state_dict(self) -> dict[str, Any]:
+        """`state_dict()` for `torch.distributed.checkpoint`, to save and to load into; the same with plain parameters.
+
+            dcp.save({"optimizer": optimizer.distributed_state_dict()}, checkpoint_id=path)
+            ...
+            state = {"optimizer": optimizer.distributed_state_dict()}
+            dcp.load(state, checkpoint_id=path)
+            optimizer.load_distributed_state_dict(state["optimizer"])
+
+        `["state"][index of the parameter, a string][name]` is a tensor that one rank has, or that all have alike. So
+        ranks of another number, and a single process, find what they own. With distributed="local" there is one more
+        level, "shard 1 of 4", which only as many ranks can load.
+        """
+        return to_portable(self.state_dict())
+
+    def load_distributed_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over a `distributed_state_dict()`.
+
+        Raises:
+            ValueError: as `load_state_dict`.
+        """
+        self.load_state_dict(from_portable(state_dict))
 
     def _look_at_refreshes(self) -> None:
         for buckets in self._buckets:
@@ -339,40 +349,19 @@ class Shampoo(Optimizer):
                 bucket.look_at_refreshes()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "state": {param: own_memory(state) for param, state in self.state.items()}}
+        state = {param: own_memory(state) for param, state in self.state.items()}
+        owners = {param: self._stand_ins.owner(param) for param in self.state}
+        return {**super().__getstate__(), "state": state, "owners": owners}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        saved = state["state"]
-        self._buckets, self._positions, self._structures, self._scratch = [], {}, [], {}
-        self._failures = RefreshFailures()
-        super().__setstate__({**state, "state": {}})
-        for group in self.param_groups:
-            self._allocate(group, Hyperparameters.of_group(group))
+        saved, owners = state["state"], state.get("owners")
+        self._reset()
+        super().__setstate__({**{name: x for name, x in state.items() if name != "owners"}, "state": {}})
+        checked = [(group["params"], Hyperparameters.of_group(group)) for group in self.param_groups]
+        self._stand_ins.adopt(self._stand_ins.plan(checked, owners))
+        for group, (_, h) in zip(self.param_groups, checked, strict=True):
+            self._allocate_group(group, h)
             for param in group["params"]:
                 copy_state(saved[param], self.state[param])
+        self._is_allocated = True
         self._look_at_refreshes()
-
-
-def _inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:
-    """The constructor's arguments as far as this member of the family has a use for them, else their defaults."""
-    if preconditioner == defaults["preconditioner"]:
-        return dict(defaults)
-    reset = set(unused(preconditioner))
-    takes_grafting = preconditioner in ("shampoo", "none")
-    if not takes_grafting or (preconditioner == "none" and defaults["grafting"] == "none"):
-        reset |= {"grafting"}
-    if preconditioner in ("soap", "kl") and defaults["solver"] == "coupled_newton":
-        reset |= {"solver"}
-    return {name: DEFAULTS[name] if name in reset else value for name, value in defaults.items()}
-
-
-def _require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
-    if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
-        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
-
-
-def _decay_per_step(h: Hyperparameters, peak_lr: float) -> float:
-    """The share of the weights that decoupled or independent weight decay takes away."""
-    if h.weight_decay == 0 or h.weight_decay_type == "l2":
-        return 0.0
-    return h.lr * h.weight_decay if h.weight_decay_type == "decoupled" else h.lr / peak_lr * h.weight_decay

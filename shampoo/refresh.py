@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from shampoo.block_state import BlockState, Side
+from shampoo.choices import Solver
 from shampoo.eigenbases import (
     eigenbasis,
     eigenbasis_call,
@@ -32,7 +33,7 @@ from shampoo.eigenbases import (
     refined_eigenbasis,
     refined_eigenbasis_call,
 )
-from shampoo.hyperparameters import Hyperparameters, Solver
+from shampoo.hyperparameters import Hyperparameters
 from shampoo.matrix_roots import InverseRoot, condition_of_eigenvalues, inverse_root, root_call, root_of_eigenvalues
 from shampoo.mode_products import accumulate_gram, mode_products
 from shampoo.per_matrix import Call

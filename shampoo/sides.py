@@ -41,6 +41,11 @@ def side_kinds(block: Sequence[int], h: Hyperparameters) -> tuple[SideKind, ...]
     return () if all(kind == "identity" for kind in kinds) else tuple(kinds)
 
 
+def refresh_costs(block: Sequence[int], h: Hyperparameters) -> tuple[int, ...]:
+    """Cost d³ of refreshing each side of a block, 0 for a side without a matrix."""
+    return tuple(d**3 if kind == "full" else 0 for kind, d in zip(side_kinds(block, h), block, strict=False))
+
+
 def is_plain(block: Sequence[int], h: Hyperparameters) -> bool:
     """Whether a block of this shape has no preconditioner."""
     return not side_kinds(block, h) and not (h.preconditioner == "spectral" and len(block) >= 2)

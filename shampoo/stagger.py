@@ -7,13 +7,15 @@ of a bucket, which one batched call refreshes, and no step's share exceeds the m
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The stretch of the line that one bucket's units take up; costs are integers."""
+    """The stretch of the line that one bucket's units take up, or what one rank holds of it; costs are integers."""
 
     num_blocks: int
     side_costs: tuple[int, ...]
@@ -22,9 +24,18 @@ class Line:
     """Cost of all units before the bucket."""
     total: int
     """Cost of all units of the group."""
+    runs: tuple[tuple[int, int], ...] = ((0, 0),)
+    """Where other ranks hold some of the bucket's blocks: (block here, block of the whole bucket) at the beginning of
+    each run of consecutive ones. So every unit has the phase that it has in a single process."""
+
+    def part(self, runs: Sequence[tuple[int, int]], num_blocks: int) -> Line:
+        """The line of some of the blocks, given as `runs`."""
+        return dataclasses.replace(self, runs=tuple(runs), num_blocks=num_blocks)
 
     def phase(self, block: int, side: int, period: int) -> int:
         """φ of a unit, in [0, period)."""
+        here, there = self.runs[bisect.bisect_right(self.runs, block, key=lambda run: run[0]) - 1]
+        block += there - here
         middle = 2 * (self.before + block * sum(self.side_costs) + sum(self.side_costs[:side])) + self.side_costs[side]
         return 0 if self.total == 0 else min(period - 1, period * middle // (2 * self.total))
 

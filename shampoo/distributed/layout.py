@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
-
-from torch import Tensor
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -88,14 +85,3 @@ def layout_of(param: DTensor, *, index: int) -> ShardLayout:
     if found != layout.shard_shape(layout.shard):
         raise ValueError(f"{where}: this rank holds {found}, expected {layout.shard_shape(layout.shard)}")
     return layout
-
-
-def require_supported(params: Sequence[Tensor]) -> None:
-    """Checks the layouts of all DTensors among the parameters of a group.
-
-    Raises:
-        ValueError: one is not supported.
-    """
-    for index, param in enumerate(params):
-        if is_dtensor(param):
-            layout_of(param, index=index)

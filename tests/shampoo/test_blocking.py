@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shampoo.blocking import Region, cut, merged_shape, regions
-from shampoo.hyperparameters import Hyperparameters, LargeDimMethod, Preconditioner, unused
+from shampoo.choices import LargeDimMethod, Preconditioner
+from shampoo.hyperparameters import Hyperparameters, unused
 from shampoo.sides import is_plain
 
 SIDES = st.one_of(st.just(0), st.just(1), st.sampled_from([2, 3, 5, 7, 11, 13, 97]), st.integers(2, 24))

@@ -111,7 +111,7 @@ def test_steps_allocate_no_further_state_and_scratch_as_bounded(name: str) -> No
     train(optimizer, params, range(5))
     cost = estimate(ODD_SHAPES, dtype=torch.float64, **config)
     assert cost.state_bytes == allocated_bytes(_state_tensors(optimizer))
-    assert 0 < allocated_bytes(optimizer._scratch.values()) <= cost.scratch_bytes
+    assert 0 < allocated_bytes(optimizer._step_group.scratch.values()) <= cost.scratch_bytes
 
 
 # --- matrix products ---

@@ -72,6 +72,9 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"low_precision_weights": "random"}, "low_precision_weights must be one of .* got 'random'"),
     ({"max_failed_refreshes": -1}, "max_failed_refreshes must be an integer >= 0, got -1"),
     ({"max_failed_refreshes": 1.5}, "max_failed_refreshes must be an integer >= 0, got 1.5"),
+    ({"distributed": "sharded"}, "distributed must be one of .* got 'sharded'"),
+    ({"distributed": "lossless"}, "distributed='lossless' has no effect: none of 1 parameters is a DTensor"),
+    ({"distributed": "local"}, "distributed='local' has no effect: none of 1 parameters is a DTensor"),
 ]
 ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
     ({"beta3": 0.8, "betas": (0.0, 0.9)}, r"beta3 needs betas\[0\] > 0, got beta3=0.8, betas\[0\]=0.0"),

@@ -63,6 +63,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "product_dtype": ("bfloat16", "float32"),
     "low_precision_weights": ("stochastic", "master"),
     "max_failed_refreshes": (0,),
+    "distributed": ("lossless", "local"),
 }
 
 # The first value of each argument under one member of each kind.
@@ -98,6 +99,7 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "product_dtype": (LIVE, LIVE, LIVE, LIVE, REFUSED),
     "low_precision_weights": (STATE,) * 5,
     "max_failed_refreshes": (LIVE, LIVE, LIVE, REFUSED, REFUSED),
+    "distributed": (REFUSED,) * 5,  # of plain parameters
 }
 ANOTHER: dict[str, Any] = {
     "solver": "eigh64",

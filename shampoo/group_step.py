@@ -1,0 +1,108 @@
+"""One step of the parameters of a group: gradients go into the blocks of its buckets, directions into the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shampoo.block_step import Scratch, Solved, block_direction
+from shampoo.buckets import Bucket
+from shampoo.failures import RefreshFailures
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
+from shampoo.weights import Weights, finite_gradients, per_row
+
+
+class GroupStep:
+    """Steps groups, in scratch memory that it keeps from step to step."""
+
+    def __init__(self, failures: RefreshFailures) -> None:
+        self.scratch: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self._failures = failures
+
+    def __call__(
+        self,
+        params: Sequence[Tensor],
+        buckets: Sequence[Bucket],
+        h: Hyperparameters,
+        *,
+        kept: float,
+        state: Mapping[Tensor, dict[str, Any]],
+        positions: Mapping[Tensor, int],
+    ) -> None:
+        """Steps the parameters that have a finite gradient; `kept` is what weight decay leaves of the weights.
+
+        Every block goes through the same phases: the direction from gradient and state, and its application. A chunk
+        is applied as soon as it is computed, while it is in the cache.
+        """
+        present = [param for param in params if param.grad is not None and param.numel() > 0]
+        finite = finite_gradients(present, [state[param]["num_skipped"] for param in present])
+        steps: dict[Tensor, int] = {}
+        for param in finite.taking_part:
+            state[param]["step"] += 1
+            steps[param] = state[param]["step"]
+        weights = Weights(steps, state, h, positions=positions)
+        work = chunk_steps(buckets, steps, h)
+        solved = solve_ahead(work, h, lambda item: self._gradient(item, weights, finite.rows(item.chunk.pieces), h)[0])
+        for index, item in enumerate(work):
+            chunk = item.chunk
+            is_finite = finite.rows(chunk.pieces)
+            scratch = self._gradient(item, weights, is_finite, h)
+            P = self._direction(item, scratch, h, solved.get(index))
+            if is_finite is None:
+                weights.move(chunk, P, h.lr, kept=kept)
+            else:
+                spare = [x for x in scratch if x is not P][:2]
+                weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
+        weights.write_back()
+
+    def _gradient(self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters) -> Scratch:
+        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
+        where the device alone knows that it is not finite."""
+        chunk = item.chunk
+        scratch = self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block))
+        for G, gradients in chunk.aligned(scratch[0], weights.gradients):
+            torch._foreach_copy_(G, gradients)
+        if h.weight_decay > 0 and h.weight_decay_type == "l2":
+            for G, decayed in chunk.aligned(scratch[0], weights.of):
+                torch._foreach_add_(G, decayed, alpha=h.weight_decay)
+        if is_finite is not None:
+            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
+        return scratch
+
+    def _direction(self, item: ChunkStep, scratch: Scratch, h: Hyperparameters, solved: Solved | None) -> Tensor:
+        """The direction of a chunk from its gradient, scratch[0]; what has been solved ahead includes it already."""
+        bucket, chunk, due = item.bucket, item.chunk, item.due
+        P = block_direction(
+            scratch,
+            chunk.state,
+            h,
+            item.at,
+            step=item.step,
+            due=due,
+            all_refreshed=bucket.all_refreshed,
+            solved=solved,
+        )
+        for side, _, _ in due:
+            counter = chunk.state.sides[side].num_failed_in_a_row
+            if counter is not None:
+                shape = tuple(chunk.pieces[0].param.shape)
+                where = f"factor {side} of a block {bucket.block} of a parameter {shape}"
+                self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
+        if due and not bucket.all_refreshed:
+            bucket.look_at_refreshes()
+        return P
+
+    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
+        """Three uninitialised tensors of this shape, in memory kept from step to step.
+
+        Fresh temporaries cost five times the arithmetic on the CPU: the allocator maps and unmaps large ones.
+        """
+        numel = torch.Size(shape).numel()
+        slab = self.scratch.get((like.device, like.dtype))
+        if slab is None or slab.shape[1] < numel:
+            slab = self.scratch[like.device, like.dtype] = like.new_empty(3, numel)
+        return slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)

@@ -1,0 +1,95 @@
+"""What a parameter group may hold, and what follows from its hyperparameters for all of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from shampoo.choices import Preconditioner
+from shampoo.distributed.layout import is_dtensor, layout_of
+from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, unused
+
+# What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
+_OTHER_KEYS = frozenset({"params", "param_names", "name", "initial_lr", "peak_lr"})
+
+
+def require_known_keys(group: Mapping[str, Any]) -> None:
+    """Checks the keys of a group.
+
+    Raises:
+        ValueError: one is no hyperparameter.
+    """
+    for name in group:
+        if name not in NAMES and name not in _OTHER_KEYS:
+            raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r} (known: {', '.join(NAMES)})")
+
+
+def require_params(params: Sequence[object], h: Hyperparameters) -> None:
+    """Checks that these parameters can be stepped with these hyperparameters.
+
+    Raises:
+        ValueError: one is no real floating-point tensor of its own memory, appears twice or has a layout on its ranks
+            that is not supported; or a hyperparameter has no effect on any of them.
+    """
+    if len({id(param) for param in params}) != len(params):
+        raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
+    # Of anything else torch's own error says what it is.
+    tensors = [param for param in params if isinstance(param, Tensor)]
+    for index, param in enumerate(tensors):
+        if not param.is_floating_point():
+            raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
+        if any(d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)):
+            raise ValueError(
+                f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
+                f"strides {param.stride()}"
+            )
+        if is_dtensor(param):
+            layout_of(param, index=index)
+    if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):
+        raise ValueError(
+            f"low_precision_weights={h.low_precision_weights!r} has no effect on parameters of "
+            f"{sorted({str(param.dtype) for param in tensors})}"
+        )
+    require_effect_of_distributed(tensors, h)
+
+
+def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) -> None:
+    """Checks `distributed` against the parameters of a group.
+
+    Raises:
+        ValueError: it asks for something, and no parameter is a DTensor.
+    """
+    if h.distributed != "auto" and not any(is_dtensor(param) for param in params):
+        raise ValueError(f"distributed={h.distributed!r} has no effect: none of {len(params)} parameters is a DTensor")
+
+
+def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:
+    """The constructor's arguments as far as this member of the family has a use for them, else their defaults."""
+    if preconditioner == defaults["preconditioner"]:
+        return dict(defaults)
+    reset = set(unused(preconditioner))
+    takes_grafting = preconditioner in ("shampoo", "none")
+    if not takes_grafting or (preconditioner == "none" and defaults["grafting"] == "none"):
+        reset |= {"grafting"}
+    if preconditioner in ("soap", "kl") and defaults["solver"] == "coupled_newton":
+        reset |= {"solver"}
+    return {name: DEFAULTS[name] if name in reset else value for name, value in defaults.items()}
+
+
+def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
+    """Checks the reference of independent weight decay.
+
+    Raises:
+        ValueError: there is such decay, and `peak_lr` is not above 0.
+    """
+    if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
+        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
+
+
+def decay_per_step(h: Hyperparameters, peak_lr: float) -> float:
+    """The share of the weights that decoupled or independent weight decay takes away."""
+    if h.weight_decay == 0 or h.weight_decay_type == "l2":
+        return 0.0
+    return h.lr * h.weight_decay if h.weight_decay_type == "decoupled" else h.lr / peak_lr * h.weight_decay

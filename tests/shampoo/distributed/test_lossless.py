@@ -1,0 +1,100 @@
+"""Parameters over ranks, stepped whole by their owners: the numbers of a single process, whatever the gradients do."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.shampoo.distributed import sharded
+from tests.shampoo.members import REPRESENTATIVES, member
+from tests.trainers.ranks import WarmRanks
+
+NUM_STEPS = 20
+Ranks = dict[int, WarmRanks]
+
+
+@functools.cache
+def _alone(name: str) -> list[Tensor]:
+    return sharded.train(None, member(name, weight_decay=0.1), NUM_STEPS)
+
+
+def _require_equal(ranks: Ranks, mesh: str, config: dict[str, Any], expected: list[Tensor], **options: Any) -> None:
+    """Bit for bit, on every rank: the owner runs the same kernels on the same numbers."""
+    run = functools.partial(sharded.train, **options)
+    for found in ranks[sharded.num_ranks(mesh)].run(run, mesh, config, NUM_STEPS):
+        for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, msg=f"parameter {index} on {mesh}")
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("mesh", ["two", "hybrid"])
+def test_every_member_equals_one_process_bit_for_bit(ranks: Ranks, mesh: str, name: str) -> None:
+    _require_equal(ranks, mesh, member(name, weight_decay=0.1), _alone(name))
+
+
+@pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl", "spectral", "adam"])
+@pytest.mark.parametrize("mesh", ["three", "four"])
+def test_so_it_does_where_shards_are_uneven_or_empty(ranks: Ranks, mesh: str, name: str) -> None:
+    _require_equal(ranks, mesh, member(name, weight_decay=0.1), _alone(name))
+
+
+def test_products_in_bfloat16_differ_by_their_rounding(ranks: Ranks) -> None:
+    # A batched product in bfloat16 depends on how many matrices are stacked; 1e-2 is some steps' worth of its 4e-3.
+    config = member("kl_bfloat16_products", weight_decay=0.1)
+    expected = sharded.train(None, config, NUM_STEPS)
+    for found in ranks[2].run(sharded.train, "two", config, NUM_STEPS):
+        assert sharded.difference(found, expected) < 1e-2
+
+
+@pytest.mark.parametrize("weights", ["nearest", "stochastic", "master"])
+def test_bfloat16_weights_take_the_same_steps(ranks: Ranks, weights: str) -> None:
+    config = member("shampoo_adam", weight_decay=0.1, low_precision_weights=weights)
+    expected = sharded.train(None, config, NUM_STEPS, dtype=torch.bfloat16)
+    _require_equal(ranks, "hybrid", config, expected, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("kind", ["l2", "independent"])
+def test_every_weight_decay_takes_the_same_steps(ranks: Ranks, kind: str) -> None:
+    config = member("shampoo_adam", weight_decay=0.1, weight_decay_type=kind)
+    _require_equal(ranks, "two", config, sharded.train(None, config, NUM_STEPS))
+
+
+def _irregular(step: int, index: int, G: Tensor) -> Tensor | None:
+    """Some parameters never have a gradient, some join late, some pause, and some gradients are not finite."""
+    if index == 1 or (index == 2 and step < 5) or (index == 0 and step == 7):
+        return None
+    if (step, index) in ((3, 0), (4, 3), (9, 7)):
+        # In rows of one rank alone.
+        G = G.clone()
+        G[-1] = torch.inf if step == 4 else torch.nan
+    return G
+
+
+@pytest.mark.parametrize("mesh", ["three", "hybrid"])
+@pytest.mark.parametrize("name", ["shampoo_adam", "soap", "adam"])
+def test_gradients_that_are_missing_or_not_finite_mean_what_they_mean_in_one_process(
+    ranks: Ranks, mesh: str, name: str
+) -> None:
+    config = member(name)
+    expected = sharded.train(None, config, NUM_STEPS, change=_irregular)
+    assert all(weights.isfinite().all() for weights in expected)
+    _require_equal(ranks, mesh, config, expected, change=_irregular)
+
+
+def test_ranks_that_own_nothing_take_part(ranks: Ranks) -> None:
+    shapes = ((5, 3),)
+    config = member("shampoo_adam")
+    expected = sharded.train(None, config, NUM_STEPS, shapes=shapes)
+    _require_equal(ranks, "four", config, expected, shapes=shapes)
+
+
+def test_tensors_without_elements_and_scalars_step_too(ranks: Ranks) -> None:
+    shapes = ((0, 4), (1,), (2, 2), (4, 0))
+    config = member("shampoo_adam")
+    expected = sharded.train(None, config, 3, shapes=shapes)
+    for found in ranks[4].run(functools.partial(sharded.train, shapes=shapes), "four", config, 3):
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))

@@ -1,0 +1,35 @@
+"""Models that FSDP2, HSDP and SimpleFSDP shard, trained end to end as a single process trains them."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from torch import Tensor
+
+from tests.shampoo.distributed import models, sharded
+from tests.shampoo.members import member
+from tests.trainers.ranks import WarmRanks
+
+NUM_STEPS = 20
+MEMBERS = ("shampoo_adam", "soap", "kl", "spectral", "adam")
+# Damping well above rounding: gradients are summed over ranks in another order, and a root enlarges what is small.
+CHANGES = {"lr": 0.003, "epsilon": 1e-3, "grafting_epsilon": 1e-4, "weight_decay": 0.1}
+
+
+@functools.cache
+def _alone(name: str) -> list[Tensor]:
+    return models.train(None, None, member(name, **CHANGES), NUM_STEPS)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(
+    ("mesh", "how"),
+    [("two", "fully"), ("three", "fully"), ("hybrid", "fully"), ("two", "simply"), ("hybrid", "simply")],
+)
+def test_a_sharded_model_trains_as_in_one_process(
+    ranks: dict[int, WarmRanks], mesh: str, how: models.Sharding, name: str
+) -> None:
+    config = member(name, **CHANGES)
+    for found in ranks[sharded.num_ranks(mesh)].run(models.train, mesh, how, config, NUM_STEPS):
+        assert sharded.difference(found, _alone(name)) <= 1e-5
