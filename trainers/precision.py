@@ -25,20 +25,18 @@ class MixedPrecision:
     out on all ranks, and the scale halved; it doubles after 2,000 steps without.
     """
 
-    def __init__(self, precision: Precision, *, device: str, casts: bool, scaler: torch.amp.GradScaler) -> None:
-        """`casts`: whether the forward pass runs under autocast; sharded models cast their parameters themselves.
-
-        `scaler` scales losses if it is enabled.
-        """
+    def __init__(self, precision: Precision, *, device: str, scaler: torch.amp.GradScaler) -> None:
+        """`scaler` scales losses if it is enabled."""
         self._device_type = torch.device(device).type
         self._dtype = DTYPES[precision]
-        self._casts = casts and self._dtype != torch.float32
         self.scaler = scaler
         self.num_skipped_steps = 0
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """For the forward pass and the loss."""
-        return torch.autocast(self._device_type, dtype=self._dtype) if self._casts else nullcontext()
+        """For the forward pass and the loss. Sharded models also gather their parameters in this precision."""
+        if self._dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self._device_type, dtype=self._dtype)
 
     def backward(self, loss: Tensor) -> None:
         """The backward pass of the scaled loss."""

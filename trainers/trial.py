@@ -77,7 +77,6 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     precision = MixedPrecision(
         config.precision,
         device=context.device,
-        casts=not parallel.is_sharded,
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
     return Trial(parallel, _averaged(optimizer, config.averaging), precision)
