@@ -63,6 +63,7 @@ class Sound:
 class Extended(Sound):
     """Says everything that can be said beside the protocol, and is sound."""
 
+    metrics: ClassVar[Any] = {"validation_loss": "minimize", "unreadable": "minimize"}
     tokens_per_example = NUM_FEATURES
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
@@ -306,11 +307,16 @@ class NamesCountsLate(Extended):
         self._counts: dict[str, int] = {}
 
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
-        self._counts["read"] = 1
+        self._counts["unreadable"] = 0
         return super().train_batches(**arguments)
 
     def counts(self) -> Mapping[str, int]:
         return self._counts
+
+
+class CountsWhatItDoesNotDeclare(Extended):
+    def counts(self) -> Mapping[str, int]:
+        return {"unreadable": 0, "torn": 0}
 
 
 class Raises(Sound):
@@ -333,9 +339,13 @@ class LeavesAndHangs(Sound):
         raise AssertionError("never called: there are no batches")
 
     def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
-        if world_size > 1:
-            time.sleep(3600)
-        os._exit(7)
+        if world_size == 3:
+            os._exit(7)
+        return super().evaluate(model, rank=rank, world_size=world_size, device=device)
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        time.sleep(3600)
+        return []
 
 
 class HangsWhenBuilt(Sound):

@@ -95,7 +95,8 @@ def test_a_sound_workload_keeps_every_rule(name: str) -> None:
         ("NestsItsBlocks", ["blocks"], r"one in the other"),
         ("ForgetsBiases", ["parameter groups", "trials"], r"parameter 0\.bias is in no group"),
         ("HasNoTokens", ["tokens"], r"tokens_per_example is 0"),
-        ("NamesCountsLate", ["counts"], r"counts gives \[\] at first and \['read'\] later"),
+        ("NamesCountsLate", ["counts"], r"counts gives \[\] at first and \['unreadable'\] later"),
+        ("CountsWhatItDoesNotDeclare", ["counts"], r"the description's metrics lack torn"),
         (
             "Raises",
             ["loss", "trials"],
@@ -153,10 +154,13 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
     assert list(found) == [rule.name for rule in RULES]
     assert found["model"].status == "ok"
     assert "it called sys.exit(3)" in found["batches"].text
-    # The first metrics end the process, those of several ranks hang; the rules after them are still checked.
-    assert "its process ended with exit status 7; its last output: " in found["metrics"].text
-    assert found["metrics"].text.isprintable()
-    assert {name for name, one in found.items() if one.status == "ok"} == {"description", "construction", "model"}
+    # The metrics of the third rank end the process, and blocks hang; the rules after them are still checked.
+    for rule in ("metrics", "shared evaluation"):
+        assert "its process ended with exit status 7; its last output: " in found[rule].text
+        assert found[rule].text.isprintable()
+    assert found["blocks"].text.startswith("it takes more than 8 s")
+    sound = {"description", "construction", "model", "repeated evaluation", "untouched model"}
+    assert {name for name, one in found.items() if one.status == "ok"} == sound
     assert found["counts"].status == "skipped"
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainers.description import LOOP_METRICS
+from trainers.workload import CountsEvents
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_weight, scramble_generators
 
@@ -19,7 +20,7 @@ REPEATED_TOLERANCE = 1e-6
 
 def check_metrics(subject: Subject) -> str:
     """`evaluate` gives the declared metrics on every rank, as finite sums with weights."""
-    declared = subject.checked_description.metrics.keys() - LOOP_METRICS.keys()
+    declared = subject.checked_description.metrics.keys() - LOOP_METRICS.keys() - _counted(subject)
     model = subject.model()
     for world_size in WORLD_SIZES:
         weights: dict[str, float] = dict.fromkeys(declared, 0.0)
@@ -108,6 +109,14 @@ def _evaluate(
         if "does not require grad" in str(error):
             raise Broken("evaluate needs gradients", "The loop calls it without: drop backward()") from error
         raise
+
+
+def _counted(subject: Subject) -> set[str]:
+    """The metrics that come from `counts`."""
+    workload = subject.workload
+    if not isinstance(workload, CountsEvents):
+        return set()
+    return set(subject.available(workload.counts, "counts fails"))
 
 
 def _check_names(share: object, declared: set[str], who: str) -> None:

@@ -68,7 +68,7 @@ def check_tokens(subject: Subject) -> str:
 
 
 def check_counts(subject: Subject) -> str:
-    """`counts` gives the same names from the beginning on, each with a number of events."""
+    """`counts` gives the same declared names from the beginning on, each with a number of events."""
     if not isinstance(subject.workload, CountsEvents):
         raise NotChecked("it has no counts")
     workload = subject.build()
@@ -87,6 +87,12 @@ def check_counts(subject: Subject) -> str:
     fallen = sorted(name for name in before if after[name] < before[name])
     if fallen:
         raise Broken(f"{', '.join(fallen)} falls", "Count from the building of the workload on")
+    undeclared = sorted(after.keys() - subject.checked_description.metrics.keys())
+    if undeclared:
+        raise Broken(
+            f"the description's metrics lack {', '.join(undeclared)}",
+            "Add them there with their direction: the loop makes metrics of counts",
+        )
     return ", ".join(sorted(after)) or "none"
 
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.describe import environment_of_children
@@ -25,7 +26,7 @@ EVALUATE_EVERY = 2
 OTHER_HASH_SEED = "12345"
 """Python orders sets of texts by a number that each process draws; this one differs from the checker's."""
 
-Curve = list[tuple[int, Mapping[str, float]]]
+Curve: TypeAlias = list[tuple[int, Mapping[str, float | None]]]
 
 
 def check_processes(subject: Subject) -> str:
@@ -107,4 +108,4 @@ def _run_trial(subject: Subject, directory: Path | None = None, limit: int | Non
     measurements = islice(train(config, single_process_context(checkpoint_directory=directory)), limit)
     # The loop also measures time and memory, which differ.
     names = ["train_loss", *(description.metrics.keys() - LOOP_METRICS.keys())]
-    return [(m.step, {name: m.metrics[name] for name in names}) for m in measurements]
+    return [(m.step, {name: m.metrics.get(name) for name in names}) for m in measurements]
