@@ -247,10 +247,31 @@ def test_the_phases_of_a_large_model_level_its_steps() -> None:
         sum(
             cost * (stop - start)
             for bucket in buckets
-            for side, cost in enumerate(bucket.side_costs)
+            for side, cost in enumerate(bucket.line.side_costs)
             for start, stop in [bucket.line.rows(side, phase, 10)]
         )
         for phase in range(10)
     ]
     assert sum(shares) == 400 * 96**3
     assert max(shares) <= 1.02 * sum(shares) / 10
+
+
+def test_blocks_of_which_some_are_elsewhere_keep_their_phases() -> None:
+    shapes = [(96, 96)] * 7 + [(32, 64)] * 5 + [(96, 96)] * 6
+    params = [torch.empty(shape, device="meta") for shape in shapes]
+    h = Hyperparameters(max_preconditioner_dim=32, precondition_frequency=10)
+
+    def phases(elsewhere: set[torch.Tensor]) -> dict[tuple[torch.Tensor, int, int], int]:
+        """By parameter, number of the block in it, and side."""
+        return {
+            (piece.param, block, side): bucket.line.phase(piece.start + block, side, 10)
+            for bucket in make_buckets(params, h, elsewhere=elsewhere)
+            for piece in bucket.pieces
+            for block in range(piece.stop - piece.start)
+            for side in range(2)
+        }
+
+    whole = phases(set())
+    parts = [phases(set(params) - set(params[rank::3])) for rank in range(3)]
+    assert {unit: phase for part in parts for unit, phase in part.items()} == whole
+    assert len(set(whole.values())) == 10

@@ -23,11 +23,14 @@ def _alone(name: str) -> list[Tensor]:
 
 
 def _require_equal(ranks: Ranks, mesh: str, config: dict[str, Any], expected: list[Tensor], **options: Any) -> None:
-    """Bit for bit, on every rank: the owner runs the same kernels on the same numbers."""
+    """On every rank. The owner runs the same kernels on the same numbers, so it is bit for bit; but a kernel over all
+    elements of plain parameters takes those that fill no vector register at its end another way, which may differ in
+    the last bit of a step."""
+    rtol = 1e-6 if config.get("preconditioner") == "none" else 0
     run = functools.partial(sharded.train, **options)
     for found in ranks[sharded.num_ranks(mesh)].run(run, mesh, config, NUM_STEPS):
         for index, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, msg=f"parameter {index} on {mesh}")
+            torch.testing.assert_close(ours, theirs, rtol=rtol, atol=rtol, msg=f"parameter {index} on {mesh}")
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)

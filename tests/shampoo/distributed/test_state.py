@@ -1,0 +1,157 @@
+"""The state of ranks: what each of them saves, and how ranks of another number go on from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+
+from shampoo import Shampoo
+from tests.shampoo.distributed import sharded
+from tests.shampoo.members import member
+from tests.trainers.ranks import WarmRanks
+
+Ranks = dict[int, WarmRanks]
+BEFORE, AFTER = range(7), range(7, 12)
+
+
+def _new(mesh: str | None, config: dict[str, Any]) -> tuple[list[nn.Parameter], Shampoo]:
+    weights = sharded.initial_weights()
+    if mesh is not None:
+        mesh_here = sharded.device_mesh(mesh)
+        weights = [sharded.over_ranks(x, mesh_here) for x in weights]
+    params = [nn.Parameter(x) for x in weights]
+    groups = [{"params": params[:5]}, {"params": params[5:], "lr": 0.003}]
+    return params, Shampoo(groups, **config)
+
+
+def _train(params: list[nn.Parameter], optimizer: Shampoo, steps: range) -> list[Tensor]:
+    for step in steps:
+        for index, param in enumerate(params):
+            G = sharded.gradient(index, step, sharded.SHAPES[index])
+            param.grad = sharded.over_ranks(G, param.device_mesh) if hasattr(param, "device_mesh") else G
+        optimizer.step()
+    return [sharded.whole(param) for param in params]
+
+
+def _parts(params: list[nn.Parameter], optimizer: Shampoo) -> dict[str, Any]:
+    return {
+        "model": {str(index): param.detach() for index, param in enumerate(params)},
+        "optimizer": optimizer.distributed_state_dict(),
+    }
+
+
+def _saved(mesh: str | None, config: dict[str, Any], path: Path) -> list[Tensor]:
+    params, optimizer = _new(mesh, config)
+    _train(params, optimizer, BEFORE)
+    optimizer.param_groups[1]["lr"] = 0.002
+    dcp.save(_parts(params, optimizer), checkpoint_id=path, no_dist=mesh is None)
+    return _train(params, optimizer, AFTER)
+
+
+def _loaded(mesh: str | None, config: dict[str, Any], path: Path) -> list[Tensor]:
+    params, optimizer = _new(mesh, config)
+    # Weights and state that are to be overwritten.
+    _train(params, optimizer, range(100, 103))
+    state = _parts(params, optimizer)
+    dcp.load(state, checkpoint_id=path, no_dist=mesh is None)
+    optimizer.load_distributed_state_dict(state["optimizer"])
+    assert optimizer.param_groups[1]["lr"] == 0.002
+    return _train(params, optimizer, AFTER)
+
+
+def _on(ranks: Ranks, mesh: str | None, function: Any, *arguments: Any) -> list[list[Tensor]]:
+    if mesh is None:
+        return [function(None, *arguments)]
+    return ranks[sharded.num_ranks(mesh)].run(function, mesh, *arguments)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is:UserWarning")
+@pytest.mark.parametrize("name", ["shampoo_adam", "soap_int8", "kl"])
+@pytest.mark.parametrize(
+    ("saving", "loading"), [("two", None), (None, "four"), ("two", "hybrid"), ("hybrid", "three"), ("four", "two")]
+)
+def test_ranks_of_another_number_go_on_where_others_stopped(
+    ranks: Ranks, tmp_path: Path, saving: str | None, loading: str | None, name: str
+) -> None:
+    config = member(name, weight_decay=0.1)
+    expected = _on(ranks, saving, _saved, config, tmp_path / "checkpoint")[0]
+    for found in _on(ranks, loading, _loaded, config, tmp_path / "checkpoint"):
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+def _owned(mesh: str) -> tuple[list[int], list[str], list[str]]:
+    params, optimizer = _new(mesh, member("shampoo_adam"))
+    _train(params, optimizer, range(1))
+    state = optimizer.state_dict()["state"]
+    assert all(optimizer.state[params[index]] for index in state)
+    assert all(optimizer.state[param] == {} for index, param in enumerate(params) if index not in state)
+    portable = optimizer.distributed_state_dict()["state"]
+    assert all(isinstance(x, Tensor) for entries in portable.values() for x in entries.values())
+    return sorted(state), sorted(portable), sorted(str(key) for key in state)
+
+
+def test_the_state_of_a_parameter_is_on_its_owner_alone(ranks: Ranks) -> None:
+    results = ranks[4].run(_owned, "hybrid")
+    assert sorted(index for owned, _, _ in results for index in owned) == list(range(len(sharded.SHAPES)))
+    assert all(portable == keys for _, portable, keys in results)
+
+
+def _resumed_in_place(mesh: str) -> tuple[list[Tensor], list[Tensor]]:
+    params, optimizer = _new(mesh, member("shampoo_adam"))
+    _train(params, optimizer, BEFORE)
+    saved, weights = optimizer.state_dict(), [sharded.whole(param) for param in params]
+    expected = _train(params, optimizer, AFTER)
+    again, other = _new(mesh, member("shampoo_adam"))
+    with torch.no_grad():
+        for param, x in zip(again, weights, strict=True):
+            param.copy_(sharded.over_ranks(x, param.device_mesh))
+    other.load_state_dict(saved)
+    return expected, _train(again, other, AFTER)
+
+
+def test_each_rank_resumes_from_its_own_state_dict(ranks: Ranks) -> None:
+    for expected, found in ranks[3].run(_resumed_in_place, "three"):
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+def _of_shards(saving: str | None, loading: str, path: Path) -> str:
+    config = member("shampoo_adam")
+    if saving is not None:
+        params, optimizer = _new(saving, {**config, "distributed": "local"})
+        _train(params, optimizer, BEFORE)
+        dcp.save(_parts(params, optimizer), checkpoint_id=path)
+        expected = _train(params, optimizer, AFTER)
+    params, optimizer = _new(loading, {**config, "distributed": "local"})
+    _train(params, optimizer, range(100, 102))
+    state = _parts(params, optimizer)
+    try:
+        dcp.load(state, checkpoint_id=path)
+    except (RuntimeError, dcp.api.CheckpointException) as error:
+        return str(error)
+    optimizer.load_distributed_state_dict(state["optimizer"])
+    found = _train(params, optimizer, AFTER)
+    return "equal" if all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)) else "different"
+
+
+def test_the_state_of_shards_fits_as_many_ranks_and_no_others(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks[2].run(_of_shards, "two", "two", tmp_path / "checkpoint") == ["equal"] * 2
+    for message in ranks[3].run(_of_shards, None, "three", tmp_path / "checkpoint"):
+        assert "shard" in message
+        assert "of 3" in message
+
+
+def _of_another_mode(mesh: str) -> str:
+    _, lossless = _new(mesh, member("shampoo_adam"))
+    _, local = _new(mesh, {**member("shampoo_adam"), "distributed": "local"})
+    with pytest.raises(ValueError, match="distributed == 'local'") as refusal:
+        lossless.load_state_dict(local.state_dict())
+    return str(refusal.value)
+
+
+def test_the_state_of_another_mode_is_refused(ranks: Ranks) -> None:
+    assert all("changed from False to True" in message for message in ranks[2].run(_of_another_mode, "two"))
