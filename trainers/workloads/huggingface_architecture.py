@@ -9,17 +9,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
+from trainers.workloads.huggingface_directory import model_directory, read_config
 from trainers.workloads.optional_library import optional_library
 
 Task: TypeAlias = Literal["causal-lm", "image-classification", "sequence-classification"]
@@ -52,10 +51,6 @@ _SET_HERE = frozenset(
     }
 )
 """Fields of every config that follow from the task and the data."""
-
-_NAMES_CODE = ("auto_map", "custom_generate", "custom_pipelines")
-_IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
-"""Fields whose value may be a repository of compiled kernels, `owner/name`."""
 
 _BUILD_ERRORS = (
     ArithmeticError,
@@ -126,8 +121,10 @@ class Architecture:
             raise ValueError(f"weights {weights!r} need a model_path, got None")
         self._task = task
         self._weights = weights
-        self._directory = None if model_path is None else _directory(model_path, weights)
-        from_file = {} if self._directory is None else _read_config(self._directory)
+        self._directory = (
+            None if model_path is None else model_directory(model_path, needs_weights=weights == "pretrained")
+        )
+        from_file = {} if self._directory is None else read_config(self._directory)
         name = architecture if self._directory is None else from_file.get("model_type")
         with quiet():
             config_class = _config_class(name, task)
@@ -288,69 +285,6 @@ def _outermost_elements(module: nn.Module) -> list[nn.Module]:
     if isinstance(module, nn.ModuleList):
         return list(module)
     return [block for child in module.children() for block in _outermost_elements(child)]
-
-
-def _directory(model_path: object, weights: Weights) -> Path:
-    """The directory, which has what is to be read."""
-    if not isinstance(model_path, str) or not Path(model_path).is_dir():
-        raise ValueError(f"model_path must be a local directory, got {model_path!r}; nothing is fetched from the hub")
-    directory = Path(model_path)
-    if not (directory / "config.json").is_file():
-        raise ValueError(f"model_path {directory} has no config.json")
-    if (directory / "adapter_config.json").exists():
-        raise ValueError(f"model_path {directory} holds an adapter of another model; merge them first")
-    if weights == "pretrained":
-        _check_weight_files(directory)
-    return directory
-
-
-def _check_weight_files(directory: Path) -> None:
-    """Refuses a directory whose weights are not, all of them, in safetensors files of its own."""
-    if (directory / "model.safetensors").is_file():
-        return
-    index = directory / "model.safetensors.index.json"
-    if not index.is_file():
-        raise ValueError(f"model_path {directory} has no model.safetensors; weights in other formats are not read")
-    files = _read_object(index).get("weight_map")
-    if not isinstance(files, dict) or not files:
-        raise ValueError(f"model_path: {index} has no weight_map")
-    for file in files.values():
-        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
-            raise ValueError(f"model_path: {index} names {file!r}; only safetensors files beside it are read")
-
-
-def _read_config(directory: Path) -> dict[str, Any]:
-    """`config.json`, which names no code."""
-    file = directory / "config.json"
-    fields = _read_object(file)
-    _refuse_code(fields, file)
-    return fields
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    try:
-        fields = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"model_path: {file} is not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise ValueError(f"model_path: {file} must hold an object, got {fields!r}")
-    return fields
-
-
-def _refuse_code(value: object, file: Path) -> None:
-    if isinstance(value, list):
-        for part in value:
-            _refuse_code(part, file)
-    if not isinstance(value, dict):
-        return
-    for name, part in value.items():
-        if name in _NAMES_CODE:
-            raise ValueError(f"model_path: {file} names code that comes with the model ({name}: {part!r}); refused")
-        if name == "quantization_config" and part is not None:
-            raise ValueError(f"model_path: {file} is of quantized weights ({name}: {part!r}); they are not trained")
-        if name.lstrip("_").startswith(_IMPLEMENTATIONS) and "/" in str(part):
-            raise ValueError(f"model_path: {file} names kernels that would be fetched ({name}: {part!r}); refused")
-        _refuse_code(part, file)
 
 
 def _config_class(name: object, task: Task) -> Any:
