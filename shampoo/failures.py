@@ -48,10 +48,11 @@ class RefreshFailures:
         for count in arrived:
             _raise_if_above(count)
 
-    def excess(self) -> Tensor:
-        """By how much the worst count that has been noted is above its limit, at least 0; int64 scalar."""
-        above = [count.worst - count.limit for count in self._noted]
-        return torch.stack(above).max().clamp(min=0) if above else torch.zeros((), dtype=torch.int64)
+    def excess(self, device: torch.device) -> Tensor:
+        """By how much the worst count that has been noted is above its limit, at least 0; int64 scalar on `device`."""
+        above = [count.worst.to(device) - count.limit for count in self._noted]
+        zero = torch.zeros((), dtype=torch.int64, device=device)
+        return torch.stack([zero, *above]).max()
 
     def raise_together(self, excess: Tensor) -> None:
         """The same on all ranks of a group at the same step, given the largest `excess` of them.
@@ -70,6 +71,8 @@ class RefreshFailures:
         noted, self._noted = self._noted, []
         if int(count.host) > 0:
             for own in noted:
+                if own.event is not None:
+                    own.event.synchronize()
                 _raise_if_above(own)
             raise RefreshFailed(
                 f"the refresh of {count.where} failed {int(count.host)} times more in a row than max_failed_refreshes; "

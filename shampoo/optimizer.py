@@ -56,6 +56,8 @@ class Shampoo(Optimizer):
     next step, and one that shapes the state raises when it is changed. A group that overrides `preconditioner` does
     not inherit what its member has no use for.
 
+    DTensor parameters (FSDP2, HSDP, SimpleFSDP) are spread over ranks with their state: see `shampoo.distributed`.
+
     State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
     factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
     whose gradient's norm is not finite does not move, and is counted in `state[param]["num_skipped"]`; on the CPU its
@@ -116,6 +118,8 @@ class Shampoo(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
+
+        With DTensors all ranks add the same groups; with low_precision_weights="master" that is collective.
 
         Raises:
             ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor.
@@ -179,9 +183,10 @@ class Shampoo(Optimizer):
             ):
                 kept = 1 - decay_per_step(h, group["peak_lr"])
                 self._step_group(stepped, buckets, h, kept=kept, state=self._state_of, positions=self._positions)
-            if self._stand_ins.is_shared:
-                excess = self._stand_ins.hand_back(self._failures.excess())
-        if self._stand_ins.is_shared:
+            shared_on = self._stand_ins.shared_on
+            if shared_on is not None:
+                excess = self._stand_ins.hand_back(self._failures.excess(shared_on))
+        if shared_on is not None:
             self._failures.raise_together(excess)
         else:
             self._failures.raise_if_too_many()
@@ -248,6 +253,7 @@ class Shampoo(Optimizer):
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
 
+        With DTensor parameters it is collective, and the same on all ranks.
         Computed from the state and the gradients that the parameters hold, at the price of about two steps without
         statistics; changes nothing.
         """

@@ -67,6 +67,8 @@ class Exchange:
         self._row, self._place = self.row_and_place(coordinate)
         self._owned: dict[tuple[Row, int], list[Member]] = {}
         self._layouts: dict[tuple[object, ...], FlatLayout] = {}
+        self.device: torch.device
+        """Of the shards."""
 
     def row_and_place(self, coordinate: Sequence[int]) -> tuple[Row, int]:
         """Those of the rank with these coordinates in the mesh."""
@@ -75,6 +77,7 @@ class Exchange:
 
     def add(self, member: Member) -> None:
         """Takes in a parameter."""
+        self.device = own_shard(member.param).device
         self._owned.setdefault((member.row, member.place), []).append(member)
         self._layouts.clear()
 
@@ -92,7 +95,7 @@ class Exchange:
             return
         ways_out = [self._way_in(place, self._place) for place in range(self._num_shards)]
         ways_in = [self._way_in(self._place, shard) for shard in range(self._num_shards)]
-        outgoing, incoming = buffer_of(ways_out, self._device), buffer_of(ways_in, self._device)
+        outgoing, incoming = buffer_of(ways_out, self.device), buffer_of(ways_in, self.device)
         for place, views in enumerate(pieces_of(outgoing, ways_out)):
             self._write_shards(self._members(self._row, place), views)
         self._all_to_all("the collection of gradients", incoming, outgoing, ways_in, ways_out)
@@ -110,20 +113,16 @@ class Exchange:
         """
         own = self._members(self._row, self._place)
         rows = self._ways_back(self._row, self._place)
-        incoming = buffer_of(rows, self._device)
+        incoming = buffer_of(rows, self.device)
         if self._num_shards == 1:
             self._write_rows(own, 0, pieces_of(incoming, rows)[0], report)
         else:
             ways_out = [self._way_back(self._row, self._place, shard) for shard in range(self._num_shards)]
-            outgoing = buffer_of(ways_out, self._device)
+            outgoing = buffer_of(ways_out, self.device)
             for shard, views in enumerate(pieces_of(outgoing, ways_out)):
                 self._write_rows(own, shard, views, report)
             self._all_to_all("the return of weights", incoming, outgoing, rows, ways_out)
         return self._read_rows(self._over_replicas(incoming))
-
-    @property
-    def _device(self) -> torch.device:
-        return own_shard(next(iter(self._owned.values()))[0].param).device
 
     def _members(self, row: Row, place: int) -> list[Member]:
         return self._owned.get((row, place), [])
@@ -135,7 +134,7 @@ class Exchange:
 
         def build() -> FlatLayout:
             shards = [(member.layout.shard_shape(shard), member.param.dtype) for member in members]
-            has_flags = self._device.type in READABLE_DEVICES
+            has_flags = self.device.type in READABLE_DEVICES
             return FlatLayout([*shards, *shards, *([((len(members),), torch.bool)] if has_flags else [])])
 
         return self._cached(("in", place, shard), build)

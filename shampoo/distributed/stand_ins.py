@@ -67,9 +67,9 @@ class StandIns:
         self._exchanges: dict[tuple[DeviceMesh, int | None], Exchange] = {}
 
     @property
-    def is_shared(self) -> bool:
-        """Whether a step takes part in collectives."""
-        return bool(self._exchanges)
+    def shared_on(self) -> torch.device | None:
+        """The device of the parameters that a step exchanges with other ranks; None: a step is not collective."""
+        return next((exchange.device for exchange in self._exchanges.values()), None)
 
     def of(self, param: Tensor) -> Tensor | None:
         """What this rank steps in place of a parameter; None: another rank owns it."""
@@ -172,14 +172,12 @@ class StandIns:
         """Brings what the owners have stepped into the parameters of all ranks; collective.
 
         Args:
-            report: int64 scalar >= 0.
+            report: int64 scalar on the parameters' device.
 
         Returns:
-            The largest report of all ranks, int64 scalar.
+            The largest report of all ranks, likewise.
         """
-        largest = [report]
-        largest.extend(exchange.hand_back(report).max().to(report.device) for exchange in self._exchanges.values())
-        return torch.stack(largest).max()
+        return torch.stack([exchange.hand_back(report).max() for exchange in self._exchanges.values()]).max()
 
     def of_all_ranks(self, found: Mapping[Tensor, T]) -> list[T]:
         """What all ranks have found for the tensors that they step, given what this one has; collective.

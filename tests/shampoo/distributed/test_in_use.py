@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from shampoo import RefreshFailed, Shampoo, cost
+from shampoo import RefreshFailed, Shampoo, cost, memory
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import member
 from tests.trainers.ranks import WarmRanks
@@ -185,6 +185,29 @@ def test_every_rank_holds_its_share_of_the_state_and_no_whole_parameter(
     assert max(size for size, _ in sizes) <= 1.1 * total / num_ranks
     # What a step has filled is one element again.
     assert max(held for _, held in sizes) <= 4 * 36
+
+
+def _on_a_small_machine(mesh: str | None, spare_bytes: int, directory: Path) -> str:
+    # The fault that is injected: a machine with so much memory left.
+    (directory / "meminfo").write_text(f"MemAvailable: {spare_bytes >> 10} kB\n")
+    honest = memory._MEMINFO, memory._CONTROL_GROUP
+    memory._MEMINFO, memory._CONTROL_GROUP = directory / "meminfo", directory
+    try:
+        Shampoo(_params(mesh, ((200, 200),) * 8))
+    except MemoryError as error:
+        return str(error)
+    finally:
+        memory._MEMINFO, memory._CONTROL_GROUP = honest
+    return "fits"
+
+
+def test_what_a_rank_will_own_must_fit_and_no_more(ranks: Ranks, tmp_path: Path) -> None:
+    own = cost.estimate(((200, 200),) * 4)
+    needed = own.state_bytes + own.scratch_bytes + 4 * 4 * 200 * 200 * 4
+    assert "8 parameters" in _on_a_small_machine(None, needed + 2048, tmp_path)
+    assert ranks[2].run(_on_a_small_machine, "two", needed + 2048, tmp_path) == ["fits"] * 2
+    for message in ranks[2].run(_on_a_small_machine, "two", needed - 2048, tmp_path):
+        assert "for its state of 4 parameters" in message
 
 
 def _diagnosed(mesh: str | None, distributed: str = "auto") -> dict[str, Any]:

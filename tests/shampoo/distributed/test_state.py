@@ -9,6 +9,11 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 from shampoo import Shampoo
 from tests.shampoo.distributed import sharded
@@ -155,3 +160,25 @@ def _of_another_mode(mesh: str) -> str:
 
 def test_the_state_of_another_mode_is_refused(ranks: Ranks) -> None:
     assert all("changed from False to True" in message for message in ranks[2].run(_of_another_mode, "two"))
+
+
+def _by_name(mesh: str, path: Path) -> bool:
+    """Through torch's functions for a model's state and its optimizer's, which name the state after parameters."""
+    options = StateDictOptions(strict=False)  # each rank has the state of what it owns
+    config = member("shampoo_adam")
+    params, optimizer = _new(mesh, config)
+    model = nn.ParameterList(params)
+    _train(params, optimizer, BEFORE)
+    dcp.save({"model": model.state_dict(), "optimizer": get_optimizer_state_dict(model, optimizer)}, checkpoint_id=path)
+    expected = _train(params, optimizer, AFTER)
+    again, other = _new(mesh, config)
+    model = nn.ParameterList(again)
+    state = {"model": model.state_dict(), "optimizer": get_optimizer_state_dict(model, other)}
+    dcp.load(state, checkpoint_id=path)
+    set_optimizer_state_dict(model, other, state["optimizer"], options=options)
+    found = _train(again, other, AFTER)
+    return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_it_goes_through_the_state_dict_functions_of_torch(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks[3].run(_by_name, "three", tmp_path / "checkpoint") == [True] * 3
