@@ -202,8 +202,9 @@ def _on_a_small_machine(mesh: str | None, spare_bytes: int, directory: Path) -> 
 
 
 def test_what_a_rank_will_own_must_fit_and_no_more(ranks: Ranks, tmp_path: Path) -> None:
-    own = cost.estimate(((200, 200),) * 4)
-    needed = own.state_bytes + own.scratch_bytes + 4 * 4 * 200 * 200 * 4
+    # State, scratch memory, and whole weights and gradients with their buffers.
+    one = cost.estimate([(200, 200)])
+    needed = 4 * one.state_bytes + one.scratch_bytes + 4 * 4 * 200 * 200 * 4
     assert "8 parameters" in _on_a_small_machine(None, needed + 2048, tmp_path)
     assert ranks[2].run(_on_a_small_machine, "two", needed + 2048, tmp_path) == ["fits"] * 2
     for message in ranks[2].run(_on_a_small_machine, "two", needed - 2048, tmp_path):

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
+from shampoo import Shampoo
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import REPRESENTATIVES, member
 from tests.trainers.ranks import WarmRanks
@@ -101,3 +104,36 @@ def test_tensors_without_elements_and_scalars_step_too(ranks: Ranks) -> None:
     expected = sharded.train(None, config, 3, shapes=shapes)
     for found in ranks[4].run(functools.partial(sharded.train, shapes=shapes), "four", config, 3):
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+
+
+def _on_other_layouts(kind: str, config: dict[str, Any]) -> tuple[list[Tensor], int]:
+    """Four ranks: the weights after training, and how many parameters this rank owns."""
+    square = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    line = init_device_mesh("cpu", (4,))
+    layouts: dict[str, list[tuple[DeviceMesh, list[Placement]]]] = {
+        "cut over the outer dimension": [(square, [Shard(0), Replicate()])],
+        "replicas alone": [(square, [Replicate(), Replicate()])],
+        "one line of replicas": [(line, [Replicate()])],
+        "mixed": [(line, [Shard(0)]), (square, [Replicate(), Shard(0)]), (square, [Replicate(), Replicate()])],
+    }
+
+    def placed(tensor: Tensor, index: int) -> Tensor:
+        mesh, placements = layouts[kind][index % len(layouts[kind])]
+        return distribute_tensor(tensor, mesh, placements)
+
+    params = [nn.Parameter(placed(x, index)) for index, x in enumerate(sharded.initial_weights())]
+    optimizer = Shampoo(params, **config)
+    for step in range(NUM_STEPS):
+        for index, param in enumerate(params):
+            param.grad = placed(sharded.gradient(index, step, sharded.SHAPES[index]), index)
+        optimizer.step()
+    return [sharded.whole(param) for param in params], sum(bool(optimizer.state[param]) for param in params)
+
+
+@pytest.mark.parametrize("kind", ["cut over the outer dimension", "replicas alone", "one line of replicas", "mixed"])
+def test_other_meshes_and_mixtures_of_them_are_shared_too(ranks: Ranks, kind: str) -> None:
+    config = member("shampoo_adam", weight_decay=0.1)
+    results = ranks[4].run(_on_other_layouts, kind, config)
+    for found, _ in results:
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, _alone("shampoo_adam"), strict=True))
+    assert sum(num_owned for _, num_owned in results) == len(sharded.SHAPES)
