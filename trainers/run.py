@@ -4,7 +4,8 @@
     torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
-(the message names the field), 3 diverged, 1 a checkpoint could not be written, or anything else, with a traceback.
+(the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
+checkpoint), 1 a checkpoint could not be written, or anything else, with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -31,11 +33,13 @@ from trainers.distributed import (
     single_process_context,
 )
 from trainers.loop import train
+from trainers.lost_ranks import is_of_a_lost_rank
 
 DONE = 0
 NOT_WRITTEN = 1
 REFUSED = 2
 DIVERGED = 3
+LOST = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error)
     context = _join(options)
     status = _train(config, context)
+    if status == LOST:
+        os._exit(status)  # what is left of the group would wait for the lost rank when the process ends in good order
     # Not in a `finally`: a rank that fails in its own way must not wait for the others.
     leave_process_group()
     return status
@@ -69,6 +75,11 @@ def _train(config: TrialConfig, context: RankContext) -> int:
     except CheckpointNotWritten as error:
         sys.stderr.write(f"{error}\n")
         return NOT_WRITTEN
+    except RuntimeError as error:
+        if not is_of_a_lost_rank(error):
+            raise
+        sys.stderr.write(f"rank {context.rank} lost another rank: {error}\n")
+        return LOST
     return DONE
 
 
@@ -99,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m trainers.run",
         description="Trains one config and prints one JSON object per measurement.",
-        epilog="Exit status: 0 done, 2 config refused, 3 diverged, 1 any other failure.",
+        epilog="Exit status: 0 done, 2 config refused, 3 diverged, 4 another rank lost, 1 any other failure.",
     )
     parser.add_argument("config", type=Path, help="JSON file with a trial config")
     parser.add_argument("--checkpoint-directory", type=Path, help="write checkpoints here, and resume from them")

@@ -43,6 +43,8 @@ class Failure:
     trace: str = ""
     group_is_usable: bool = False
     """Whether all ranks stopped at the same place, so that the group can train the next trial."""
+    is_of_survivor: bool = False
+    """Whether a rank only noticed that another one was gone, and knows no cause."""
 
 
 Outcome: TypeAlias = Measurement | Failure | None
@@ -116,6 +118,7 @@ def describe_failure(error: BaseException) -> Failure:
     """What an exception of the training loop means for its trial."""
     import torch  # called in the ranks only
 
+    from trainers.lost_ranks import is_of_a_lost_rank
     from trainers.memory import peak_bytes
 
     trace = "".join(traceback.format_exception(error))
@@ -128,6 +131,8 @@ def describe_failure(error: BaseException) -> Failure:
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
         return Failure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
+    if is_of_a_lost_rank(error):
+        return Failure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     return Failure(FailureReason.ERROR, detail, trace)
 
 
@@ -245,7 +250,7 @@ def _failure_of(call: Any) -> Failure | None:
     return outcome if isinstance(outcome, Failure) else None
 
 
-def _blame(failure: Failure) -> int:
+def _blame(failure: Failure) -> tuple[bool, int]:
     """Order of guilt: what another rank's failure cannot have caused comes first."""
     order = (
         FailureReason.OUT_OF_MEMORY,
@@ -254,4 +259,4 @@ def _blame(failure: Failure) -> int:
         FailureReason.ERROR,
         FailureReason.INFEASIBLE,
     )
-    return order.index(failure.reason)
+    return failure.is_of_survivor, order.index(failure.reason)
