@@ -24,10 +24,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from shampoo import weights
 from shampoo.distributed.flat import FlatLayout, buffer_of, copy_all, pieces_of
 from shampoo.distributed.layout import ShardLayout
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
-from shampoo.weights import READABLE_DEVICES
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -134,7 +134,7 @@ class Exchange:
 
         def build() -> FlatLayout:
             shards = [(member.layout.shard_shape(shard), member.param.dtype) for member in members]
-            has_flags = self.device.type in READABLE_DEVICES
+            has_flags = self.device.type in weights.READABLE_DEVICES
             return FlatLayout([*shards, *shards, *([((len(members),), torch.bool)] if has_flags else [])])
 
         return self._cached(("in", place, shard), build)
@@ -180,12 +180,12 @@ class Exchange:
         for number, member in enumerate(members):
             assert member.whole is not None
             like = by_shard[0][number]
-            weights = like.new_empty(member.layout.shape)
-            gradient = torch.empty_like(weights) if has_gradient[number] else None
-            fill(member.whole, weights, gradient)
+            values = like.new_empty(member.layout.shape)
+            gradient = torch.empty_like(values) if has_gradient[number] else None
+            fill(member.whole, values, gradient)
             for shard, views in enumerate(by_shard):
                 rows = slice(*member.layout.rows(shard))
-                targets.append(weights[rows])
+                targets.append(values[rows])
                 sources.append(views[number])
                 if gradient is not None:
                     targets.append(gradient[rows])
