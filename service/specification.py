@@ -6,6 +6,7 @@ with every default filled in, checked against the workload and the search spaces
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,6 +147,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
     training, budget = specification.training, specification.budget
+    if training.averaging is not None:
+        training.averaging.check_arguments()
     num_steps = training.num_steps or workload.default_num_steps
     evaluate_every = training.evaluate_every
     if evaluate_every is None and training.evaluate_every_epochs is None and training.evaluate_every_seconds is None:
@@ -193,7 +196,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     )
     for phase, space in spaces.items():
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
-        _check_workload_options(field, space, workload)
+        _check_workload_options(field, space, workload, given=specification.workload.options)
         try:
             plan.trial_config(phase, space.defaults())
         except InvalidConfig as error:
@@ -234,7 +237,8 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
     if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
         summarised = split_summary(metric)[1]
     if summarised not in measured:
-        raise InvalidInput("objective.metric", _no_such_metric(workload, metric, sorted(measured)))
+        known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
+        raise InvalidInput("objective.metric", _no_such_metric(workload, metric, known))
     return metric, Direction(measured[summarised])
 
 
@@ -266,7 +270,10 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
         raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
 
 
-def _check_workload_options(field: str, space: SearchSpace, workload: WorkloadDescription) -> None:
+def _check_workload_options(
+    field: str, space: SearchSpace, workload: WorkloadDescription, *, given: Mapping[str, JsonValue]
+) -> None:
+    """Each option that the space assigns is the workload's, and not one that the job holds fixed."""
     named = {f"parameters[{index}].name": parameter.name for index, parameter in enumerate(space.parameters)}
     named.update({f"fixed.{name}": name for name in space.fixed})
     for where, name in named.items():
@@ -275,4 +282,8 @@ def _check_workload_options(field: str, space: SearchSpace, workload: WorkloadDe
             known = ", ".join(sorted(workload.options)) or "none"
             raise InvalidInput(
                 f"{field}.{where}", f"workload {workload.name!r} has no option {option!r} (it has: {known})"
+            )
+        if section == "workload" and option in given:
+            raise InvalidInput(
+                f"{field}.{where}", f"workload.options holds {option!r} at {given[option]!r}: leave one of them out"
             )

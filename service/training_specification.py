@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from search_spaces import Assignment
+from search_spaces import Assignment, SearchSpace, SpaceError
+from search_spaces.optimizers import AVERAGING
+from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
 from trainers.config import ParallelismMode, Precision
 
@@ -30,10 +32,25 @@ class Compression(StrictModel):
 class Averaging(StrictModel):
     """Weight averaging; the averaged weights are the ones that are measured."""
 
-    method: str = Field(examples=["ema"])
-    """ema, lawa, schedule_free or primal."""
+    method: Literal["ema", "lawa", "schedule_free", "primal"] = Field(examples=["ema"])
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
     """Of `shampoo.WeightAveraging`."""
+
+    def check_arguments(self) -> None:
+        """Checks the arguments as a search space's values are; which of them a method takes, its trials tell.
+
+        Raises:
+            InvalidInput: names the first that is none or out of range.
+        """
+        for name, value in self.arguments.items():
+            field = f"training.averaging.arguments.{name}"
+            if name not in AVERAGING or name == "method":
+                known = ", ".join(sorted(AVERAGING.keys() - {"method"}))
+                raise InvalidInput(field, f"unknown argument of weight averaging (known: {known}), got {value!r}")
+            try:
+                SearchSpace("adamw", fixed={f"averaging.{name}": value})  # type: ignore[dict-item]  # checked there
+            except SpaceError as error:
+                raise InvalidInput(field, error.message) from error
 
 
 class Training(StrictModel):
