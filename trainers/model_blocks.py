@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
@@ -40,13 +40,17 @@ def with_running_statistics(model: nn.Module) -> list[nn.Module]:
 def _elements_of_lists(module: nn.Module) -> Iterator[nn.Module]:
     for child in module.children():
         if isinstance(child, nn.ModuleList):
-            for element in child:
-                if isinstance(element, nn.ModuleList | nn.ModuleDict):  # is never called
-                    yield from _elements_of_lists(nn.ModuleList([element]))
-                elif any(True for _ in element.parameters()):
-                    yield element
+            yield from _blocks_among(child)
         else:
             yield from _elements_of_lists(child)
+
+
+def _blocks_among(elements: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    for element in elements:
+        if isinstance(element, nn.ModuleList | nn.ModuleDict):  # it is never called itself
+            yield from _blocks_among(element.children())
+        elif any(True for _ in element.parameters()):
+            yield element
 
 
 def _check(blocks: Sequence[nn.Module], model: nn.Module) -> None:

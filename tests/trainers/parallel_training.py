@@ -173,14 +173,18 @@ def train_alone(model_name: str, config: TrialConfig, optimizer_name: str = "ada
     return train_model(model_name, config, single_process_context(), optimizer_name)
 
 
-def train_compiled(model_name: str, config: TrialConfig) -> tuple[Outcome, float]:
-    """As `train_model`, with the seconds it took."""
+def train_compiled(
+    model_name: str, config: TrialConfig, context: RankContext | None = None
+) -> tuple[Outcome, int, float]:
+    """As `train_model`, with the number of graphs that were compiled and the seconds it took."""
     # The compiler warns of what it does itself, in importing and in tracing.
     warnings.filterwarnings("ignore", message="`torch.jit.script_method` is deprecated")
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-    started = time.perf_counter()
-    outcome = train_model(model_name, config)
-    return outcome, time.perf_counter() - started
+    torch._inductor.config.compile_threads = 1  # a pool of compiling processes takes longer to start than it saves here
+    graphs = torch._dynamo.utils.counters["stats"]
+    started, num_graphs = time.perf_counter(), graphs["unique_graphs"]
+    outcome = train_model(model_name, config, context)
+    return outcome, graphs["unique_graphs"] - num_graphs, time.perf_counter() - started
 
 
 def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tuple[Outcome, dict[str, Tensor]]:
@@ -358,17 +362,17 @@ def late_gradient() -> str:
     return ""
 
 
-def modules_alive_after(mode: str, num_trials: int, **fields: Any) -> tuple[list[int], int, int]:
+def modules_alive_after(mode: str, num_trials: int, compiles: bool = False) -> tuple[list[int], int, int]:
     """Resident memory after each of many trials; how many modules that share models are alive then; and how many
     process groups were added after the second trial."""
-    config = trial_config(mode, num_steps=3, **fields)
+    config = trial_config(mode, num_steps=3, compile=compiles)
     sizes, groups = [], []
     for _ in range(num_trials):
-        train_compiled("gpt", config)
+        train_compiled("mlp", config)
         gc.collect()
         sizes.append(psutil.Process().memory_info().rss)
         groups.append(len(dist.distributed_c10d._world.pg_map))
-    kinds = ("FSDPModule", "DistributedDataParallel", "ParallelModel", "TiedGPT")
+    kinds = ("FSDPModule", "DistributedDataParallel", "ParallelModel", "CompiledModel")
     alive = sum(bool({cls.__name__ for cls in type(thing).__mro__} & set(kinds)) for thing in gc.get_objects())
     return sizes, alive, groups[-1] - groups[1]
 
@@ -379,6 +383,10 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     parallel = parallelise(build("mlp"), WORKLOAD, trial_config(mode), context)
     assert isinstance(parallel, SimplyShardedModel)
     loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
-    kept = [not storage.expired() for storage, *_ in parallel._gathering._sources.values()]
+    storages = [storage for storage, *_ in parallel._gathering._sources.values()]
+    deadline = time.monotonic() + 5  # gloo's thread lets go of what it sent a moment later
+    while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kept = [not storage.expired() for storage in storages]
     loss.backward()  # type: ignore[no-untyped-call]
     return kept

@@ -41,7 +41,7 @@ def test_a_step_sends_as_many_elements_as_the_factors_have(two_ranks: WarmRanks,
 
 @pytest.mark.parametrize("rank", [16, 5])
 def test_gradients_of_no_higher_rank_are_exact(two_ranks: WarmRanks, three_ranks: WarmRanks, rank: int) -> None:
-    # 16 is the full rank of the largest matrix. The second model's batches make gradients of rank 5, in layers of 24 x 24.
+    # 16 is the full rank of the largest matrix. The second model's batches make gradients of rank 5, of 24 x 24.
     model = "mlp" if rank == 16 else "low_rank"
     for ranks in (two_ranks, three_ranks):
         for found, expected in ranks.run(first_gradients, model, compressed(rank)):

@@ -1,0 +1,74 @@
+"""Whole trials in every mode of parallelism: the loop, checkpoints and optimizers on shared models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainers.parallel_training import MODES
+from tests.trainers.ranks import WarmRanks
+from tests.trainers.trials import final_state, run_trial, small_trial, without_clock
+from trainers.config import AveragingConfig, CompressionConfig, TrialConfig
+from trainers.distributed import single_process_context
+from trainers.loop import train
+
+SHARDED = ("fsdp2", "hsdp", "simple_fsdp")
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{mode: {"parallelism": MODES[mode]} for mode in SHARDED},
+    "fsdp2_bfloat16_averaged": {
+        "parallelism": MODES["fsdp2"],
+        "precision": "bfloat16",
+        "averaging": AveragingConfig("ema", {"decay": 0.9}),
+    },
+    "simple_fsdp_recomputed_float16": {
+        "parallelism": MODES["simple_fsdp"],
+        "precision": "float16",
+        "activation_checkpointing": True,
+    },
+    "compressed": {"compression": CompressionConfig(rank=2, start_step=3), "accumulation_steps": 2},
+}
+
+
+def short(optimizer: str = "adamw", **fields: Any) -> TrialConfig:
+    return small_trial(optimizer, **{"num_steps": 12, "evaluate_every": 4, **fields})
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resume_is_bit_identical(two_ranks: WarmRanks, variant: str, tmp_path: Path) -> None:
+    config = short(workload_options={"hidden_sizes": [32, 16], "dropout": 0.2}, **VARIANTS[variant])
+    whole = two_ranks.run(run_trial, config, tmp_path / "whole")
+    stopped = two_ranks.run(run_trial, config, tmp_path / "stopped", 2)
+    resumed = two_ranks.run(run_trial, config, tmp_path / "stopped")
+    assert resumed[0] == resumed[1]
+    assert without_clock(stopped[0] + resumed[0][1:]) == without_clock(whole[0])
+    assert final_state(tmp_path / "stopped", config) == final_state(tmp_path / "whole", config)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "shampoo"])
+@pytest.mark.parametrize("mode", SHARDED)
+def test_sharded_trials_equal_one_process(two_ranks: WarmRanks, mode: str, optimizer: str) -> None:
+    config = short(optimizer, gradient_clip_norm=1.0, parallelism=MODES[mode])
+    alone = list(train(config, single_process_context()))
+    by_rank = two_ranks.run(run_trial, config)
+    assert by_rank[0] == by_rank[1]
+    for one, two in zip(alone, by_rank[0], strict=True):
+        for name in ("train_loss", "validation_loss"):
+            # The same sums in another order: float32 rounding.
+            assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", SHARDED)
+def test_a_checkpoint_of_shards_goes_on_on_three_ranks_and_one(
+    two_ranks: WarmRanks, three_ranks: WarmRanks, mode: str, tmp_path: Path
+) -> None:
+    config = short("sgd", parallelism=MODES[mode])
+    whole = two_ranks.run(run_trial, config)[0]
+    two_ranks.run(run_trial, config, tmp_path, 1)
+    if mode != "hsdp":  # three ranks do not come in pairs
+        three_ranks.run(run_trial, config, tmp_path, 2)
+    rest = list(train(config, single_process_context(checkpoint_directory=tmp_path)))
+    assert rest[0].step == (4 if mode == "hsdp" else 8)
+    assert rest[-1].metrics["validation_loss"] == pytest.approx(whole[-1].metrics["validation_loss"], rel=1e-5)
