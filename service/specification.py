@@ -205,6 +205,10 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             raise InvalidInput(field, f"its default trial is impossible: {error}") from error
         except ValueError as error:
             raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+    if workers == 1 and training.parallelism.mode != "ddp":
+        raise InvalidInput(
+            "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
+        )
     return plan
 
 
