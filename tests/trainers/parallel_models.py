@@ -67,6 +67,24 @@ class LowRank(nn.Module):
         return logits
 
 
+class Shared(nn.Module):
+    """A block that is called twice, and two that share a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        twice = Block(12, 0.0)
+        first, second = Block(12, 0.0), Block(12, 0.0)
+        second.hidden.weight = first.hidden.weight
+        self.blocks = nn.ModuleList([twice, first, twice, second])
+        self.output = nn.Linear(12, 17)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.output(x)
+        return logits
+
+
 class PartlyUsed(nn.Module):
     """The loss does not reach all of it, and a layer is frozen."""
 
@@ -98,6 +116,8 @@ def build(name: str) -> nn.Module:
             return nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 17))
         case "uneven":  # on four ranks, some hold nothing of the first layers
             return nn.Sequential(nn.Linear(12, 1), nn.Linear(1, 3), nn.Tanh(), nn.Linear(3, 5), nn.Linear(5, 17))
+        case "shared":
+            return Shared()
         case "scalar":
             return Scaled()
         case "low_rank":

@@ -9,8 +9,8 @@ import pytest
 
 from tests.trainers.parallel_training import MODES
 from tests.trainers.ranks import WarmRanks
-from tests.trainers.trials import final_state, run_trial, small_trial, without_clock
-from trainers.config import AveragingConfig, CompressionConfig, TrialConfig
+from tests.trainers.trials import final_state, run_to_the_end, run_trial, small_trial, without_clock
+from trainers.config import AveragingConfig, CompressionConfig, OptimizerConfig, TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
 
@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def short(optimizer: str = "adamw", **fields: Any) -> TrialConfig:
+def short(optimizer: str | OptimizerConfig = "adamw", **fields: Any) -> TrialConfig:
     return small_trial(optimizer, **{"num_steps": 12, "evaluate_every": 4, **fields})
 
 
@@ -72,3 +72,14 @@ def test_a_checkpoint_of_shards_goes_on_on_three_ranks_and_one(
     rest = list(train(config, single_process_context(checkpoint_directory=tmp_path)))
     assert rest[0].step == (4 if mode == "hsdp" else 8)
     assert rest[-1].metrics["validation_loss"] == pytest.approx(whole[-1].metrics["validation_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", SHARDED)
+def test_divergence_ends_both_ranks_and_leaves_the_group_usable(two_ranks: WarmRanks, mode: str) -> None:
+    diverging = short(OptimizerConfig("sgd", {"lr": 1e6}), parallelism=MODES[mode])
+    outcomes = two_ranks.run(run_to_the_end, diverging)
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0] == "Diverged"
+    assert [outcome[0] for outcome in two_ranks.run(run_to_the_end, short(parallelism=MODES[mode]))] == [
+        "completed"
+    ] * 2

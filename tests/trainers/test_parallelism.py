@@ -81,6 +81,14 @@ def test_frozen_parameters_and_those_without_gradient_stay(two_ranks: WarmRanks,
         assert_same_bits(outcomes[0].parameters[-1][name], before[name].detach())
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_blocks_that_are_called_twice_or_share_a_matrix(two_ranks: WarmRanks, mode: str, recomputes: bool) -> None:
+    alone = train_alone("shared", trial_config(num_steps=5, gradient_clip_norm=0.5), "sgd")
+    config = trial_config(mode, num_steps=5, gradient_clip_norm=0.5, activation_checkpointing=recomputes)
+    assert_equals_one_process(two_ranks.run(train_model, "shared", config, None, "sgd"), alone)
+
+
 @pytest.mark.parametrize("mode", ["ddp", "fsdp2", "simple_fsdp"])
 def test_three_ranks_of_which_some_hold_nothing_equal_one_process(three_ranks: WarmRanks, mode: str) -> None:
     alone = train_alone("uneven", trial_config(num_steps=8, gradient_clip_norm=0.5))
