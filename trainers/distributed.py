@@ -172,6 +172,15 @@ def sum_over_ranks(values: Sequence[float], context: RankContext) -> list[float]
     return start_sum_over_ranks(torch.tensor(values, dtype=torch.float64, device=context.device), context).wait()
 
 
+def max_over_ranks(values: Sequence[float], context: RankContext) -> list[float]:
+    """The largest of each value over ranks, in float64; the same list on every rank."""
+    if context.world_size == 1:
+        return list(values)
+    largest = torch.tensor(values, dtype=torch.float64, device=context.device)
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return [float(value) for value in largest.tolist()]
+
+
 def gather_over_ranks(value: T, context: RankContext) -> list[T]:
     """Every rank's value, by rank. For small plain values."""
     if context.world_size == 1:

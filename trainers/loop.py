@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -14,7 +14,7 @@ from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.curve import Curve
 from trainers.distributed import (
     RankContext,
-    gather_over_ranks,
+    max_over_ranks,
     start_sum_over_ranks,
     sum_over_ranks,
     synchronise_buffers,
@@ -101,18 +101,19 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
 
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
-            elapsed, optimizer_seconds = (
-                total / context.world_size for total in sum_over_ranks([elapsed, optimizer_seconds], context)
+            counted = workload.counts() if isinstance(workload, CountsEvents) else {}
+            (elapsed, optimizer_seconds), validated, counts = _over_ranks(
+                (elapsed, optimizer_seconds), validation, counted, context
             )
             seconds += elapsed
-            trained = {"train_loss": loss_sum / (step - first_step), **validation}
-            check_finite(step, trained)
+            learned = {"train_loss": loss_sum / (step - first_step), **validated}
+            check_finite(step, learned)
             metrics = {
-                **trained,
+                **learned,
                 **_speed(workload, config, num_steps=step - first_step, seconds=elapsed),
                 "optimizer_share": optimizer_seconds / elapsed,
                 **_memory(trial, context),
-                **_counts(workload, context),
+                **counts,
                 **trial.precision.metrics(),
                 **{name: value for name, value in diagnostics.items() if math.isfinite(value)},
             }
@@ -169,12 +170,9 @@ def _train_step(
                 loss = workload.loss(parallel.forward, batch)
             losses.append(loss.detach())
             if is_last:  # before the backward pass, so that the host learns of it while the device still computes
-                limit = config.evaluate_every_seconds
-                time_is_up = context.rank == 0 and limit is not None and stopwatch.elapsed >= limit
-                signals = torch.cat((alarm(losses, config.max_loss), losses[0].new_tensor([time_is_up]).double()))
-                reduction = start_sum_over_ranks(signals, context)
-            precision.backward(loss / config.accumulation_steps)
-    total, num_alarms, time_is_up_anywhere = reduction.wait()
+                reduction = start_sum_over_ranks(_signals(losses, stopwatch, config, context), context)
+            precision.backward(loss if config.accumulation_steps == 1 else loss / config.accumulation_steps)
+    total, num_alarms, *time_is_up = reduction.wait()
     mean = total / context.world_size
     if num_alarms > 0:
         raise_diverged(step, mean, round(num_alarms), max_loss=config.max_loss, model=parallel.model, context=context)
@@ -183,7 +181,16 @@ def _train_step(
         parallel.clip_gradients(config.gradient_clip_norm)
     with stopwatch.optimizer():
         precision.step(optimizer)
-    return mean, time_is_up_anywhere > 0
+    return mean, any(time_is_up)
+
+
+def _signals(losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext) -> Tensor:
+    """What ranks tell each other in each step: the loss, an alarm, and whether rank 0's clock says to measure."""
+    signals = alarm(losses, config.max_loss)
+    if config.evaluate_every_seconds is None:
+        return signals
+    time_is_up = context.rank == 0 and stopwatch.elapsed >= config.evaluate_every_seconds
+    return torch.cat((signals, signals.new_tensor([time_is_up])))
 
 
 def _check_shares(config: TrialConfig, context: RankContext) -> None:
@@ -201,8 +208,8 @@ def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:
     return every is None or step // every > previous // every or step == config.num_steps
 
 
-def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> dict[str, float]:
-    """The validation metrics over all ranks."""
+def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> Mapping[str, tuple[float, float]]:
+    """This rank's share of the validation metrics."""
     model = trial.parallel.model
     synchronise_buffers(model, context)
     model.eval()
@@ -212,13 +219,30 @@ def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> dict[st
         trial.parallel.for_evaluation() as whole,
         trial.precision.autocast(),
     ):
-        shares = workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
-    names = sorted(shares)
-    sums = sum_over_ranks([number for name in names for number in shares[name]], context)
-    for name, weight in zip(names, sums[1::2], strict=True):
+        return workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
+
+
+def _over_ranks(
+    times: tuple[float, float],
+    shares: Mapping[str, tuple[float, float]],
+    counts: Mapping[str, int],
+    context: RankContext,
+) -> tuple[list[float], dict[str, float], dict[str, float]]:
+    """Mean times, metrics and summed counts, by one collective."""
+    names, counted = sorted(shares), sorted(counts)
+    sums = sum_over_ranks(
+        [*times, *(number for name in names for number in shares[name]), *(float(counts[name]) for name in counted)],
+        context,
+    )
+    means = [total / context.world_size for total in sums[: len(times)]]
+    parts = iter(sums[len(times) :])
+    metrics: dict[str, float] = {}
+    for name in names:
+        total, weight = next(parts), next(parts)
         if weight <= 0:
             raise ValueError(f"metric {name!r} must have a weight > 0 over all ranks, got {weight}")
-    return {name: total / weight for name, total, weight in zip(names, sums[::2], sums[1::2], strict=True)}
+        metrics[name] = total / weight
+    return means, metrics, dict(zip(counted, parts, strict=True))
 
 
 def _speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: float) -> dict[str, float]:
@@ -231,18 +255,8 @@ def _speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: 
 
 def _memory(trial: Trial, context: RankContext) -> dict[str, float]:
     """Bytes of the rank that needs most."""
-    here = peak_bytes(context.device), state_bytes(trial.optimizer)
-    peak, state = (max(values) for values in zip(*gather_over_ranks(here, context), strict=True))
-    return {"peak_memory_bytes": float(peak), "optimizer_state_bytes": float(state)}
-
-
-def _counts(workload: Workload, context: RankContext) -> dict[str, float]:
-    """What the workload counts, over all ranks."""
-    if not isinstance(workload, CountsEvents):
-        return {}
-    counts: Mapping[str, int] = workload.counts()
-    names = sorted(counts)
-    return dict(zip(names, sum_over_ranks([float(counts[name]) for name in names], context), strict=True))
+    peak, state = max_over_ranks([peak_bytes(context.device), state_bytes(trial.optimizer)], context)
+    return {"peak_memory_bytes": peak, "optimizer_state_bytes": state}
 
 
 def _rank_seed(seed: int, *, rank: int, step: int) -> int:
