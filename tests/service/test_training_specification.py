@@ -1,97 +1,169 @@
-"""How trials train is checked when a job is submitted: a message names the field and the value."""
+"""How a job's specification says what its trials train and measure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from search_spaces.optimizers import AVERAGING
+from service.domain import Direction, Phase
 from service.errors import InvalidInput
-from service.specification import plan_job
-from service.training_specification import Averaging
-from tests.service.scenarios import specification
+from service.specification import JobPlan, JobSpecification, plan_job
+from trainers.config import AveragingConfig, CompressionConfig, ParallelismConfig, TargetConfig, TrialConfig
 
 
-def training(**fields: Any) -> dict[str, Any]:
-    return {"training": fields, "resources": {"workers_per_trial": 2}}
+def plan(**fields: Any) -> JobPlan:
+    return plan_job(JobSpecification.model_validate({"workload": {"name": "digits-mlp"}, **fields}))
 
 
-def averaging(**arguments: Any) -> dict[str, Any]:
-    return training(averaging={"method": "ema", "arguments": arguments})
+def trial(of: JobPlan, phase: Phase = Phase.SEARCH, **parameters: Any) -> TrialConfig:
+    return of.trial_config(phase, of.spaces[phase].defaults(parameters))
 
 
-def space(*parameters: dict[str, Any], **fixed: Any) -> dict[str, Any]:
-    return {"search_space": {"optimizer": "adamw", "parameters": list(parameters), "fixed": fixed}}
+def test_training_fields_reach_the_trials_of_both_phases() -> None:
+    planned = plan(
+        training={
+            "precision": "bfloat16",
+            "accumulation_steps": 2,
+            "activation_checkpointing": True,
+            "compile": True,
+            "parallelism": {"mode": "hsdp", "shard_size": 2},
+            "averaging": {"method": "ema", "arguments": {"decay": 0.9}},
+            "evaluate_every_epochs": 0.5,
+            "checkpoint_every": 30,
+            "keep_checkpoints": 3,
+            "max_loss": 50.0,
+        },
+        resources={"workers_per_trial": 4},
+    )
+    for phase in (Phase.SEARCH, Phase.BASELINE):
+        config = trial(planned, phase)
+        assert (config.precision, config.accumulation_steps, config.max_loss) == ("bfloat16", 2, 50.0)
+        assert (config.activation_checkpointing, config.compile) == (True, True)
+        assert config.parallelism == ParallelismConfig("hsdp", 2)
+        assert config.averaging == AveragingConfig("ema", {"decay": 0.9})
+        assert (config.evaluate_every, config.evaluate_every_epochs) == (None, 0.5)
+        assert (config.checkpoint_every, config.keep_checkpoints) == (30, 3)
 
 
-DROPOUT = {"type": "float", "name": "workload.dropout", "low": 0.0, "high": 0.5}
-WITH_DROPOUT = {"workload": {"name": "digits-mlp", "options": {"dropout": 0.25}}}
+def test_left_out_they_are_the_trials_own_defaults() -> None:
+    config = trial(plan())
+    bare = TrialConfig(
+        workload="digits-mlp",
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        num_steps=config.num_steps,
+        batch_size=config.batch_size,
+        evaluate_every=config.evaluate_every,
+        gradient_clip_norm=config.gradient_clip_norm,
+    )
+    assert config == bare
+
+
+def test_a_space_varies_what_a_job_sets() -> None:
+    space = {
+        "optimizer": "adamw",
+        "parameters": [
+            {"type": "float", "name": "averaging.decay", "low": 0.5, "high": 0.9, "default": 0.7},
+            {"type": "integer", "name": "compression.rank", "low": 1, "high": 8, "default": 2},
+            {"type": "float", "name": "schedule.horizon", "low": 1.0, "high": 2.0, "default": 1.5},
+            {"type": "categorical", "name": "training.precision", "choices": ["float32", "bfloat16"]},
+        ],
+        "fixed": {"schedule.decay": "wsd"},
+    }
+    planned = plan(
+        search_space=space,
+        training={
+            "averaging": {"method": "ema", "arguments": {"update_frequency": 3}},
+            "compression": {"rank": 7, "error_feedback": False},
+        },
+    )
+    config = trial(planned, **{"training.precision": "bfloat16"})
+    assert config.averaging == AveragingConfig("ema", {"update_frequency": 3, "decay": 0.7})
+    assert config.compression == CompressionConfig(rank=2, start_step=10, error_feedback=False)
+    assert (config.schedule.horizon, config.schedule.decay) == (1.5, "wsd")
+    assert config.precision == "bfloat16"
+    # The baseline's space varies none of it.
+    assert trial(planned, Phase.BASELINE).compression == CompressionConfig(rank=7, error_feedback=False)
+
+
+def test_a_space_alone_can_choose_the_averaging() -> None:
+    space = {"optimizer": "adamw", "fixed": {"averaging.method": "lawa", "averaging.num_snapshots": 3}}
+    assert trial(plan(search_space=space)).averaging == AveragingConfig("lawa", {"num_snapshots": 3})
 
 
 @pytest.mark.parametrize(
-    ("fields", "field", "said"),
+    ("objective", "direction", "summaries", "target"),
     [
-        (training(parallelism={"mode": "hsdp"}), "training.parallelism.shard_size", "with mode hsdp, got None"),
-        (training(parallelism={"mode": "hsdp", "shard_size": 3}), "training.parallelism.shard_size", "3 does not"),
-        (training(parallelism={"mode": "ddp", "shard_size": 2}), "training.parallelism.shard_size", "with ddp, got 2"),
-        (training(batch_size=126, accumulation_steps=4), "training.batch_size", "126 is not divisible by workers_per"),
-        (training(parallelism={"mode": "fsdp2"}, compression={}), "training.compression", "ddp"),
-        (training(evaluate_every=5, evaluate_every_epochs=1.0), "training.evaluate_every", "exactly one of"),
-        (averaging(beta=0.9), "training.averaging.arguments.beta", "(known: decay, "),
-        (averaging(method="ema"), "training.averaging.arguments.method", "unknown argument"),
-        (averaging(decay=2), "training.averaging.arguments.decay", "must be in [0, 1), got 2"),
-        (averaging(update_frequency=0.5), "training.averaging.arguments.update_frequency", "an integer, got 0.5"),
-        (averaging(decay={"a": 1}), "training.averaging.arguments.decay", "got {'a': 1}"),
-        ({"objective": {"metric": "best_bleu"}}, "objective.metric", "best_<metric>, mean_of_last_<metric>)"),
-        ({"objective": {"metric": "steps_to_target"}}, "objective.target", "'steps_to_target'"),
+        ({"metric": "validation_accuracy"}, Direction.MAXIMIZE, (), None),
+        ({"metric": "examples_per_second"}, Direction.MAXIMIZE, (), None),
+        ({"metric": "peak_memory_bytes"}, Direction.MINIMIZE, (), None),
+        ({"metric": "best_validation_accuracy"}, Direction.MAXIMIZE, ("best_validation_accuracy",), None),
+        ({"metric": "mean_of_last_validation_loss"}, Direction.MINIMIZE, ("mean_of_last_validation_loss",), None),
         (
-            {"objective": {"metric": "validation_loss", "target": {"metric": "bleu", "value": 1.0}}},
-            "objective.target.metric",
-            "'bleu'",
+            {"metric": "seconds_to_target", "target": {"metric": "validation_accuracy", "value": 0.9}},
+            Direction.MINIMIZE,
+            (),
+            TargetConfig("validation_accuracy", 0.9, "maximize"),
         ),
-        ({**WITH_DROPOUT, **space(DROPOUT)}, "search_space.parameters[0].name", "holds 'dropout' at 0.25"),
         (
-            {**WITH_DROPOUT, **space(**{"workload.dropout": 0.5})},
-            "search_space.fixed.workload.dropout",
-            "leave one of them out",
+            {"metric": "validation_loss", "target": {"metric": "validation_loss", "value": 0.5}},
+            Direction.MINIMIZE,
+            (),
+            TargetConfig("validation_loss", 0.5, "minimize"),
         ),
     ],
 )
-def test_an_impossible_training_is_refused_naming_field_and_value(
-    fields: dict[str, Any], field: str, said: str
+def test_an_objective_is_measured_in_its_direction(
+    objective: dict[str, Any], direction: Direction, summaries: tuple[str, ...], target: TargetConfig | None
 ) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        plan_job(specification(**fields))
-    assert refused.value.field == field
-    assert said in refused.value.message
+    planned = plan(objective=objective)
+    assert (planned.metric, planned.direction) == (objective["metric"], direction)
+    config = trial(planned)
+    assert (config.summaries, config.target) == (summaries, target)
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "field", "message"),
     [
-        training(precision="fp16"),
-        training(averaging={"method": "swa"}),
-        training(compression={"start_step": 1}),
-        training(epochs=3),
-        {"objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss"}}},
+        ({"objective": {"metric": "perplexity"}}, "objective.metric", "has no metric 'perplexity' (it has: examples_"),
+        ({"objective": {"metric": "best_perplexity"}}, "objective.metric", "has no metric 'best_perplexity'"),
+        ({"objective": {"metric": "steps_to_target"}}, "objective.target", "is required by the metric 'steps_to_targ"),
+        (
+            {"objective": {"metric": "validation_loss", "target": {"metric": "step_seconds", "value": 1.0}}},
+            "objective.target.metric",
+            "has no metric 'step_seconds' (it has: train_loss, ",
+        ),
+        (
+            {"training": {"evaluate_every": 10, "evaluate_every_seconds": 1.0}},
+            "training.evaluate_every",
+            "exactly one of",
+        ),
+        (
+            {"training": {"parallelism": {"mode": "hsdp"}}},
+            "training.parallelism.shard_size",
+            "with mode hsdp, got None",
+        ),
+        (
+            {"training": {"parallelism": {"mode": "hsdp", "shard_size": 3}}, "resources": {"workers_per_trial": 4}},
+            "training.parallelism.shard_size",
+            "3 does not divide workers_per_trial = 4",
+        ),
+        (
+            {"training": {"parallelism": {"mode": "fsdp2"}, "compression": {}}},
+            "training.compression",
+            "is for parallelism mode ddp, not fsdp2",
+        ),
+        (
+            {"training": {"accumulation_steps": 3, "batch_size": 64}},
+            "training.batch_size",
+            "64 is not divisible by workers_per_trial = 1 times accumulation_steps = 3",
+        ),
     ],
 )
-def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        specification(**fields)
-
-
-def test_the_methods_of_averaging_are_those_of_a_search_space() -> None:
-    assert all(Averaging.model_validate({"method": method}) for method in AVERAGING["method"].choices)
-    schema = Averaging.model_json_schema()["properties"]["method"]
-    assert tuple(schema["enum"]) == AVERAGING["method"].choices
-
-
-def test_sound_arguments_of_averaging_reach_the_trials() -> None:
-    plan = plan_job(specification(**averaging(decay=0.9, warm_up="ramp")))
-    for phase, found in plan.spaces.items():
-        config = plan.trial_config(phase, found.defaults())
-        assert config.averaging is not None
-        assert config.averaging.arguments == {"decay": 0.9, "warm_up": "ramp"}
+def test_what_cannot_be_is_refused_with_the_field_and_the_value(
+    fields: dict[str, Any], field: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        plan(**fields)
+    assert (caught.value.field, message in caught.value.message) == (field, True), caught.value
