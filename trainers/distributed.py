@@ -138,7 +138,7 @@ def synchronise_buffers(model: nn.Module, context: RankContext) -> None:
 class PendingSums:
     """Sums over ranks that are still on their way."""
 
-    def __init__(self, values: Tensor, work: dist.Work | None, copied: torch.cuda.Event | None) -> None:
+    def __init__(self, values: Tensor | list[float], work: dist.Work | None, copied: torch.cuda.Event | None) -> None:
         self._values = values
         self._work = work
         self._copied = copied
@@ -149,11 +149,15 @@ class PendingSums:
             self._work.wait()
         if self._copied is not None:
             self._copied.synchronize()
-        return [float(value) for value in self._values.tolist()]
+        return self._values if isinstance(self._values, list) else [float(value) for value in self._values.tolist()]
 
 
-def start_sum_over_ranks(values: Tensor, context: RankContext) -> PendingSums:
-    """Starts to sum `values` ((n,) on the context's device, overwritten) over ranks, without waiting."""
+def start_sum_over_ranks(values: Tensor | list[float], context: RankContext) -> PendingSums:
+    """Starts to sum `values`, numbers or (n,) on the context's device, overwritten, over ranks, without waiting."""
+    if isinstance(values, list):
+        if context.world_size == 1:
+            return PendingSums(values, None, None)
+        values = torch.tensor(values, dtype=torch.float64, device=context.device)
     if values.is_cuda:
         if context.world_size > 1:
             dist.all_reduce(values)
@@ -169,7 +173,7 @@ def start_sum_over_ranks(values: Tensor, context: RankContext) -> PendingSums:
 
 def sum_over_ranks(values: Sequence[float], context: RankContext) -> list[float]:
     """Each value summed over ranks, in float64; the same list on every rank."""
-    return start_sum_over_ranks(torch.tensor(values, dtype=torch.float64, device=context.device), context).wait()
+    return start_sum_over_ranks([float(value) for value in values], context).wait()
 
 
 def max_over_ranks(values: Sequence[float], context: RankContext) -> list[float]:

@@ -13,15 +13,15 @@ from trainers.distributed import RankContext, gather_over_ranks
 from trainers.sharding import local_part
 
 
-def alarm(losses: Sequence[Tensor], max_loss: float) -> Tensor:
-    """The mean of this rank's losses, and 1 if one is not finite or too large, else 0: (2,) float64.
+def alarm(losses: Sequence[Tensor], max_loss: float) -> Tensor | list[float]:
+    """The mean of this rank's losses, and 1 if one is not finite or too large, else 0.
 
-    On the losses' device, which is not waited for.
+    From losses on the CPU two numbers; from others (2,) float64 on their device, which is not waited for.
     """
     if losses[0].device.type == "cpu":  # where a handful of tiny tensors takes longer than a small model's layer
         values = [loss.item() for loss in losses]
         is_legal = all(math.isfinite(value) and value <= max_loss for value in values)
-        return torch.tensor([sum(values) / len(values), not is_legal], dtype=torch.float64)
+        return [sum(values) / len(values), float(not is_legal)]
     stacked = torch.stack([loss.detach().double() for loss in losses])
     are_legal = stacked.isfinite() & (stacked <= max_loss)
     return torch.stack((stacked.mean(), 1 - are_legal.all().double()))

@@ -184,12 +184,16 @@ def _train_step(
     return mean, any(time_is_up)
 
 
-def _signals(losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext) -> Tensor:
+def _signals(
+    losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext
+) -> Tensor | list[float]:
     """What ranks tell each other in each step: the loss, an alarm, and whether rank 0's clock says to measure."""
     signals = alarm(losses, config.max_loss)
     if config.evaluate_every_seconds is None:
         return signals
-    time_is_up = context.rank == 0 and stopwatch.elapsed >= config.evaluate_every_seconds
+    time_is_up = float(context.rank == 0 and stopwatch.elapsed >= config.evaluate_every_seconds)
+    if isinstance(signals, list):
+        return [*signals, time_is_up]
     return torch.cat((signals, signals.new_tensor([time_is_up])))
 
 
