@@ -270,7 +270,7 @@ def _newest(client: Client, model: str) -> RecommendationRead:
     for found in client.recommendations(model):
         return found
     known = sorted(workload.name for workload in client.workloads())
-    if model not in known:
+    if model not in known and ":" not in model:  # one named module:Class is registered nowhere
         raise ServiceError(f"unknown model {model!r} (known: {', '.join(known)})")
     raise ServiceError(f"there is no recommendation for {model!r} yet: no job with that workload has succeeded")
 
