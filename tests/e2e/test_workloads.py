@@ -1,0 +1,305 @@
+"""Every workload trains under torchrun and as trials of a job, on two ranks, as the README says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from service.client import ApiError, Client
+from service.domain import JobState, TrialState
+from shampoo import WeightAveraging
+from tests.trainers.workloads import small_data
+from trainers.descriptions import BUILT_IN
+from trainers.workload import load
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+LIMIT_SECONDS = 600.0
+"""Of one command or job, a hundred times what it takes on a quiet machine: a test's machine may be shared."""
+
+UNDER_TORCHRUN_ELSEWHERE = {
+    "digits-mlp": "tests/trainers/test_run.py",
+    "image-folder": "tests/trainers/workloads/test_image_folder.py",
+    "text-lm": "tests/trainers/workloads/test_text_lm.py",
+    "click-log": "tests/trainers/workloads/test_click_log.py",
+}
+"""Each start takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """By workload, those with which it trains on a small set of data, decoded by processes of its own."""
+    root = tmp_path_factory.mktemp("data")
+    return {
+        "digits-mlp": {"hidden_sizes": [32, 16]},
+        "digits-convnet": {},
+        "digits-autoencoder": {},
+        "stdlib-gpt": {},
+        "image-folder": {**small_data.write_images(root), "num_workers": 1},
+        "text-lm": small_data.write_text(root),
+        "click-log": small_data.write_clicks(root),
+        "huggingface": small_data.GPT2,
+    }
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+
+
+def run_in_a_session(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    """The command in a session of its own, which is killed whole if it takes too long."""
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment(PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def readme_torchrun() -> list[str]:
+    """The README's command with two ranks, by this interpreter and with a port of its own."""
+    (line,) = re.findall(r"^torchrun (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(line)]
+
+
+def assert_measured(metrics: Mapping[str, float | None], name: str) -> None:
+    """Every metric that the workload promises is there, and all are finite."""
+    assert metrics.keys() >= BUILT_IN[name].metrics.keys()
+    assert [metric for metric, value in metrics.items() if value is None or not math.isfinite(value)] == []
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN.keys() - UNDER_TORCHRUN_ELSEWHERE.keys()))
+def test_it_trains_under_torchrun(options: dict[str, dict[str, Any]], name: str, tmp_path: Path) -> None:
+    config = {
+        "workload": name,
+        "workload_options": options[name],
+        "optimizer": {"name": "shampoo", "arguments": {"lr": 1e-3, "precondition_frequency": 2}},
+        "num_steps": 4,
+        "evaluate_every": 2,
+        "batch_size": 16,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    result = run_in_a_session(readme_torchrun(), tmp_path)
+    assert result.returncode == 0, result.stderr
+    measurements = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [measurement["step"] for measurement in measurements] == [2, 4]
+    for measurement in measurements:
+        assert_measured(measurement["metrics"], name)
+    manifest = json.loads((tmp_path / "checkpoints" / "step-00000004" / "manifest.json").read_text())["manifest"]
+    assert manifest["world_size"] == 2
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a service as the README starts one."""
+    directory = tmp_path_factory.mktemp("service")
+    with (
+        (directory / "log").open("wb") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(directory / "data")],
+            env=environment(SHAMPOO_TUNER_CACHE=str(directory / "cache")),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            told = re.match(r"shampoo-tuner is at (http://\S+)", process.stdout.readline())
+            assert told is not None
+            with Client(told.group(1)) as client:
+                yield client
+        finally:
+            process.terminate()
+
+
+def job(name: str, options: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
+    """Two trials of a few steps on two ranks."""
+    training = {"num_steps": 4, "evaluate_every": 2, "batch_size": 16, **parts.pop("training", {})}
+    return {
+        "workload": {"name": name, "options": options},
+        "budget": {"num_trials": 2},
+        "training": training,
+        "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5},
+        "pruner": {"name": "none"},
+        "baseline": None,
+        **parts,
+    }
+
+
+SHARDED = {
+    "training": {
+        "precision": "bfloat16",
+        "parallelism": {"mode": "fsdp2"},
+        "averaging": {"method": "ema", "arguments": {"decay": 0.9}},
+        "accumulation_steps": 2,
+    },
+    "objective": {"metric": "best_validation_loss"},
+    "budget": {"num_trials": 3},
+    "baseline": {"search_space": "adamw"},
+}
+"""The parts of a job that shards a model, in 16 bits, and averages its weights."""
+
+COMPRESSED = {
+    "training": {"num_steps": 8, "compression": {"start_step": 2}},
+    "objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss", "value": 0.69}},
+    "search_space": {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": 1e-3, "high": 1e-2, "scale": "log"},
+            {"type": "float", "name": "schedule.horizon", "low": 0.5, "high": 2.0},
+            {"type": "integer", "name": "compression.rank", "low": 1, "high": 4},
+        ],
+        "fixed": {"precondition_frequency": 2},
+    },
+}
+"""The parts of a job that searches how long the schedule is and how much gradients are compressed."""
+
+PARTS: dict[str, dict[str, Any]] = {"text-lm": SHARDED, "click-log": COMPRESSED}
+
+
+@pytest.fixture(scope="module")
+def jobs(client: Client, options: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The id of a job by workload; they wait in the queue, so that the worker is not kept waiting."""
+    return {name: client.submit(job(name, options[name], **PARTS.get(name, {}))).id for name in sorted(BUILT_IN)}
+
+
+def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> Any:
+    """Two steps as a user who pastes the recommended Python takes them; the optimizer."""
+    torch.manual_seed(0)
+    workload = load(name, options)
+    model = workload.build_model()
+    namespace: dict[str, Any] = {"model": model}
+    exec(compile(python, "snippet", "exec"), namespace)
+    batches = workload.train_batches(batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for _ in range(2):
+        namespace["training_step"](workload.loss(model, next(batches)))
+    changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
+    assert sum(changed) > len(changed) / 2  # tables of rare categories may lack a gradient
+    return namespace["optimizer"]
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_it_trains_as_trials_of_a_job(
+    client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]], name: str
+) -> None:
+    ended = client.wait(jobs[name], timeout_seconds=LIMIT_SECONDS)
+    assert ended.state is JobState.SUCCEEDED, ended.failure
+    for trial in client.trials(jobs[name]):
+        assert trial.state is TrialState.COMPLETED, trial.detail
+        assert trial.step == trial.num_steps
+        assert_measured(trial.metrics, name)
+        assert trial.value == trial.metrics[ended.objective.metric]
+    found = client.recommendation(jobs[name])
+    assert found.workload_options == options[name]
+    train_with_snippet(found.python, name, options[name])
+
+
+def test_a_job_shards_and_averages_in_16_bits(
+    client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]]
+) -> None:
+    client.wait(jobs["text-lm"], timeout_seconds=LIMIT_SECONDS)
+    trials = list(client.trials(jobs["text-lm"]))
+    assert sorted(trial.phase for trial in trials) == ["baseline", "search", "search"]
+    for trial in trials:
+        assert trial.config["parallelism"] == {"mode": "fsdp2", "shard_size": None}
+        losses = [one.metrics["validation_loss"] for one in client.measurements(jobs["text-lm"], trial.number)]
+        assert trial.value == min(loss for loss in losses if loss is not None)
+    found = client.recommendation(jobs["text-lm"])
+    assert {name: found.training[name] for name in ("precision", "averaging", "accumulation_steps")} == {
+        name: SHARDED["training"][name] for name in ("precision", "averaging", "accumulation_steps")
+    }
+    optimizer = train_with_snippet(found.python, "text-lm", options["text-lm"])
+    assert isinstance(optimizer, WeightAveraging)
+    assert optimizer.arguments.in_use()["decay"] == 0.9
+
+
+def test_a_job_searches_the_schedules_length_and_the_compression(client: Client, jobs: dict[str, str]) -> None:
+    client.wait(jobs["click-log"], timeout_seconds=LIMIT_SECONDS)
+    for trial in client.trials(jobs["click-log"]):
+        assert trial.config["schedule"]["horizon"] == trial.parameters["schedule.horizon"]
+        rank = trial.parameters["compression.rank"]
+        assert trial.config["compression"] == {"rank": rank, "start_step": 2, "error_feedback": True}
+        assert trial.config["target"] == {"metric": "validation_loss", "value": 0.69, "direction": "minimize"}
+        assert trial.metrics["target_reached"] in (0.0, 1.0)
+    found = client.recommendation(jobs["click-log"])
+    assert found.training["compression"]["start_step"] == 2
+    assert "# Gradients compressed by PowerSGD (rank=" in found.python
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "no path": ({"workload": {"name": "image-folder"}}, "workload.options.path", "is required by image-folder: a dir"),
+    "unknown option": (
+        {"workload": {"name": "digits-mlp", "options": {"width": 3}}},
+        "workload.options.width",
+        "unknown option of digits-mlp (known: dropout, hidden_sizes, label_smoothing), got 3",
+    ),
+    "unknown metric": ({"objective": {"metric": "val_loss"}}, "objective.metric", "no metric 'val_loss' (it has: "),
+    "target without value": (
+        {"objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss"}}},
+        "objective.target.value",
+        "is required",
+    ),
+    "hsdp without a shard size": (
+        {"training": {"parallelism": {"mode": "hsdp"}}},
+        "training.parallelism.shard_size",
+        "must be an integer >= 1 with mode hsdp",
+    ),
+    "indivisible batch": (
+        {"training": {"batch_size": 126, "accumulation_steps": 4}},
+        "training.batch_size",
+        "126 is not divisible by workers_per_trial = 2 times accumulation_steps = 4",
+    ),
+    "compression of shards": (
+        {"training": {"parallelism": {"mode": "fsdp2"}, "compression": {"rank": 2}}},
+        "training.compression",
+        "is for parallelism mode ddp",
+    ),
+    "unknown precision": (
+        {"training": {"precision": "fp16"}},
+        "training.precision",
+        "must be 'float32', 'bfloat16' or 'float16'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_mistake_is_answered_with_its_field(client: Client, case: str) -> None:
+    parts, field, message = REFUSED[case]
+    with pytest.raises(ApiError) as refused:
+        client.submit({**job("digits-mlp", {}), **parts})
+    assert refused.value.status == 422
+    (error,) = refused.value.problem.errors
+    assert error.field == field
+    assert message in error.message
+
+
+def test_a_path_that_does_not_exist_fails_the_job_and_is_named(client: Client) -> None:
+    missing = client.submit(job("image-folder", {"path": "/nowhere/at/all"}, budget={"num_trials": 1}))
+    ended = client.wait(missing.id, timeout_seconds=2 * LIMIT_SECONDS)
+    assert ended.state is JobState.FAILED
+    assert ended.failure is not None
+    assert "refused by image-folder: path '/nowhere/at/all' does not exist" in ended.failure
