@@ -273,7 +273,11 @@ def test_unit_scaling_of_floats_stays_inside_and_rounding_is_stable(
     assert parameter.low <= value <= parameter.high
     assert parameter.rounded(value) == value
     assert -1e-9 <= parameter.to_unit(value) <= 1 + 1e-9
-    if parameter.to_unit(parameter.high * (1 - 1e-3)) > parameter.to_unit(parameter.low * (1 + 1e-3)) + 0.9:
+    # Four digits, of 1 - value on the reverse scale, tell places in the range apart only if it is wide enough.
+    low, high = parameter.low * (1 + 1e-3), parameter.high * (1 - 1e-3)
+    if scale == "reverse_log":
+        low, high = 1 - (1 - parameter.low) * (1 - 1e-3), 1 - (1 - parameter.high) * (1 + 1e-3)
+    if parameter.to_unit(high) > parameter.to_unit(low) + 0.9:
         assert parameter.to_unit(value) == pytest.approx(position, abs=0.02)
 
 
