@@ -19,8 +19,8 @@ from tests.trainers.trials import determined, small_trial
 from trainers.lost_ranks import is_of_a_lost_rank
 from trainers.run import DONE, LOST
 
-TIMEOUT_SECONDS = 8.0
-"""How long a rank waits for the other in a collective."""
+TIMEOUT_SECONDS = 20.0
+"""How long a rank waits for the other: in a collective, and to join it at the start on a busy machine."""
 
 
 def start_rank(rank: int, config: Path, directory: Path, port: int) -> subprocess.Popen[str]:
