@@ -240,6 +240,8 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
     summarised = metric
     if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
         summarised = split_summary(metric)[1]
+        if summarised in TARGET_METRICS and summarised not in workload.metrics:
+            raise InvalidInput("objective.metric", f"{metric!r}: {summarised} is of the whole curve already")
     if summarised not in measured:
         known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
         raise InvalidInput("objective.metric", _no_such_metric(workload, metric, known))

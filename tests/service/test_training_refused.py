@@ -50,6 +50,7 @@ WITH_DROPOUT = {"workload": {"name": "digits-mlp", "options": {"dropout": 0.25}}
         (averaging(update_frequency=0.5), "training.averaging.arguments.update_frequency", "an integer, got 0.5"),
         (averaging(decay={"a": 1}), "training.averaging.arguments.decay", "got {'a': 1}"),
         ({"objective": {"metric": "best_bleu"}}, "objective.metric", "best_<metric>, mean_of_last_<metric>)"),
+        ({"objective": {"metric": "best_steps_to_target"}}, "objective.metric", "is of the whole curve already"),
         ({"objective": {"metric": "steps_to_target"}}, "objective.target", "'steps_to_target'"),
         (
             {"objective": {"metric": "validation_loss", "target": {"metric": "bleu", "value": 1.0}}},
