@@ -209,6 +209,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         raise InvalidInput(
             "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
         )
+    if workers == 1 and training.compression is not None:
+        raise InvalidInput("training.compression", "has no effect with workers_per_trial = 1")
     return plan
 
 

@@ -263,12 +263,11 @@ class TrialConfig:
         options = self.workload_options
         _require(isinstance(options, Mapping), "workload_options", options, "must be an object")
         _require_one_of("precision", self.precision, Precision)
-        _require(
-            self.compression is None or self.parallelism.mode == "ddp",
-            "compression",
-            self.compression,
-            f"is for parallelism mode ddp, not {self.parallelism.mode}",
-        )
+        if self.compression is not None:
+            mode, precision = self.parallelism.mode, self.precision
+            _require(mode == "ddp", "compression", mode, "is for parallelism mode ddp")
+            # Its error memory would keep what overflowed once for ever.
+            _require(precision != "float16", "compression", precision, "is for the precisions float32 and bfloat16")
         _require(
             self.batch_size % self.accumulation_steps == 0,
             "accumulation_steps",

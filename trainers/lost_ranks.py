@@ -10,6 +10,7 @@ _SIGNS = (
     "broken pipe",
     "connection refused",
     "timed out waiting",  # gloo: the other hangs, or its machine is gone
+    "application timeout caused pair closure",  # likewise
     "socket timeout",
     "nccl communicator was aborted",
     "watchdog caught collective operation timeout",

@@ -95,15 +95,8 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
                 f"simple_fsdp cannot shard {', '.join(recurrent)}, which keeps its weights beside its attributes: use "
                 "fsdp2",
             )
-    if config.compression is not None:
-        if scalars:
-            raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
-        if config.precision == "float16":
-            raise InvalidConfig(
-                "compression",
-                "does not go with precision float16: its error feedback would keep the gradients of a step that "
-                "overflowed",
-            )
+    if config.compression is not None and scalars:
+        raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
 
 
 def _kind(config: TrialConfig, context: RankContext, mode: str) -> str:

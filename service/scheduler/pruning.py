@@ -5,7 +5,6 @@ Ray calls early stopping "scheduler"; we say pruner.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -27,8 +26,11 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """The decision; not called with a trial's last report, which ends it anyway."""
-        number = TrialOrder.from_tune(trial.config).number
-        decision = self.report(number, TrialReport.from_tune(result))
+        number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
+        assert report.measurement is not None
+        if self._objective not in report.measurement.metrics:
+            return str(TrialScheduler.STOP)  # it has failed, as the recorder says
+        decision = self.report(number, report)
         # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
         go_on: str = TrialScheduler.CONTINUE
         stop: str = TrialScheduler.STOP
@@ -37,7 +39,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
     def report(self, number: int, report: TrialReport) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""
         assert report.measurement is not None
-        value = report.measurement.metrics.get(self._objective, math.nan)
+        value = report.measurement.metrics[self._objective]
         self._values[number] = value
         self._decisions[number] = self._policy.report(number, report.measurement.step, value)
         return self._decisions[number]

@@ -160,14 +160,13 @@ class Recorder(TuneAdapter, tune.Callback):
         self._end(order.number, self._end_of_loss(order.number, "its process or its machine was lost"))
 
     def _end_of(self, number: int, report: TrialReport) -> _End:
+        if report.measurement is not None and self._plan.metric not in report.measurement.metrics:
+            given = ", ".join(report.measurement.metrics)
+            detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
+            return _End(TrialState.FAILED, FailureReason.ERROR, detail)
         match report.kind:
             case "completed":
-                assert report.measurement is not None
                 self._pruner.report(number, report)
-                if self._plan.metric not in report.measurement.metrics:
-                    given = ", ".join(report.measurement.metrics)
-                    detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
-                    return _End(TrialState.FAILED, FailureReason.ERROR, detail)
                 return _End(TrialState.COMPLETED)
             case "failed" if report.reason is FailureReason.LOST:
                 return self._end_of_loss(number, report.detail or "")

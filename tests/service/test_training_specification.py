@@ -77,6 +77,7 @@ def test_a_space_varies_what_a_job_sets() -> None:
             "averaging": {"method": "ema", "arguments": {"update_frequency": 3}},
             "compression": {"rank": 7, "error_feedback": False},
         },
+        resources={"workers_per_trial": 2},
     )
     config = trial(planned, **{"training.precision": "bfloat16"})
     assert config.averaging == AveragingConfig("ema", {"update_frequency": 3, "decay": 0.7})
@@ -150,10 +151,16 @@ def test_an_objective_is_measured_in_its_direction(
             "3 does not divide workers_per_trial = 4",
         ),
         (
-            {"training": {"parallelism": {"mode": "fsdp2"}, "compression": {}}},
+            {"training": {"parallelism": {"mode": "fsdp2"}, "compression": {}}, "resources": {"workers_per_trial": 2}},
             "training.compression",
-            "is for parallelism mode ddp, not fsdp2",
+            "is for parallelism mode ddp, got 'fsdp2'",
         ),
+        (
+            {"training": {"compression": {}, "precision": "float16"}, "resources": {"workers_per_trial": 2}},
+            "training.compression",
+            "is for the precisions float32 and bfloat16, got 'float16'",
+        ),
+        ({"training": {"compression": {}}}, "training.compression", "has no effect with workers_per_trial = 1"),
         (
             {"training": {"accumulation_steps": 3, "batch_size": 64}},
             "training.batch_size",
