@@ -78,10 +78,6 @@ class OptimizerConfig:
         _require_one_of("optimizer.name", self.name, OptimizerName)
         _require(isinstance(self.arguments, Mapping), "optimizer.arguments", self.arguments, "must be an object")
 
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "optimizer"))
-
 
 @dataclass(frozen=True, slots=True)
 class ScheduleConfig:
@@ -106,10 +102,6 @@ class ScheduleConfig:
         _require(_is_finite(horizon) and horizon > 0, "schedule.horizon", horizon, "must be > 0")
         _require_one_of("schedule.decay", self.decay, Decay)
 
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "schedule"))
-
 
 @dataclass(frozen=True, slots=True)
 class ParallelismConfig:
@@ -133,10 +125,6 @@ class ParallelismConfig:
                 self.shard_size is None, "parallelism.shard_size", self.shard_size, f"has no effect with {self.mode}"
             )
 
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "parallelism"))
-
 
 @dataclass(frozen=True, slots=True)
 class CompressionConfig:
@@ -156,10 +144,6 @@ class CompressionConfig:
         feedback = self.error_feedback
         _require(isinstance(feedback, bool), "compression.error_feedback", feedback, "must be true or false")
 
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "compression"))
-
 
 @dataclass(frozen=True, slots=True)
 class AveragingConfig:
@@ -173,10 +157,6 @@ class AveragingConfig:
     def __post_init__(self) -> None:
         _require(isinstance(self.method, str), "averaging.method", self.method, "must be a name")
         _require(isinstance(self.arguments, Mapping), "averaging.arguments", self.arguments, "must be an object")
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "averaging"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +172,6 @@ class TargetConfig:
         _require(bool(self.metric) and isinstance(self.metric, str), "target.metric", self.metric, "must be a name")
         _require(_is_finite(self.value), "target.value", self.value, "must be a finite number")
         _require_one_of("target.direction", self.direction, Literal["minimize", "maximize"])
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        return cls(**_from_json(cls, data, "target"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +283,7 @@ class TrialConfig:
         fields = _from_json(cls, data, "")
         for name, part in _PARTS.items():
             if name in fields and not (fields[name] is None and name in _MAY_BE_NULL):
-                fields[name] = part.from_json(fields[name])
+                fields[name] = part(**_from_json(part, fields[name], name))
         if isinstance(fields.get("summaries"), list):
             fields["summaries"] = tuple(fields["summaries"])
         return cls(**fields)
