@@ -32,6 +32,18 @@ def report(
         ratios: the claims, `what_over_what`.
         json_file: where the object goes as well.
     """
+    print_table(columns, rows)
+    for claim, ratio in ratios.items():
+        print(f"{claim}: {_text(ratio)}")
+    result = {"benchmark": name, "figures": figures, "ratios": ratios, "environment": environment()}
+    text = json.dumps(result, allow_nan=False)
+    if json_file is not None:
+        json_file.write_text(text + "\n")
+    print(text)
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Prints a table, and an empty line; floats with three significant digits."""
     lines = [tuple(columns), *(tuple(_text(cell) for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -40,13 +52,6 @@ def report(
         )
         print("  ".join((first, *rest)))
     print()
-    for claim, ratio in ratios.items():
-        print(f"{claim}: {_text(ratio)}")
-    result = {"benchmark": name, "figures": figures, "ratios": ratios, "environment": environment()}
-    text = json.dumps(result, allow_nan=False)
-    if json_file is not None:
-        json_file.write_text(text + "\n")
-    print(text)
 
 
 def environment() -> dict[str, object]:
