@@ -127,11 +127,14 @@ def simulate(
     owned = [Counter[Member]() for _ in range(num_ranks)]
     for owner, member in zip(owners, members, strict=True):
         owned[owner][member] += 1
-    local = [_local_cost(groups, shard, num_shards=num_shards, device=device, dtype=dtype) for shard in range(num_shards)]
+    local = [
+        _local_cost(groups, shard, num_shards=num_shards, device=device, dtype=dtype) for shard in range(num_shards)
+    ]
     sent, received = _traffic(owned, num_shards=num_shards, dtype=dtype, has_flags=device in READABLE_DEVICES)
     ranks = [
         Rank(
-            state_bytes=local[number % num_shards][0] + sum(n * cost_of[member].state_bytes for member, n in here.items()),
+            state_bytes=local[number % num_shards][0]
+            + sum(n * cost_of[member].state_bytes for member, n in here.items()),
             operations=local[number % num_shards][1]
             + sum(n * cost_of[member].operations_per_step for member, n in here.items()),
             owned_bytes=sum(n * math.prod(member[1]) for member, n in here.items()) * dtype.itemsize,
