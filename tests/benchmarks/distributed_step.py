@@ -18,6 +18,7 @@ Simulated from shapes, for as many ranks as it says: matrices by a member of the
 rank steps its own rows ("local") or where each table has an owner too ("owned").
 
     state_imbalance, work_imbalance   most of a rank over the mean
+    least_by_block                    what the largest block alone would make inevitable if ranks owned blocks
     ranks_within_tenth                most of these numbers of ranks up to which both are at most 1.1
     worst_over_least                  the larger over what the largest parameter alone makes inevitable: what the
                                       assignment adds at worst
@@ -112,6 +113,7 @@ def imbalances(model: str, preconditioner: str, *, tables: str, ranks: Sequence[
         "state_imbalance": {str(num): s.state_imbalance for num, s in found.items()},
         "work_imbalance": {str(num): s.work_imbalance for num, s in found.items()},
         "least_imbalance": {str(num): s.least_imbalance for num, s in found.items()},
+        "least_by_block": {str(num): s.least_by_block for num, s in found.items()},
         "assignment_seconds": max(s.assignment_seconds for s in found.values()),
         "ranks_within_tenth": within(
             {num: max(s.state_imbalance, s.work_imbalance) for num, s in found.items()}, limit=WITHIN
@@ -133,9 +135,9 @@ def within(worst: dict[int, float], *, limit: float) -> int:
 def simulated_rows(figures: dict[str, dict[str, Any]], ranks: Sequence[int]) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for name, figure in figures.items():
-        for what in ("state", "work"):
+        for what in ("state_imbalance", "work_imbalance", "least_by_block"):
             row: list[Cell] = [f"{name}.{what}"]
-            row += [f"{figure[f'{what}_imbalance'][str(num)]:.2f}" for num in ranks]
+            row += [f"{figure[what][str(num)]:.2f}" for num in ranks]
             row += [figure["ranks_within_tenth"], figure["worst_over_least"], f"{figure['assignment_seconds']:.2f}"]
             rows.append(row)
     return rows

@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 
+from shampoo.blocking import regions
 from shampoo.cost import Cost, estimate
 from shampoo.distributed.assignment import Burden, Loads, assign
 from shampoo.distributed.flat import FlatLayout
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.weights import READABLE_DEVICES
 from tests.benchmarks.model_shapes import Shapes, SplitModel
 
@@ -63,6 +65,8 @@ class Simulation:
     """Of the parameter with an owner that has most state."""
     largest_operations: float
     """Of the one that has most work."""
+    largest_block_share: float
+    """Of a block in all state or all work of these parameters, whichever is more."""
 
     @property
     def state_imbalance(self) -> float:
@@ -82,6 +86,11 @@ class Simulation:
         operations = sum(rank.operations for rank in self.ranks)
         shares = [self.largest_state_bytes / state, self.largest_operations / operations if operations else 0.0]
         return max(1.0, len(self.ranks) * max(shares))
+
+    @property
+    def least_by_block(self) -> float:
+        """The same if ranks could own blocks of a parameter, which they cannot yet."""
+        return max(1.0, len(self.ranks) * self.largest_block_share)
 
 
 def groups_of(model: SplitModel, *, preconditioner: str, local_plain: bool, **config: Any) -> list[Group]:
@@ -148,7 +157,22 @@ def simulate(
         seconds,
         max((burden.state_bytes for burden in burdens), default=0),
         max((burden.operations for burden in burdens), default=0.0),
+        _largest_block_share(groups, burdens, members, device=device, dtype=dtype),
     )
+
+
+def _largest_block_share(
+    groups: Sequence[Group], burdens: Sequence[Burden], members: Sequence[Member], *, device: str, dtype: torch.dtype
+) -> float:
+    state_bytes = sum(burden.state_bytes for burden in burdens) or 1
+    operations = sum(burden.operations for burden in burdens) or 1.0
+    largest = 0.0
+    for number, shape in set(members):
+        config = groups[number].config
+        for block in {region.block for region in regions(shape, Hyperparameters(**{**DEFAULTS, **config}))}:
+            cost = _cost(block, dtype, device, tuple(sorted(config.items())))
+            largest = max(largest, cost.state_bytes / state_bytes, cost.operations_per_step / operations)
+    return largest
 
 
 def rows_of_shard(length: int, num_shards: int, shard: int) -> int:
