@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainers.config import DEFAULT_DECAY_FRACTION
+
 _CLASSES = {
     "shampoo": ("from shampoo import Shampoo", "Shampoo"),
     "adamw": ("from torch.optim import AdamW", "AdamW"),
@@ -122,7 +124,8 @@ def _lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[s
         lines.append(f"NUM_SCHEDULE_STEPS = {'NUM_STEPS' if num_schedule_steps == num_steps else num_schedule_steps}")
     lines.append(f"NUM_WARMUP_STEPS = {num_warmup_steps}")
     if schedule["decay"] == "wsd":
-        num_decay_steps = max(1, round(schedule["decay_fraction"] * num_schedule_steps))
+        fraction = schedule.get("decay_fraction") or DEFAULT_DECAY_FRACTION
+        num_decay_steps = max(1, round(fraction * num_schedule_steps))
         lines.append(f"NUM_DECAY_STEPS = {min(num_decay_steps, num_schedule_steps - num_warmup_steps)}")
     return lines
 

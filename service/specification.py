@@ -198,19 +198,21 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
         _check_workload_options(field, space, workload, given=specification.workload.options)
         try:
-            plan.trial_config(phase, space.defaults())
+            config = plan.trial_config(phase, space.defaults())
         except InvalidConfig as error:
-            if error.field.partition(".")[0] in Training.model_fields:
+            section = error.field.partition(".")[0]
+            if section in training.model_fields_set:
                 raise InvalidInput(f"training.{error.field}", error.message) from error
             raise InvalidInput(field, f"its default trial is impossible: {error}") from error
         except ValueError as error:
             raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+        if workers == 1 and config.compression is not None:
+            where = "training.compression" if training.compression is not None else field
+            raise InvalidInput(where, "compression of gradients has no effect with workers_per_trial = 1")
     if workers == 1 and training.parallelism.mode != "ddp":
         raise InvalidInput(
             "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
         )
-    if workers == 1 and training.compression is not None:
-        raise InvalidInput("training.compression", "has no effect with workers_per_trial = 1")
     return plan
 
 

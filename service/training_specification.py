@@ -85,7 +85,8 @@ class Training(StrictModel):
     """How many checkpoints of a trial are kept."""
 
     report_timeout_seconds: float | None = Field(default=7200.0, gt=0)
-    """A trial that gives no measurement for so long has failed; null: it may take for ever."""
+    """A trial that gives no measurement for so long has failed, preparing its data and compiling included; null: it
+    may take for ever."""
 
     def trial_fields(self, assignment: Assignment) -> dict[str, Any]:
         """The fields of a trial's config that stand here, or that a search space assigns in their place, as JSON."""

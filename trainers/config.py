@@ -19,6 +19,9 @@ Decay: TypeAlias = Literal["cosine", "linear", "constant", "wsd"]
 ParallelismMode: TypeAlias = Literal["ddp", "fsdp2", "hsdp", "simple_fsdp"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
+DEFAULT_DECAY_FRACTION = 0.2
+"""Of a `wsd` schedule."""
+
 SUMMARY_PREFIXES = ("best_", "mean_of_last_")
 """Of the metrics that sum up a trial's curve so far: `best_validation_loss`."""
 
@@ -88,8 +91,9 @@ class ScheduleConfig:
     decay: Decay = "cosine"
     """Shape after the warm-up. `cosine` and `linear` end at 0; `wsd` (warm-up, stable, decay; arXiv 2404.06395) stays
     at the base value and then falls linearly to 0."""
-    decay_fraction: float = 0.2
-    """With `wsd`, the share of the horizon that the fall takes, in (0, 1]; cut short if the warm-up leaves less."""
+    decay_fraction: float | None = None
+    """With `wsd` only, the share of the horizon that the fall takes, in (0, 1], cut short if the warm-up leaves less;
+    None: 0.2."""
     horizon: float = 1.0
     """Length of the schedule as a multiple of the trial's steps, > 0. Above 1 the trial ends before the learning rate
     is 0, as a part of a longer run would; below 1 it stays at 0 (at the base value if `constant`) from there on."""
@@ -98,7 +102,9 @@ class ScheduleConfig:
         warmup, fall, horizon = self.warmup_fraction, self.decay_fraction, self.horizon
         is_share = _is_finite(warmup) and 0 <= warmup < 1
         _require(is_share, "schedule.warmup_fraction", warmup, "must be in [0, 1)")
-        _require(_is_finite(fall) and 0 < fall <= 1, "schedule.decay_fraction", fall, "must be in (0, 1]")
+        if fall is not None:
+            _require(_is_finite(fall) and 0 < fall <= 1, "schedule.decay_fraction", fall, "must be in (0, 1]")
+            _require(self.decay == "wsd", "schedule.decay_fraction", fall, f"has no effect with decay {self.decay}")
         _require(_is_finite(horizon) and horizon > 0, "schedule.horizon", horizon, "must be > 0")
         _require_one_of("schedule.decay", self.decay, Decay)
 
@@ -165,13 +171,14 @@ class TargetConfig:
 
     metric: str
     value: float
-    direction: Literal["minimize", "maximize"] = "minimize"
-    """Whether the target is reached from above (minimize) or from below."""
+    direction: Literal["minimize", "maximize"] | None = None
+    """Whether the target is reached from above (minimize) or from below; None: the metric's own direction."""
 
     def __post_init__(self) -> None:
         _require(bool(self.metric) and isinstance(self.metric, str), "target.metric", self.metric, "must be a name")
         _require(_is_finite(self.value), "target.value", self.value, "must be a finite number")
-        _require_one_of("target.direction", self.direction, Literal["minimize", "maximize"])
+        if self.direction is not None:
+            _require_one_of("target.direction", self.direction, Literal["minimize", "maximize"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +278,7 @@ class TrialConfig:
         _require(is_list, "summaries", self.summaries, "must be a list of names")
         for summary in self.summaries:
             is_legal = isinstance(summary, str) and summary.startswith(SUMMARY_PREFIXES)
+            is_legal = is_legal and summary not in SUMMARY_PREFIXES
             _require(is_legal, "summaries", summary, f"must begin with {' or '.join(SUMMARY_PREFIXES)}")
 
     @classmethod

@@ -72,14 +72,3 @@ def split_summary(name: str) -> tuple[Literal["best", "mean_of_last"], str]:
         if name.startswith(prefix) and len(name) > len(prefix):
             return kind, name.removeprefix(prefix)
     raise ValueError(f"{name!r} does not begin with {' or '.join(SUMMARY_PREFIXES)}")
-
-
-def direction_of(metric: str) -> Direction:
-    """The direction in which a metric of the loop is better.
-
-    Raises:
-        ValueError: it is none of the loop's.
-    """
-    if metric not in LOOP_METRICS:
-        raise ValueError(f"{metric!r} is not measured by the loop (it measures: {', '.join(LOOP_METRICS)})")
-    return LOOP_METRICS[metric]

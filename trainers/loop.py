@@ -61,6 +61,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
     randomness = None
+    counted_before: Mapping[str, float] = {}
 
     checkpoints = None
     if context.checkpoint_directory is not None:
@@ -69,7 +70,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         restored = checkpoints.load(trial.template())
         if restored is not None:
             trial.load_state_dict(restored.state)
-            curve.load_state_dict(restored.progress)
+            curve.load_state_dict(restored.progress["curve"])
+            counted_before = restored.progress["counts"]
             step, seconds = restored.measurement.step, restored.measurement.seconds
             randomness = restored.random_state
             yield restored.measurement
@@ -101,7 +103,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
 
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
-            counted = workload.counts() if isinstance(workload, CountsEvents) else {}
+            counted = _counts(workload, counted_before, context)
             (elapsed, optimizer_seconds), validated, counts = _over_ranks(
                 (elapsed, optimizer_seconds), validation, counted, context
             )
@@ -122,8 +124,9 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
             randomness = random_state(context)
             if checkpoints is not None and _is_checkpointed(first_step, step, config):
+                progress = {"curve": curve.state_dict(), "counts": counts}
                 checkpoints.save(
-                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
+                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=progress
                 )
                 if step == config.num_steps:
                     checkpoints.wait()  # whoever hears of the end finds it on disk
@@ -194,7 +197,7 @@ def _signals(
     time_is_up = float(context.rank == 0 and stopwatch.elapsed >= config.evaluate_every_seconds)
     if isinstance(signals, list):
         return [*signals, time_is_up]
-    return torch.cat((signals, signals.new_tensor([time_is_up])))
+    return torch.cat((signals, signals.new_full((1,), time_is_up)))  # no copy to wait for
 
 
 def _check_shares(config: TrialConfig, context: RankContext) -> None:
@@ -226,10 +229,19 @@ def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> Mapping
         return workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
 
 
+def _counts(workload: Workload, before: Mapping[str, float], context: RankContext) -> Mapping[str, float]:
+    """What this rank counts; rank 0 also what all of them did before the trial was resumed."""
+    if not isinstance(workload, CountsEvents):
+        return {}
+    return {
+        name: count + (before.get(name, 0.0) if context.rank == 0 else 0.0) for name, count in workload.counts().items()
+    }
+
+
 def _over_ranks(
     times: tuple[float, float],
     shares: Mapping[str, tuple[float, float]],
-    counts: Mapping[str, int],
+    counts: Mapping[str, float],
     context: RankContext,
 ) -> tuple[list[float], dict[str, float], dict[str, float]]:
     """Mean times, metrics and summed counts, by one collective."""
@@ -272,6 +284,9 @@ def _to_device(batch: object, device: str) -> object:
     """The batch with every tensor in it on the device."""
     match batch:
         case Tensor():
+            # From memory that may be paged out, the host would wait for the copy and all that the device does before.
+            if device.startswith("cuda") and batch.device.type == "cpu" and not batch.is_pinned():
+                batch = batch.pin_memory()
             return batch.to(device, non_blocking=True)
         case tuple() if hasattr(batch, "_make"):  # a named tuple
             return batch._make(_to_device(part, device) for part in batch)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from shampoo import WeightAveraging
 from trainers.sharding import local_part
 
 _CLEAR = Path("/proc/self/clear_refs")
@@ -43,8 +44,9 @@ def peak_bytes(device: str) -> int:
 
 
 def state_bytes(optimizer: Optimizer) -> int:
-    """Bytes of the tensors in `optimizer.state` on this rank; of sharded ones, its part."""
-    return sum(_bytes(value) for state in optimizer.state.values() for value in state.values())
+    """Bytes of the tensors an optimizer keeps on this rank, averaged weights included; of sharded ones its part."""
+    kept = [optimizer.state, optimizer.averages] if isinstance(optimizer, WeightAveraging) else [optimizer.state]
+    return sum(_bytes(value) for by_parameter in kept for state in by_parameter.values() for value in state.values())
 
 
 def _bytes(value: object) -> int:

@@ -28,7 +28,7 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
     return in_lists or [child for child in model.children() if any(True for _ in child.parameters())]
 
 
-def with_running_statistics(model: nn.Module) -> list[nn.Module]:
+def with_running_statistics(model: nn.Module) -> list[_NormBase]:
     """Normalisations with buffers of statistics, which want their parameters in the buffers' dtype, float32."""
     return [
         module

@@ -30,7 +30,8 @@ class MixedPrecision:
         self._device_type = torch.device(device).type
         self._dtype = DTYPES[precision]
         self.scaler = scaler
-        self.num_skipped_steps = 0
+        self._scale = scaler.get_scale()
+        self._num_skipped_steps = 0
 
     def autocast(self) -> AbstractContextManager[Any]:
         """For the forward pass and the loss. Sharded models also gather their parameters in this precision."""
@@ -52,20 +53,33 @@ class MixedPrecision:
         if not self.scaler.is_enabled():
             optimizer.step()
             return
-        scale = self.scaler.get_scale()
+        self._note_scale()  # here, where the scaler itself is about to wait for the gradients
         self.scaler.step(optimizer)
         self.scaler.update()
-        self.num_skipped_steps += int(self.scaler.get_scale() < scale)
+
+    @property
+    def num_skipped_steps(self) -> int:
+        """Steps left out so far. Waits for the device."""
+        self._note_scale()
+        return self._num_skipped_steps
 
     def state_dict(self) -> dict[str, Any]:
         return {"scaler": self.scaler.state_dict(), "num_skipped_steps": self.num_skipped_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.scaler.load_state_dict(state["scaler"])
-        self.num_skipped_steps = state["num_skipped_steps"]
+        self._scale = self.scaler.get_scale()
+        self._num_skipped_steps = state["num_skipped_steps"]
 
     def metrics(self) -> dict[str, float]:
         """With float16, the scale and how many steps were left out."""
         if not self.scaler.is_enabled():
             return {}
-        return {"loss_scale": self.scaler.get_scale(), "num_skipped_steps": float(self.num_skipped_steps)}
+        return {"num_skipped_steps": float(self.num_skipped_steps), "loss_scale": self._scale}
+
+    def _note_scale(self) -> None:
+        """Counts the step before as left out if it halved the scale."""
+        if self.scaler.is_enabled():
+            scale = self.scaler.get_scale()
+            self._num_skipped_steps += int(scale < self._scale)
+            self._scale = scale

@@ -53,8 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error)
     context = _join(options)
     status = _train(config, context)
-    if status == LOST:
-        os._exit(status)  # what is left of the group would wait for the lost rank when the process ends in good order
+    if status == LOST or (status == REFUSED and context.world_size > 1):
+        # Leaving in good order would wait for the lost rank, or for ranks that refuse nothing: data may be missing on
+        # one machine alone.
+        sys.stdout.flush()
+        os._exit(status)
     # Not in a `finally`: a rank that fails in its own way must not wait for the others.
     leave_process_group()
     return status

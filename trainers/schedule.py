@@ -6,7 +6,7 @@ import math
 
 from torch.optim import Optimizer
 
-from trainers.config import ScheduleConfig
+from trainers.config import DEFAULT_DECAY_FRACTION, ScheduleConfig
 
 
 def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
@@ -29,7 +29,8 @@ def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
         case "constant":
             return 1.0
         case "wsd":
-            num_decay_steps = min(max(1, round(config.decay_fraction * num_steps)), num_steps - num_warmup_steps)
+            fraction = DEFAULT_DECAY_FRACTION if config.decay_fraction is None else config.decay_fraction
+            num_decay_steps = min(max(1, round(fraction * num_steps)), num_steps - num_warmup_steps)
             return min(max((num_steps - step) / num_decay_steps, 0.0), 1.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -119,6 +119,11 @@ class WeightAveraging(Optimizer):
     @state.setter
     def state(self, state: Any) -> None:
         self.optimizer.state = state
+
+    @property
+    def averages(self) -> Mapping[Tensor, Mapping[str, Any]]:
+        """By parameter, what is kept of its past: tensors and lists of them, as sharded as it is. Not to be changed."""
+        return self._averages
 
     @property
     def arguments(self) -> AveragingArguments:

@@ -96,7 +96,12 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
         "averaging": None,
         "compression": None,
     }
-    assert recommendation.schedule == {"warmup_fraction": 0.05, "decay": "cosine"}
+    assert recommendation.schedule == {
+        "warmup_fraction": 0.05,
+        "decay": "cosine",
+        "decay_fraction": None,
+        "horizon": 1.0,
+    }
     evidence = recommendation.evidence
     assert (evidence.best.number, evidence.best.value, evidence.best.seconds) == (0, 0.3, 8.0)
     assert evidence.best.metrics == {METRIC: 0.3, "train_loss": 0.5}
@@ -210,7 +215,8 @@ def _default_arguments(name: str) -> dict[str, Any]:
 def test_the_snippet_runs_with_exactly_the_recommended_arguments(
     optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None, horizon: float
 ) -> None:
-    schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay, decay_fraction=0.3, horizon=horizon)
+    fraction = 0.3 if decay == "wsd" else None
+    schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay, decay_fraction=fraction, horizon=horizon)
     config = _config(optimizer, arguments, schedule=schedule, gradient_clip_norm=clip)
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.9, 0.5], config=config)))
     assert max(len(line) for line in snippet.splitlines()) <= 120

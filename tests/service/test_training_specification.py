@@ -162,6 +162,25 @@ def test_an_objective_is_measured_in_its_direction(
         ),
         ({"training": {"compression": {}}}, "training.compression", "has no effect with workers_per_trial = 1"),
         (
+            {"search_space": {"optimizer": "adamw", "fixed": {"compression.rank": 2}}},
+            "search_space",
+            "has no effect with workers_per_trial = 1",
+        ),
+        (
+            {
+                "search_space": {"optimizer": "adamw", "fixed": {"compression.rank": 2}},
+                "training": {"parallelism": {"mode": "fsdp2"}},
+                "resources": {"workers_per_trial": 2},
+            },
+            "search_space",
+            "compression: is for parallelism mode ddp",
+        ),
+        (
+            {"search_space": {"optimizer": "adamw", "fixed": {"schedule.decay_fraction": 0.1}}},
+            "search_space",
+            "schedule.decay_fraction: has no effect with decay cosine, got 0.1",
+        ),
+        (
             {"training": {"accumulation_steps": 3, "batch_size": 64}},
             "training.batch_size",
             "64 is not divisible by workers_per_trial = 1 times accumulation_steps = 3",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainers.config import InvalidConfig, TargetConfig
-from trainers.curve import NUM_LAST, Curve
+from trainers.curve import CENSORED_SECONDS, NUM_LAST, Curve
 from trainers.description import Direction
 
 DIRECTIONS: dict[str, Direction] = {"loss": "minimize", "accuracy": "maximize"}
@@ -61,10 +61,10 @@ def test_a_missed_target_is_censored_by_how_far_it_was(
     metric: str, direction: Direction, value: float, values: list[float]
 ) -> None:
     found = reports(curve(target=TargetConfig(metric, value, direction)), **{metric: values})
-    # Half of the way is left: half as much again as the whole trial's 100 steps, at half a second each.
-    assert found[0] == {"steps_to_target": 200.0, "seconds_to_target": 100.0, "target_reached": 0.0}
+    # Half of the way is left: half as much again as the whole trial's 100 steps.
+    assert found[0] == {"steps_to_target": 200.0, "seconds_to_target": 2 * CENSORED_SECONDS, "target_reached": 0.0}
     assert found[1]["steps_to_target"] == pytest.approx(150.0)
-    assert found[1]["seconds_to_target"] == pytest.approx(75.0)
+    assert found[1]["seconds_to_target"] == pytest.approx(1.5 * CENSORED_SECONDS)
     assert found[2] == pytest.approx(found[1])
 
 
@@ -72,6 +72,18 @@ def test_every_missed_target_ranks_behind_every_reached_one() -> None:
     missed = reports(curve(target=TargetConfig("loss", 1.0)), loss=[3.0] * 9 + [1.0001])[-1]
     reached = reports(curve(target=TargetConfig("loss", 1.0)), loss=[3.0] * 9 + [1.0])[-1]
     assert missed["steps_to_target"] > 100.0 == reached["steps_to_target"]
+    slow = curve(target=TargetConfig("loss", 1.0)).add(step=100, seconds=1e6, metrics={"loss": 0.9})
+    assert missed["seconds_to_target"] > slow["seconds_to_target"] == 1e6
+
+
+def test_without_a_direction_a_target_has_its_metrics_own() -> None:
+    found = reports(curve(target=TargetConfig("accuracy", 0.9)), accuracy=[0.1, 0.95])
+    assert [row["target_reached"] for row in found] == [0.0, 1.0]
+
+
+def test_a_target_in_another_direction_leaves_the_best_value_alone() -> None:
+    found = reports(curve("best_loss", target=TargetConfig("loss", 5.0, "maximize")), loss=[3.0, 1.0, 2.0])
+    assert found[-1]["best_loss"] == 1.0
 
 
 def test_a_curve_goes_on_from_its_state() -> None:
@@ -91,9 +103,19 @@ def test_a_curve_goes_on_from_its_state() -> None:
         assert found == whole[cut:]
 
 
+def test_a_metric_without_a_direction_is_refused_at_once() -> None:
+    with pytest.raises(InvalidConfig, match=r"^summaries: no direction of 'perplexity' is known \(known: accuracy, ex"):
+        curve("best_perplexity")
+    with pytest.raises(InvalidConfig, match=r"^target\.metric: no direction of 'perplexity' is known"):
+        curve(target=TargetConfig("perplexity", 1.0))
+
+
 @pytest.mark.parametrize(
     ("made", "field"),
-    [(curve("best_perplexity"), "summaries"), (curve(target=TargetConfig("perplexity", 1.0)), "target.metric")],
+    [
+        (curve("mean_of_last_perplexity"), "summaries"),
+        (curve(target=TargetConfig("perplexity", 1.0, "minimize")), "target.metric"),
+    ],
 )
 def test_a_metric_that_is_not_measured_is_refused_with_those_that_are(made: Curve, field: str) -> None:
     with pytest.raises(InvalidConfig, match=rf"^{field}: no metric 'perplexity' is measured \(there are: loss\)"):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
+from torch import nn
 
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import run_trial, small_trial, without_clock
@@ -23,6 +25,7 @@ from trainers.config import (
 from trainers.distributed import RankContext, single_process_context
 from trainers.loop import train
 from trainers.memory import peak_bytes, reset_peak
+from trainers.workloads.digits import DigitsMLP
 
 
 def measurements(config: TrialConfig, directory: Path | None = None) -> list[Measurement]:
@@ -191,3 +194,45 @@ def test_a_gradient_that_explodes_without_the_loss_is_caught_by_the_next_loss() 
         measurements(config)
     assert caught.value.step == 2
     assert caught.value.parameter is not None
+
+
+def test_the_optimizers_bytes_include_averaged_weights() -> None:
+    plain = measurements(small_trial())[-1].metrics["optimizer_state_bytes"]
+    averaging = AveragingConfig("lawa", {"num_snapshots": 3, "update_frequency": 2})
+    averaged = measurements(small_trial(averaging=averaging))[-1].metrics["optimizer_state_bytes"]
+    # AdamW keeps two copies of the weights and a count; LAWA three snapshots.
+    assert averaged == pytest.approx(plain * 5 / 2, rel=0.02)
+
+
+class CountingDigits(DigitsMLP):
+    """The digits that count the batches they gave."""
+
+    title: ClassVar[str] = "Digits that count"
+    metrics: ClassVar[dict[str, str]] = {
+        "train_loss": "minimize",
+        "validation_loss": "minimize",
+        "validation_accuracy": "maximize",
+        "num_batches": "maximize",
+    }
+    default_objective: ClassVar[str] = "validation_loss"
+    default_num_steps: ClassVar[int] = 40
+    default_evaluate_every: ClassVar[int] = 10
+    default_batch_size: ClassVar[int] = 48
+
+    def __init__(self) -> None:
+        super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
+        self._num_batches = 0
+
+    def loss(self, model: nn.Module, batch: object) -> torch.Tensor:
+        self._num_batches += 1
+        return super().loss(model, batch)
+
+    def counts(self) -> dict[str, int]:
+        return {"num_batches": self._num_batches}
+
+
+def test_counts_are_of_all_ranks_and_go_on_after_a_resume(two_ranks: WarmRanks, tmp_path: Path) -> None:
+    config = small_trial(workload="tests.trainers.test_training_options:CountingDigits", workload_options={})
+    first = two_ranks.run(run_trial, config, tmp_path, 2)[0]
+    rest = two_ranks.run(run_trial, config, tmp_path)[0]
+    assert [m.metrics["num_batches"] for m in [*first, *rest[1:]]] == [20, 40, 60, 80]

@@ -58,6 +58,11 @@ class StdlibGPT:
         """The number of sequences."""
         return len(self._train)
 
+    @property
+    def tokens_per_example(self) -> int:
+        """The bytes that a sequence predicts."""
+        return self.shape.context_length
+
     def train_batches(
         self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
     ) -> Iterator[Tensor]:
