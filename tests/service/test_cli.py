@@ -199,7 +199,7 @@ def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database)
         assert json.loads(run("recommend", "--job", job_id, "--format", "json").stdout)["job_id"] == job_id
     unknown = run("recommend", "digits")
     assert unknown.exit_code == 1
-    assert "unknown model 'digits' (known: digits-autoencoder, " in unknown.stderr
+    assert "unknown model 'digits' (known: click-log, digits-autoencoder, " in unknown.stderr
     assert run("recommend").exit_code == run("recommend", "digits-mlp", "--job", older).exit_code == 2
 
 
