@@ -156,6 +156,7 @@ def needed_row(needs: Needs) -> list[Cell]:
         f"{100 * needs.mean_operations / needs.model_operations:.3f}",
         f"{100 * needs.most_operations / needs.model_operations:.3f}",
         needs.fsdp_bytes / _GIGA,
+        needs.formula_bytes / _GIGA,
         needs.mean_sent_bytes / _GIGA,
         needs.most_moved_bytes / _GIGA,
     ]
@@ -173,6 +174,7 @@ NEEDED_COLUMNS = (
     "work % of model",
     "slowest %",
     "FSDP sends GB",
+    "formula GB",
     "we send GB",
     "most GB moved",
 )

@@ -64,6 +64,8 @@ class Needs:
     fsdp_bytes: float
     """What FSDP2 itself sends for a step: two all-gathers of weights and a reduce-scatter of gradients over the shards,
     and an all-reduce over the replicas."""
+    formula_bytes: float
+    """What `shampoo.distributed` says that a rank sends, which holds where all replicas own as much."""
     mean_sent_bytes: float
     most_moved_bytes: int
     """Sent or received, whichever is more."""
@@ -83,6 +85,7 @@ def needs(training: Training, preconditioner: str) -> Needs:
     by_dtype = {dtype: simulated(state_dtype=dtype) for dtype in dtypes}
     ranks = by_dtype["float32"].ranks
     weights_bytes = 4 * model.num_elements
+    owned_bytes = sum(rank.owned_bytes for rank in ranks)
     over_shards, over_replicas = ((n - 1) / n for n in (training.num_shards, training.num_replicas))
     return Needs(
         training=training,
@@ -95,6 +98,8 @@ def needs(training: Training, preconditioner: str) -> Needs:
         mean_operations=sum(rank.operations for rank in ranks) / num_ranks,
         most_operations=max(rank.operations for rank in ranks),
         fsdp_bytes=weights_bytes * (3 * over_shards + 2 * over_replicas / training.num_shards),
+        formula_bytes=3 * owned_bytes / num_ranks
+        + (owned_bytes / training.num_shards if training.num_replicas > 1 else 0.0),
         mean_sent_bytes=sum(rank.sent_bytes for rank in ranks) / num_ranks,
         most_moved_bytes=max(max(rank.sent_bytes, rank.received_bytes) for rank in ranks),
         least_imbalance=by_dtype["float32"].least_imbalance,
