@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -40,10 +42,17 @@ def start_rank(rank: int, config: Path, directory: Path, port: int) -> subproces
 
 
 def start_both(config: Path, directory: Path) -> list[subprocess.Popen[str]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = unused_port()
     return [start_rank(rank, config, directory, port) for rank in range(2)]
+
+
+def unused_port() -> int:
+    """A port that nobody is given by chance until rank 0 listens on it: those lie above 32768."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def config_file(directory: Path, **options: Any) -> Path:
