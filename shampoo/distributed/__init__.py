@@ -66,8 +66,8 @@ ranks, GPT-2 on 64, ResNet-50 on 16. Plain parameters, as under DDP, are stepped
 gather over replicas is as long for each as for the one that owns most, and owners are chosen without regard to that:
 dense 1T on 6x512 sends 43 GB, of which the formula above knows 12. Nothing overlaps with the backward pass.
 
-**Measured**, "shampoo": a GPT of 3.3 million parameters, refreshes every 10 steps, gloo ranks of one thread on a busy machine of
-two cores, which is to say roughly:
+**Measured**, "shampoo": a GPT of 3.3 million parameters, refreshes every 10 steps, gloo ranks of one thread on a busy
+machine of two cores, which is to say roughly:
 
     ranks   most state over its 1/world    step over the replicated one     bytes sent, of
             lossless     local             lossless  ideal    local         the formula   FSDP2's
