@@ -61,7 +61,6 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
     randomness = None
-    counted_before: Mapping[str, float] = {}
 
     checkpoints = None
     if context.checkpoint_directory is not None:
@@ -70,8 +69,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         restored = checkpoints.load(trial.template())
         if restored is not None:
             trial.load_state_dict(restored.state)
-            curve.load_state_dict(restored.progress["curve"])
-            counted_before = restored.progress["counts"]
+            curve.load_state_dict(restored.progress)
             step, seconds = restored.measurement.step, restored.measurement.seconds
             randomness = restored.random_state
             yield restored.measurement
@@ -103,7 +101,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
 
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
-            counted = _counts(workload, counted_before, context)
+            counted = workload.counts() if isinstance(workload, CountsEvents) else {}
             (elapsed, optimizer_seconds), validated, counts = _over_ranks(
                 (elapsed, optimizer_seconds), validation, counted, context
             )
@@ -124,9 +122,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
             randomness = random_state(context)
             if checkpoints is not None and _is_checkpointed(first_step, step, config):
-                progress = {"curve": curve.state_dict(), "counts": counts}
                 checkpoints.save(
-                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=progress
+                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
                 )
                 if step == config.num_steps:
                     checkpoints.wait()  # whoever hears of the end finds it on disk
@@ -229,19 +226,10 @@ def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> Mapping
         return workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
 
 
-def _counts(workload: Workload, before: Mapping[str, float], context: RankContext) -> Mapping[str, float]:
-    """What this rank counts; rank 0 also what all of them did before the trial was resumed."""
-    if not isinstance(workload, CountsEvents):
-        return {}
-    return {
-        name: count + (before.get(name, 0.0) if context.rank == 0 else 0.0) for name, count in workload.counts().items()
-    }
-
-
 def _over_ranks(
     times: tuple[float, float],
     shares: Mapping[str, tuple[float, float]],
-    counts: Mapping[str, float],
+    counts: Mapping[str, int],
     context: RankContext,
 ) -> tuple[list[float], dict[str, float], dict[str, float]]:
     """Mean times, metrics and summed counts, by one collective."""
