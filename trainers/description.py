@@ -32,7 +32,8 @@ class WorkloadDescription:
     implementation: str
     """`module:Class`; the class is called with the workload's options as keyword arguments."""
     metrics: Mapping[str, Direction]
-    """Every metric a measurement holds, with the direction in which it is better."""
+    """The workload's own metrics, `train_loss` and what it counts included, with the direction in which each is better.
+    A measurement holds more: see `LOOP_METRICS`."""
     default_objective: str
     default_num_steps: int
     default_evaluate_every: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -49,7 +50,7 @@ class ArchitectureWorkload:
         return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
 
 
-class WorkloadInMemory(ArchitectureWorkload):
+class WorkloadInMemory(ArchitectureWorkload, ABC):
     """Trains and evaluates on two data sets; a subclass says what the model predicts of a batch.
 
     Args:
@@ -84,9 +85,9 @@ class WorkloadInMemory(ArchitectureWorkload):
         num_validation = min(limit, len(validation))
         self._evaluated = torch.arange(num_validation) * len(validation) // num_validation
 
+    @abstractmethod
     def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
         """The model's predictions (n, classes) and the right classes (n,) int64."""
-        raise NotImplementedError
 
     @property
     def num_train_examples(self) -> int:
