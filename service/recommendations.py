@@ -123,7 +123,7 @@ class Recommendation:
     config: dict[str, Any]
     """Exactly the keyword arguments of the optimizer's constructor."""
     schedule: dict[str, Any]
-    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig`."""
+    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
     training: dict[str, Any]
     """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
     `precision`, `averaging` and `compression`."""
@@ -165,7 +165,7 @@ def recommend(
         workload=best.config["workload"],
         optimizer=best.config["optimizer"]["name"],
         config=dict(best.config["optimizer"]["arguments"]),
-        schedule=dict(best.config["schedule"]),
+        schedule={name: value for name, value in best.config["schedule"].items() if value is not None},
         training={name: best.config[name] for name in _TRAINING if name in best.config},
         workload_options=dict(best.config["workload_options"]),
         evidence=evidence,

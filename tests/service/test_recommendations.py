@@ -99,7 +99,6 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
     assert recommendation.schedule == {
         "warmup_fraction": 0.05,
         "decay": "cosine",
-        "decay_fraction": None,
         "horizon": 1.0,
     }
     evidence = recommendation.evidence
