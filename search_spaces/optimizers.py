@@ -98,6 +98,9 @@ SHAMPOO: Mapping[str, Argument] = {
     "low_precision_weights": _choice("nearest", "stochastic", "master"),
     "max_failed_refreshes": _integer(0, 3),
     "distributed": _choice("auto", "lossless", "local"),
+    "communication_dtype": _choice("float32", "bfloat16", "float16"),
+    "num_ranks_per_group": _integer(1, None),
+    "reduce_gradients": _flag(False),
 }
 """Arguments of `shampoo.Shampoo`."""
 

@@ -7,9 +7,9 @@ elements of parameters without a preconditioner are blocks of shape (): their bu
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,12 @@ class Piece:
     """First row of the bucket."""
     is_dense: bool
     """Whether the region's memory is in the order of the rows."""
+    index: int
+    """Of the region in `regions` of its parameter."""
+    number: int
+    """The same in the order of the group's buckets, by which the state is named."""
+    shape: tuple[int, ...]
+    """Of the whole parameter, for messages."""
 
     @property
     def stop(self) -> int:
@@ -88,17 +94,12 @@ class Chunk:
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
 
-    def __init__(
-        self, block: tuple[int, ...], owners: Sequence[tuple[Tensor, Region]], h: Hyperparameters, line: Line
-    ) -> None:
+    def __init__(self, block: tuple[int, ...], pieces: Sequence[Piece], h: Hyperparameters, line: Line) -> None:
         self.block = block
         self.line = line
-        starts = itertools.accumulate((region.num_blocks for _, region in owners), initial=0)
-        self.pieces = [
-            Piece(param, region, start, region.is_dense) for (param, region), start in zip(owners, starts, strict=False)
-        ]
+        self.pieces = pieces
         self.num_blocks = self.pieces[-1].stop
-        self.like = owners[0][0].new_empty((), dtype=state_dtype(owners[0][0].dtype))
+        self.like = pieces[0].param.new_empty((), dtype=state_dtype(pieces[0].param.dtype))
         self.tensors = allocate(self.num_blocks, block, h, self.like)
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
@@ -163,46 +164,87 @@ class Bucket:
         self.all_refreshed = is_refreshed(self.state)
 
 
-def make_buckets(params: Sequence[Tensor], h: Hyperparameters, *, elsewhere: Set[Tensor] = frozenset()) -> list[Bucket]:
-    """Buckets with fresh state for the parameters of one group, in order of first appearance.
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """A parameter of a group, and what of it is stepped here."""
 
-    Those `elsewhere` have no place in them, and decide only at which step the others are refreshed.
+    shape: tuple[int, ...]
+    """Of all that has a place in the group's order."""
+    like: Tensor
+    """Has its dtype and device."""
+    tensor: Tensor | None
+    """What is stepped: of this shape, or, with `runs`, flat; None: nothing."""
+    runs: tuple[tuple[tuple[int, int], ...], ...] | None = None
+    """By region, the blocks [first, last + 1) that lie one after the other in the tensor."""
+
+
+def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
+    """Buckets with fresh state for what is stepped here of the parameters of one group, in order of first appearance.
+
+    What is stepped elsewhere has no place in them, and decides only at which step the rest is refreshed.
     """
-    members: dict[tuple[object, ...], list[tuple[Tensor, Region]]] = {}
+    members: dict[tuple[object, ...], list[tuple[Stepped, int, Region]]] = {}
     for param in params:
-        for region in regions(param.shape, h):
-            members.setdefault((region.block, param.dtype, param.device), []).append((param, region))
+        for index, region in enumerate(regions(param.shape, h)):
+            key = (region.block, param.like.dtype, param.like.device)
+            members.setdefault(key, []).append((param, index, region))
     sizes = [
-        (sum(region.num_blocks for _, region in placed), refresh_costs(placed[0][1].block, h))
+        (sum(region.num_blocks for _, _, region in placed), refresh_costs(placed[0][2].block, h))
         for placed in members.values()
     ]
     buckets: list[Bucket] = []
+    num_regions: dict[int, int] = {}
     for placed, line in zip(members.values(), lines(sizes), strict=True):
-        here: list[tuple[Tensor, Region]] = []
+        block = placed[0][2].block
+        pieces: list[Piece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
-        for param, region in placed:
-            if param not in elsewhere:
-                if not runs or runs[-1][1] - runs[-1][0] != all_stop - stop:
-                    runs.append((stop, all_stop))
-                here.append((param, region))
-                stop += region.num_blocks
+        for param, index, region in placed:
+            number = num_regions.get(id(param), 0)
+            num_regions[id(param)] = number + 1
+            for first, last in _runs_here(param, index, region):
+                if not runs or runs[-1][1] - runs[-1][0] != all_stop + first - stop:
+                    runs.append((stop, all_stop + first))
+                stop += last - first
+            count = stop - (pieces[-1].stop if pieces else 0)
+            if count > 0 and param.tensor is not None:
+                here = region
+                if param.runs is not None:
+                    # By region: those before this one in the parameter come first in the tensor.
+                    here = _stacked(block, count, _elements_before(param, index, h))
+                pieces.append(Piece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
-        if here:
-            buckets.append(Bucket(placed[0][1].block, here, h, line.part(runs, stop)))
+        if pieces:
+            buckets.append(Bucket(block, pieces, h, line.part(runs, stop)))
     return buckets
+
+
+def _runs_here(param: Stepped, index: int, region: Region) -> Sequence[tuple[int, int]]:
+    if param.tensor is None:
+        return ()
+    return ((0, region.num_blocks),) if param.runs is None else param.runs[index]
+
+
+def _elements_before(param: Stepped, index: int, h: Hyperparameters) -> int:
+    """Elements in a flat tensor before those of a region."""
+    assert param.runs is not None
+    before = zip(regions(param.shape, h)[:index], param.runs, strict=False)
+    return sum(math.prod(region.block) * (stop - start) for region, runs in before for start, stop in runs)
+
+
+def _stacked(block: tuple[int, ...], count: int, offset: int) -> Region:
+    """Blocks one after the other in a flat tensor."""
+    strides = [math.prod(block[dim:]) for dim in range(len(block) + 1)]
+    return Region(grid=(count,), block=block, strides=tuple(strides), offset=offset)
 
 
 def state_by_param(buckets: Sequence[Bucket]) -> dict[Tensor, dict[str, Tensor]]:
     """Views of each parameter's state, named `quantity.i` for its i-th region."""
     views: dict[Tensor, dict[str, Tensor]] = {}
-    num_regions: dict[Tensor, int] = {}
     for bucket in buckets:
         for piece in bucket.pieces:
-            index = num_regions.get(piece.param, 0)
-            num_regions[piece.param] = index + 1
             views.setdefault(piece.param, {}).update(
-                {f"{name}.{index}": x[piece.start : piece.stop] for name, x in bucket.tensors.items()}
+                {f"{name}.{piece.number}": x[piece.start : piece.stop] for name, x in bucket.tensors.items()}
             )
     return views
 
@@ -222,5 +264,5 @@ def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> i
 def _parts(piece: Piece, max_blocks: int) -> Iterator[Piece]:
     start = piece.start
     for region in piece.region.parts(max_blocks):
-        yield Piece(piece.param, region, start, region.is_dense)
+        yield dataclasses.replace(piece, region=region, start=start, is_dense=region.is_dense)
         start += region.num_blocks

@@ -16,6 +16,7 @@ StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
 ProductDtype: TypeAlias = Literal["float32", "bfloat16"]
 LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
 Distributed: TypeAlias = Literal["auto", "lossless", "local"]
+CommunicationDtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "preconditioner": get_args(Preconditioner),
@@ -29,6 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "product_dtype": get_args(ProductDtype),
     "low_precision_weights": get_args(LowPrecisionWeights),
     "distributed": get_args(Distributed),
+    "communication_dtype": get_args(CommunicationDtype),
 }
 OPTIONAL_CHOICES = frozenset({"solver", "grafting"})
 """Those that may also be None."""

@@ -84,24 +84,49 @@ def estimate(
     if unknown:
         raise ValueError(f"unknown hyperparameter {unknown[0]!r} = {config[unknown[0]]!r}")
     h = Hyperparameters(**{**DEFAULTS, **config})
-    working = torch.promote_types(dtype, torch.float32)
     counts: dict[tuple[int, ...], int] = {}
-    total_bytes = preconditioner_bytes = 0
+    num_params = num_elements = 0
     for shape in shapes:
         if any(size < 0 for size in shape):
             raise ValueError(f"shapes must have sizes >= 0, got {tuple(shape)}")
-        total_bytes += torch.int64.itemsize  # num_skipped
-        if h.low_precision_weights == "master" and working != dtype:
-            total_bytes += math.prod(shape) * working.itemsize
+        num_params += 1
+        num_elements += math.prod(shape)
         for region in regions(shape, h):
             counts[region.block] = counts.get(region.block, 0) + region.num_blocks
+    has_masters = h.low_precision_weights == "master"
+    return estimate_blocks(
+        counts,
+        h,
+        dtype=dtype,
+        device=device,
+        num_params=num_params,
+        num_master_elements=num_elements if has_masters else 0,
+    )
+
+
+def estimate_blocks(
+    counts: Mapping[tuple[int, ...], int],
+    h: Hyperparameters,
+    *,
+    dtype: torch.dtype,
+    device: str,
+    num_params: int,
+    num_master_elements: int,
+) -> Cost:
+    """The cost of so many blocks of each shape, which belong to `num_params` parameters."""
+    working = torch.promote_types(dtype, torch.float32)
+    total_bytes = num_params * torch.int64.itemsize  # num_skipped
+    if working != dtype:
+        total_bytes += num_master_elements * working.itemsize
+    preconditioner_bytes = 0
     step_operations = refresh_operations = num_products = num_blocks = step_kernels = refresh_kernels = scratch = 0
     for block, num in counts.items():
-        for name, (tensor_shape, tensor_dtype) in state_layout(block, h, working).items():
-            size = num * math.prod(tensor_shape) * tensor_dtype.itemsize
-            total_bytes += size
+        if num == 0:
+            continue
+        for name, size in _state_bytes(block, h, working).items():
+            total_bytes += num * size
             if name not in ("first_moment", "second_moment", "momentum"):
-                preconditioner_bytes += size
+                preconditioner_bytes += num * size
         products, per_step, per_refresh = _operations(block, h, device)
         num_products += products
         step_operations += num * per_step
@@ -121,9 +146,21 @@ def estimate(
         refresh_operations=refresh_operations,
         operations_per_step=step_operations + refresh_operations / h.refresh_period,
         num_matrix_products=num_products,
-        step_kernels=_GROUP_KERNELS + step_kernels if counts else 0,
+        step_kernels=_GROUP_KERNELS + step_kernels if step_kernels else 0,
         refresh_kernels=refresh_kernels,
     )
+
+
+def cost_of_block(block: tuple[int, ...], h: Hyperparameters, *, dtype: torch.dtype, device: str) -> tuple[float, int]:
+    """Operations of a mean step and bytes of state of one block, which for () is an element without preconditioner."""
+    _, per_step, per_refresh = _operations(block, h, device)
+    state_bytes = sum(_state_bytes(block, h, torch.promote_types(dtype, torch.float32)).values())
+    return per_step + per_refresh / h.refresh_period, state_bytes
+
+
+def _state_bytes(block: tuple[int, ...], h: Hyperparameters, working: torch.dtype) -> dict[str, int]:
+    """Bytes of one block's state, by the name of the tensor."""
+    return {name: math.prod(shape) * dtype.itemsize for name, (shape, dtype) in state_layout(block, h, working).items()}
 
 
 def _kernels(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int]:

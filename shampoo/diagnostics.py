@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,7 @@ class Diagnostics:
 
 @dataclass(slots=True)
 class Measured:
-    """What is measured of one parameter; lists have one number for each factor, each block, or each such parameter."""
+    """What is measured of one parameter, or of a part of it; lists have one number for each factor or block."""
 
     num_skipped: int = 0
     num_failed_refreshes: int = 0
@@ -56,34 +57,62 @@ class Measured:
     """Elements."""
     conditions: list[float] = dataclasses.field(default_factory=list)
     residuals: list[float] = dataclasses.field(default_factory=list)
-    update_to_weight: list[float] = dataclasses.field(default_factory=list)
+    lr: float = 0.0
+    squared_direction: float = 0.0
+    squared_weight: float = 0.0
     grafting_ratios: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def update_to_weight(self) -> list[float]:
+        """lr·‖P‖/‖W‖, if there is a step."""
+        if self.squared_direction == 0 or self.squared_weight == 0:
+            return []
+        return [self.lr * math.sqrt(self.squared_direction) / math.sqrt(self.squared_weight)]
+
+
+_SUMS = ("num_failed_refreshes", "numel", "num_preconditioned", "squared_direction", "squared_weight")
+_LISTS = ("conditions", "residuals", "grafting_ratios")
 
 
 @torch.no_grad()
 def measure(
-    groups: Sequence[tuple[Sequence[Tensor], Hyperparameters, Sequence[Bucket]]],
+    params: Sequence[Tensor],
+    h: Hyperparameters,
+    buckets: Sequence[Bucket],
     state: Mapping[Tensor, Mapping[str, Any]],
+    norms: Mapping[Tensor, Tensor],
 ) -> dict[Tensor, Measured]:
-    """What there is to know of the parameters of groups, with their buckets and the state by parameter; changes
-    nothing."""
-    found: dict[Tensor, Measured] = {}
-    for params, h, buckets in groups:
-        for param in params:
-            found[param] = Measured(num_skipped=int(state[param]["num_skipped"]))
-        norms = {param: torch.zeros((), dtype=torch.float64) for param in params}
-        for bucket in buckets:
-            _measure_bucket(bucket, h, found)
-            for piece_norms, grafts in _of_bucket(bucket, h, state):
-                for param, squared in piece_norms.items():
-                    norms[param] += squared
-                for param, ratios in grafts:
-                    found[param].grafting_ratios.extend(ratios.tolist())
-        for param, squared in norms.items():
-            weight = param.norm().double().cpu()
-            if squared > 0 and weight > 0:
-                found[param].update_to_weight.append((h.lr * squared.sqrt() / weight).item())
+    """What there is to know of parameters of a group, with their buckets and the state by parameter; changes nothing.
+
+    `norms` are those of whole gradients, as far as the parameters are parts of others.
+    """
+    found = {
+        param: Measured(
+            num_skipped=int(state[param]["num_skipped"]),
+            lr=h.lr,
+            squared_weight=param.double().square().sum().item(),
+        )
+        for param in params
+    }
+    for bucket in buckets:
+        _measure_bucket(bucket, h, found)
+        for squared_norms, grafts in _of_bucket(bucket, h, state, norms):
+            for param, squared in squared_norms.items():
+                found[param].squared_direction += squared.item()
+            for param, ratios in grafts:
+                found[param].grafting_ratios.extend(ratios.tolist())
     return found
+
+
+def merged(parts: Sequence[Measured]) -> Measured:
+    """What is measured of a parameter, of whose parts it has been measured."""
+    whole = Measured(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
+    for part in parts:
+        for name in _SUMS:
+            setattr(whole, name, getattr(whole, name) + getattr(part, name))
+        for name in _LISTS:
+            getattr(whole, name).extend(getattr(part, name))
+    return whole
 
 
 def summarise(measured: Collection[Measured]) -> Diagnostics:
@@ -132,13 +161,13 @@ def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, M
 
 
 def _of_bucket(
-    bucket: Bucket, h: Hyperparameters, state: Mapping[Tensor, Mapping[str, Any]]
+    bucket: Bucket, h: Hyperparameters, state: Mapping[Tensor, Mapping[str, Any]], norms: Mapping[Tensor, Tensor]
 ) -> Iterator[tuple[dict[Tensor, Tensor], list[tuple[Tensor, Tensor]]]]:
     """Squared norm of the direction by parameter, and parameters with grafting ratios, chunk by chunk."""
     steps = {
         piece.param: state[piece.param]["step"] + 1
         for piece in bucket.pieces
-        if piece.param.grad is not None and bool(piece.param.grad.isfinite().all())
+        if piece.param.grad is not None and bool(norms.get(piece.param, piece.param.grad).isfinite().all())
     }
     for step, chunk in bucket.chunks(steps):
         P = _direction(bucket, chunk, h, step)

@@ -70,6 +70,7 @@ class RefreshFailures:
             count.event.synchronize()
         noted, self._noted = self._noted, []
         if int(count.host) > 0:
+            self._shared.clear()  # of the step after it, with the same counts
             for own in noted:
                 if own.event is not None:
                     own.event.synchronize()

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 DEFAULT_REFRESH_PERIOD: Mapping[str, int] = {"shampoo": 50, "soap": 10, "kl": 10, "spectral": 1, "none": 1}
 
 # What the members have in common, and what each of them uses beside that.
-_SHARED = frozenset({"lr", "betas", "beta3", "weight_decay", "weight_decay_type", "momentum", "nesterov"}) | frozenset(
-    {"preconditioner", "use_bias_correction", "low_precision_weights", "grafting_epsilon", "distributed"}
+_SHARED = (
+    frozenset({"lr", "betas", "beta3", "weight_decay", "weight_decay_type", "momentum", "nesterov"})
+    | frozenset({"preconditioner", "use_bias_correction", "low_precision_weights", "grafting_epsilon", "distributed"})
+    | frozenset({"communication_dtype", "num_ranks_per_group", "reduce_gradients"})
 )
 _KRONECKER = _SHARED | {
     "solver",

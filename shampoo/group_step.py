@@ -32,14 +32,16 @@ class GroupStep:
         kept: float,
         state: Mapping[Tensor, dict[str, Any]],
         positions: Mapping[Tensor, int],
+        norms: Mapping[Tensor, Tensor],
     ) -> None:
-        """Steps the parameters that have a finite gradient; `kept` is what weight decay leaves of the weights.
+        """Steps the parameters that have a finite gradient; `kept` is what weight decay leaves of the weights, `norms`
+        what is known of the gradients' norms.
 
         Every block goes through the same phases: the direction from gradient and state, and its application. A chunk
         is applied as soon as it is computed, while it is in the cache.
         """
         present = [param for param in params if param.grad is not None and param.numel() > 0]
-        finite = finite_gradients(present, [state[param]["num_skipped"] for param in present])
+        finite = finite_gradients(present, [state[param]["num_skipped"] for param in present], norms)
         steps: dict[Tensor, int] = {}
         for param in finite.taking_part:
             state[param]["step"] += 1
@@ -89,8 +91,7 @@ class GroupStep:
         for side, _, _ in due:
             counter = chunk.state.sides[side].num_failed_in_a_row
             if counter is not None:
-                shape = tuple(chunk.pieces[0].param.shape)
-                where = f"factor {side} of a block {bucket.block} of a parameter {shape}"
+                where = f"factor {side} of a block {bucket.block} of a parameter {chunk.pieces[0].shape}"
                 self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
         if due and not bucket.all_refreshed:
             bucket.look_at_refreshes()

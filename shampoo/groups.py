@@ -56,13 +56,23 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
 
 
 def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) -> None:
-    """Checks `distributed` against the parameters of a group.
+    """Checks how ranks share the work against the parameters of a group.
 
     Raises:
-        ValueError: it asks for something, and no parameter is a DTensor.
+        ValueError: something is asked for that has no effect on any of them.
     """
-    if h.distributed != "auto" and not any(is_dtensor(param) for param in params):
-        raise ValueError(f"distributed={h.distributed!r} has no effect: none of {len(params)} parameters is a DTensor")
+    num = len(params)
+    has_dtensors = any(is_dtensor(param) for param in params)
+    if h.distributed == "local" and not has_dtensors:
+        raise ValueError(f"distributed='local' has no effect: none of {num} parameters is a DTensor")
+    if h.distributed == "auto" and h.communication_dtype != "float32" and not has_dtensors:
+        raise ValueError(
+            f"communication_dtype={h.communication_dtype!r} has no effect: none of {num} parameters is a DTensor, and "
+            "plain ones are shared with distributed='lossless'"
+        )
+    for name in ("num_ranks_per_group", "reduce_gradients"):
+        if getattr(h, name) not in (None, False) and num > 0 and all(is_dtensor(param) for param in params):
+            raise ValueError(f"{name}={getattr(h, name)!r} has no effect: all of {num} parameters are DTensors")
 
 
 def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:

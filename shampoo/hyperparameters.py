@@ -19,6 +19,7 @@ from shampoo.choices import (
     CHOICES,
     OPTIONAL_CHOICES,
     AdjustLr,
+    CommunicationDtype,
     Distributed,
     EpsilonType,
     Grafting,
@@ -33,6 +34,9 @@ from shampoo.choices import (
 from shampoo.family import DEFAULT_REFRESH_PERIOD, USED
 
 DEFAULT_GRAFTING_EPSILON = 1e-8
+SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
+"""What decides which rank steps what, and how."""
+_FLAGS = ("nesterov", "use_bias_correction", "one_sided", "stagger_refresh", "pseudo_inverse", "reduce_gradients")
 
 
 def _require(condition: bool, name: str, value: object, rule: str) -> None:
@@ -67,7 +71,9 @@ class Hyperparameters:
     shampoo_beta: float | None = None
     """soap's average of the factors, in [0, 1], 1 sums; None: β2."""
     epsilon: float = 1e-6
-    """Added to the eigenvalues of a factor; > 0. With `pseudo_inverse` the largest eigenvalue that counts as null."""
+    """Added to the eigenvalues of a factor; > 0. With `pseudo_inverse` the largest eigenvalue that counts as null. kl
+    wants 1e-2 where gradients have a low rank, as PowerSGD's: each factor counts a direction that is new to the other
+    1/ε times over, and its steps become that much too short."""
     epsilon_type: EpsilonType = "relative"
     """relative: `epsilon` is a share of the factor's largest eigenvalue; absolute: a number."""
     weight_decay: float = 0.0
@@ -138,9 +144,19 @@ class Hyperparameters:
     max_failed_refreshes: int = 3
     """How often in a row the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
     distributed: Distributed = "auto"
-    """How DTensor parameters are stepped (`shampoo.distributed`). lossless: one rank collects each parameter whole and
-    steps it, with the numbers of a single process; local: every rank steps its shard as if it were the parameter,
-    without communication. auto: lossless. Without DTensors nothing else has an effect. Shapes the state."""
+    """How ranks share the work (`shampoo.distributed`). lossless: every rank owns blocks, which it steps with the
+    numbers of a single process, of DTensors and of plain parameters, which all ranks then hold alike, as under DDP;
+    local: every rank steps its shard of a DTensor as if it were the parameter, without communication. auto: DTensors
+    lossless, and plain parameters by every rank. In one process all are the same. Shapes the state."""
+    communication_dtype: CommunicationDtype = "float32"
+    """Precision in which owners send weights back: below the weights' own their change is sent, in units of its largest
+    element. Gradients travel in theirs."""
+    num_ranks_per_group: int | None = None
+    """How many consecutive ranks share plain parameters, a divisor of their number, each group on its own. None: as
+    many as make any rank's share smaller. Shapes the state."""
+    reduce_gradients: bool = False
+    """The gradients of plain parameters are those of each rank alone: the owners average them, by a reduce-scatter in
+    place of DDP's all-reduce. For a model without DDP or under its `no_sync`; all ranks are one group."""
 
     def __post_init__(self) -> None:
         _require(_is_number(self.lr) and self.lr >= 0, "lr", self.lr, "a finite number >= 0")
@@ -160,13 +176,14 @@ class Hyperparameters:
         self._check_schedule()
         self._check_grafting()
         self._check_solver()
+        self._check_distribution()
 
     def _check_choices(self) -> None:
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             legal = value in choices if isinstance(value, str) else value is None and name in OPTIONAL_CHOICES
             _require(legal, name, value, f"one of {choices}")
-        for name in ("nesterov", "use_bias_correction", "one_sided", "stagger_refresh", "pseudo_inverse"):
+        for name in _FLAGS:
             _require(isinstance(getattr(self, name), bool), name, getattr(self, name), "a bool")
 
     def _check_averages(self) -> None:
@@ -262,6 +279,21 @@ class Hyperparameters:
         ):
             if conflict:
                 raise ValueError(f"{name}={getattr(self, name)!r} needs eigenvectors, got solver='coupled_newton'")
+
+    def _check_distribution(self) -> None:
+        size = self.num_ranks_per_group
+        _require(size is None or (_is_int(size) and size >= 1), "num_ranks_per_group", size, "None or an integer >= 1")
+        if self.distributed == "local" and self.communication_dtype != "float32":
+            raise ValueError(f"communication_dtype={self.communication_dtype!r} has no effect with distributed='local'")
+        for name in ("num_ranks_per_group", "reduce_gradients"):
+            if self.distributed != "lossless" and getattr(self, name) not in (None, False):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} needs distributed='lossless', got {self.distributed!r}"
+                )
+        if self.reduce_gradients and size is not None:
+            raise ValueError(
+                f"num_ranks_per_group={size} has no effect with reduce_gradients=True: one group is all ranks"
+            )
 
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:
@@ -367,16 +399,22 @@ class Hyperparameters:
             "distributed == 'local'": self.distributed == "local",
         }
 
+    @property
+    def sharing(self) -> dict[str, object]:
+        """Those of `SHARING`: fixed, too, but no part of a checkpoint."""
+        return {name: getattr(self, name) for name in SHARING}
+
     def require_structure(self, built: Mapping[str, object]) -> None:
         """Checks that the state that was allocated for `built` still fits.
 
         Raises:
             ValueError: it does not; the message says what changed.
         """
-        for name, value in self.structure.items():
-            if built[name] != value:
+        found = {**self.structure, **self.sharing}
+        for name, value in built.items():
+            if found[name] != value:
                 raise ValueError(
-                    f"{name} changed from {built[name]!r} to {value!r}: it shapes the optimizer state, "
+                    f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, "
                     "so it needs a new optimizer"
                 )
 

@@ -6,40 +6,40 @@ asked for last.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from shampoo.cost import Cost, estimate
+from shampoo.cost import Cost
 from shampoo.hyperparameters import Hyperparameters
 
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
-def require_memory(params: Sequence[Tensor], h: Hyperparameters, *, working_bytes: int = 0) -> None:
-    """Checks that the state of these parameters fits into what is left of their devices' memory, where that is known.
+def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, working_bytes: int = 0) -> None:
+    """Checks that the state of parameters fits into what is left of their devices' memory, where that is known.
 
-    `working_bytes` is what a step needs of it beside the state and its scratch memory.
+    Args:
+        costs: parameters, and what this rank pays for each of them.
+        working_bytes: what a step needs of it beside the state and its scratch memory.
 
     Raises:
         MemoryError: it does not; the message says what takes most of it.
     """
-    for device in {param.device for param in params}:
+    for device in {param.device for param, _ in costs}:
         free = free_bytes(device)
-        placed = [param for param in params if param.device == device]
-        if free is None or not placed:
+        of_each = [(param, cost) for param, cost in costs if param.device == device]
+        if free is None:
             continue
-        of_each = list(costs(placed, h))
         needed = sum(cost.state_bytes for _, cost in of_each) + max(cost.scratch_bytes for _, cost in of_each)
         needed += working_bytes
         if needed > free:
             param, cost = max(of_each, key=lambda pair: pair[1].state_bytes)
             raise MemoryError(
-                f"preconditioner={h.preconditioner!r} needs {_gib(needed)} for its state of {len(placed)} parameters, "
+                f"preconditioner={h.preconditioner!r} needs {_gib(needed)} for its state of {len(of_each)} parameters, "
                 f"and {device} has {_gib(free)} left; most of it, {_gib(cost.state_bytes)}, is for a parameter "
                 f"{tuple(param.shape)} (max_preconditioner_dim={h.max_preconditioner_dim}, one_sided={h.one_sided}, "
                 f"state_dtype={h.state_dtype!r}; shampoo.cost.estimate tells what others would need)"
@@ -56,17 +56,6 @@ def free_bytes(device: torch.device) -> int | None:
         return None
     known = [number for number in (_machine_bytes(), _control_group_bytes()) if number is not None]
     return min(known, default=None)
-
-
-def costs(params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
-    """Each of the parameters with what it costs alone; `estimate` is asked once for each shape and dtype."""
-    config = {field.name: getattr(h, field.name) for field in dataclasses.fields(h)}
-    known: dict[tuple[torch.Size, torch.dtype], Cost] = {}
-    for param in params:
-        key = param.shape, param.dtype
-        if key not in known:
-            known[key] = estimate([param.shape], dtype=param.dtype, device=param.device.type, **config)
-        yield param, known[key]
 
 
 def _machine_bytes() -> int | None:

@@ -6,16 +6,19 @@ The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.buckets import Bucket, make_buckets, state_by_param, state_dtype
+from shampoo.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
 from shampoo.choices import (
     AdjustLr,
+    CommunicationDtype,
     Distributed,
     EpsilonType,
     Grafting,
@@ -27,7 +30,8 @@ from shampoo.choices import (
     StateDtype,
     WeightDecayType,
 )
-from shampoo.diagnostics import Diagnostics, measure, summarise
+from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
+from shampoo.distributed.block_rows import Rows
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.stand_ins import Plan, StandIns
 from shampoo.failures import RefreshFailures
@@ -40,9 +44,9 @@ from shampoo.groups import (
     require_params,
     require_peak_lr,
 )
-from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, NAMES, Hyperparameters
+from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, DEFAULTS, NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state_transfer import copy_state, own_memory, require_same_layout
+from shampoo.state_transfer import copy_state, own_memory, require_same_layout, take_blocks
 from shampoo.weights import gradient_of
 
 
@@ -56,7 +60,8 @@ class Shampoo(Optimizer):
     next step, and one that shapes the state raises when it is changed. A group that overrides `preconditioner` does
     not inherit what its member has no use for.
 
-    DTensor parameters (FSDP2, HSDP, SimpleFSDP) are spread over ranks with their state: see `shampoo.distributed`.
+    DTensor parameters (FSDP2, HSDP, SimpleFSDP), and with distributed="lossless" plain ones under DDP, are spread over
+    ranks with their state: see `shampoo.distributed`.
 
     State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
     factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
@@ -68,6 +73,10 @@ class Shampoo(Optimizer):
         ValueError: an argument is illegal or would have no effect; the message holds the values.
         MemoryError: the state does not fit into what is left of the device's memory; the message says why.
     """
+
+    _step_uncompiled: ClassVar[Any] = None
+    """A step as the compiler of a whole training step leaves it: what is refreshed is decided step by step, and ranks
+    meet in it."""
 
     def __init__(
         self,
@@ -105,6 +114,9 @@ class Shampoo(Optimizer):
         low_precision_weights: LowPrecisionWeights = "nearest",
         max_failed_refreshes: int = 3,
         distributed: Distributed = "auto",
+        communication_dtype: CommunicationDtype = "float32",
+        num_ranks_per_group: int | None = None,
+        reduce_gradients: bool = False,
     ) -> None:
         arguments = locals()
         defaults = {name: arguments[name] for name in NAMES}
@@ -135,7 +147,7 @@ class Shampoo(Optimizer):
         require_params(tensors, h)
         plan = self._stand_ins.plan([(tensors, h)]) if self._is_allocated else None
         if plan is not None:
-            require_memory(plan.here(tensors), h, working_bytes=plan.working_bytes())
+            require_memory(list(plan.costs(tensors, h)), h, working_bytes=plan.working_bytes())
         super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
@@ -168,6 +180,10 @@ class Shampoo(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._step_uncompiled(self)
+        return loss
+
+    def _step_everything(self) -> None:
         # All groups are checked before the first one moves.
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
@@ -177,26 +193,36 @@ class Shampoo(Optimizer):
             for param in group["params"]:
                 gradient_of(param)
         self._stand_ins.require_gradients()
-        with self._stand_ins.filled():
-            for h, group, stepped, buckets in zip(
-                checked, self.param_groups, self._stepped, self._buckets, strict=True
-            ):
-                kept = 1 - decay_per_step(h, group["peak_lr"])
-                self._step_group(stepped, buckets, h, kept=kept, state=self._state_of, positions=self._positions)
-            shared_on = self._stand_ins.shared_on
-            if shared_on is not None:
-                excess = self._stand_ins.hand_back(self._failures.excess(shared_on))
-        if shared_on is not None:
-            self._failures.raise_together(excess)
+        shared_on = self._stand_ins.shared_on
+        report = None if shared_on is None else functools.partial(self._failures.excess, shared_on)
+        with self._stand_ins.rounds(report) as rounds:
+            for number in rounds:
+                norms = self._stand_ins.norms(number)
+                for share in self._shares.get(number, ()):
+                    h, group = checked[share.group], self.param_groups[share.group]
+                    kept = 1 - decay_per_step(h, group["peak_lr"])
+                    self._step_group(
+                        share.tensors,
+                        share.buckets,
+                        h,
+                        kept=kept,
+                        state=self._state_of,
+                        positions=self._positions,
+                        norms=norms,
+                    )
+        if self._stand_ins.largest_report is not None:
+            self._failures.raise_together(self._stand_ins.largest_report)
         else:
             self._failures.raise_if_too_many()
-        return loss
 
     def _reset(self) -> None:
+        if Shampoo._step_uncompiled is None:
+            # Not as a decorator: it takes as long to import as torch.
+            disabled = torch.compiler.disable(Shampoo._step_everything)  # type: ignore[no-untyped-call]
+            Shampoo._step_uncompiled = staticmethod(disabled)
         self._is_allocated = False
         self._stand_ins = StandIns()
-        self._buckets: list[list[Bucket]] = []
-        self._stepped: list[list[Tensor]] = []
+        self._shares: dict[int, list[Share]] = {}
         self._state_of: dict[Tensor, dict[str, Any]] = {}
         self._positions: dict[Tensor, int] = {}
         self._num_positions = 0
@@ -213,28 +239,30 @@ class Shampoo(Optimizer):
         self._stand_ins.adopt(plan)
         for group, h in zip(groups, checked, strict=True):
             if not is_checked:
-                require_memory(plan.here(group["params"]), h, working_bytes=plan.working_bytes())
+                costs = list(plan.costs(group["params"], h))
+                require_memory(costs, h, working_bytes=plan.working_bytes())
             self._allocate_group(group, h)
         self._fill_masters(groups)
 
     def _allocate_group(self, group: Mapping[str, Any], h: Hyperparameters) -> None:
-        here = [(param, self._stand_ins.of(param)) for param in group["params"]]
-        elsewhere = {param for param, tensor in here if tensor is None}
-        buckets = make_buckets([param if tensor is None else tensor for param, tensor in here], h, elsewhere=elsewhere)
-        self._buckets.append(buckets)
-        self._structures.append(h.structure)
-        self._stepped.append([tensor for _, tensor in here if tensor is not None])
-        views = state_by_param(buckets)
-        for param, tensor in here:
+        number = len(self._structures)
+        self._structures.append({**h.structure, **h.sharing})
+        for round_, stepped in self._stand_ins.by_round(group["params"]).items():
+            buckets = make_buckets(stepped, h)
+            tensors = [one.tensor for one in stepped if one.tensor is not None]
+            self._shares.setdefault(round_, []).append(Share(number, tensors, buckets))
+            self._state_of.update(state_by_param(buckets))
+        for param in group["params"]:
             # The place among all parameters, wherever they are stepped.
             self._num_positions += 1
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             self.state[param] = {}
+            tensor = self._stand_ins.of(param)
             if tensor is None:
                 continue
             self._positions[tensor] = self._num_positions - 1
             num_skipped = torch.zeros((), dtype=torch.int64, device=tensor.device)
-            self.state[param].update({"step": 0, "num_skipped": num_skipped, **views.get(tensor, {})})
+            self.state[param].update({"step": 0, "num_skipped": num_skipped, **self._state_of.get(tensor, {})})
             self._state_of[tensor] = self.state[param]
             if h.low_precision_weights == "master" and state_dtype(tensor.dtype) != tensor.dtype:
                 self.state[param]["master"] = torch.empty(
@@ -244,10 +272,11 @@ class Shampoo(Optimizer):
     def _fill_masters(self, groups: Sequence[Mapping[str, Any]]) -> None:
         if not any(group["low_precision_weights"] == "master" for group in groups):
             return
-        with torch.no_grad(), self._stand_ins.filled():
-            for group in groups:
-                for tensor in map(self._stand_ins.of, group["params"]):
-                    if tensor is not None and "master" in self._state_of[tensor]:
+        wanted = {tensor for group in groups for tensor in map(self._stand_ins.of, group["params"])}
+        with torch.no_grad(), self._stand_ins.rounds() as rounds:
+            for number in rounds:
+                for tensor in (tensor for share in self._shares.get(number, ()) for tensor in share.tensors):
+                    if tensor in wanted and "master" in self._state_of[tensor]:
                         self._state_of[tensor]["master"].copy_(tensor)
 
     def diagnostics(self) -> Diagnostics:
@@ -258,25 +287,30 @@ class Shampoo(Optimizer):
         statistics; changes nothing.
         """
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
-        groups = list(zip(self._stepped, checked, self._buckets, strict=True))
-        with self._stand_ins.filled():
-            measured = measure(groups, self._state_of)
-        return summarise(self._stand_ins.of_all_ranks(measured))
+        measured: dict[Tensor, Measured] = {}
+        with self._stand_ins.rounds() as rounds:
+            for number in rounds:
+                norms = self._stand_ins.norms(number)
+                for share in self._shares.get(number, ()):
+                    measured |= measure(share.tensors, checked[share.group], share.buckets, self._state_of, norms)
+        return summarise([merged(parts) for parts in self._stand_ins.of_all_ranks(measured)])
 
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
 
         Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. Of
-        DTensor parameters it holds those that this rank owns; distributed="local" puts every state under a key like
-        "shard 1 of 4". The state of all ranks together fits any number of them; see `distributed_state_dict`.
+        parameters that ranks share it holds what this rank owns: some blocks of a parameter under a key like "part 1 of
+        4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks together fits
+        any number of them; see `distributed_state_dict`.
         """
         packed = super().state_dict()
-        shards = [self._stand_ins.shard_name(param) for group in self.param_groups for param in group["params"]]
+        params = [param for group in self.param_groups for param in group["params"]]
         state: dict[int, dict[str, Any]] = {}
         for key, held in packed["state"].items():
             if held:
-                shard = shards[key]
-                state[key] = own_memory(held) if shard is None else {shard: own_memory(held)}
+                name = self._stand_ins.part_name(params[key])
+                own = own_memory({**held, **self._stand_ins.blocks(params[key])})
+                state[key] = own if name is None else {name: own}
         return {**packed, "state": state, "param_groups": [dict(group) for group in packed["param_groups"]]}
 
     @torch.no_grad()
@@ -301,7 +335,8 @@ class Shampoo(Optimizer):
             raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
         pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
         for group, saved, structure in zip(self.param_groups, saved_groups, self._structures, strict=True):
-            Hyperparameters.of_group(saved).require_structure(structure)
+            h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **saved})
+            h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
             for param, key in zip(group["params"], saved["params"], strict=True):
                 target = self.state[param]
                 if not target:
@@ -309,18 +344,18 @@ class Shampoo(Optimizer):
                 if key not in state_dict["state"]:
                     raise ValueError(f"checkpoint lacks the state of parameter {key}")
                 source = state_dict["state"][key]
-                shard = self._stand_ins.shard_name(param)
-                if shard is not None:
-                    if shard not in source:
-                        raise ValueError(f"checkpoint lacks {shard} of parameter {key}, it holds {sorted(source)}")
-                    source = source[shard]
+                name = self._stand_ins.part_name(param)
+                if name is not None:
+                    if name not in source:
+                        raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
+                    source = take_blocks(source[name], self._stand_ins.blocks(param), parameter=key)
                 require_same_layout(source, target, parameter=key)
                 pairs.append((source, target))
         for source, target in pairs:
             copy_state(source, target)
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             # Which ranks step a parameter is no part of the state.
-            group.update({name: value for name, value in saved.items() if name not in ("params", "distributed")})
+            group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})
             group["betas"] = tuple(group["betas"])
         self._look_at_refreshes()
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
@@ -335,11 +370,11 @@ class Shampoo(Optimizer):
             dcp.load(state, checkpoint_id=path)
             optimizer.load_distributed_state_dict(state["optimizer"])
 
-        `["state"][index of the parameter, a string][name]` is a tensor that one rank has, or that all have alike. So
-        ranks of another number, and a single process, find what they own. With distributed="local" there is one more
-        level, "shard 1 of 4", which only as many ranks can load.
+        `["state"][index of the parameter, a string][name]` is a tensor that one rank has, or that all have alike, or a
+        `BlockRows` of one that several ranks have together. So ranks of another number, and a single process, find what
+        they own. With distributed="local" there is one more level, "shard 1 of 4", which only as many ranks can load.
         """
-        return to_portable(self.state_dict())
+        return to_portable(self.state_dict(), self._rows())
 
     def load_distributed_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over a `distributed_state_dict()`.
@@ -347,27 +382,59 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: as `load_state_dict`.
         """
-        self.load_state_dict(from_portable(state_dict))
+        self.load_state_dict(from_portable(state_dict, self.state_dict()))
+
+    def _rows(self) -> dict[int, dict[str, Rows]]:
+        """By index of a parameter and name in its state, which rows this rank has of what it shares with others."""
+        pieces: dict[Tensor, list[Piece]] = {}
+        for bucket in self._all_buckets():
+            for piece in bucket.pieces:
+                pieces.setdefault(piece.param, []).append(piece)
+        found: dict[int, dict[str, Rows]] = {}
+        for index, param in enumerate(param for group in self.param_groups for param in group["params"]):
+            tensor = self._stand_ins.of(param)
+            by_number = {} if tensor is None else self._stand_ins.rows(param, pieces.get(tensor, ()))
+            if by_number:
+                found[index] = {
+                    name: by_number[int(name.rpartition(".")[2])] for name in self.state[param] if "." in name
+                }
+        return found
+
+    def _all_buckets(self) -> Iterator[Bucket]:
+        for shares in self._shares.values():
+            for share in shares:
+                yield from share.buckets
 
     def _look_at_refreshes(self) -> None:
-        for buckets in self._buckets:
-            for bucket in buckets:
-                bucket.look_at_refreshes()
+        for bucket in self._all_buckets():
+            bucket.look_at_refreshes()
 
     def __getstate__(self) -> dict[str, Any]:
         state = {param: own_memory(state) for param, state in self.state.items()}
-        owners = {param: self._stand_ins.owner(param) for param in self.state}
-        return {**super().__getstate__(), "state": state, "owners": owners}
+        return {
+            **super().__getstate__(),
+            "state": state,
+            "sharing": (self._stand_ins.owners, self._stand_ins.group_size),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        saved, owners = state["state"], state.get("owners")
+        saved, sharing = state["state"], state.get("sharing", (None, None))
         self._reset()
-        super().__setstate__({**{name: x for name, x in state.items() if name != "owners"}, "state": {}})
+        super().__setstate__({**{name: x for name, x in state.items() if name != "sharing"}, "state": {}})
         checked = [(group["params"], Hyperparameters.of_group(group)) for group in self.param_groups]
-        self._stand_ins.adopt(self._stand_ins.plan(checked, owners))
+        self._stand_ins.adopt(self._stand_ins.plan(checked, *sharing))
         for group, (_, h) in zip(self.param_groups, checked, strict=True):
             self._allocate_group(group, h)
             for param in group["params"]:
                 copy_state(saved[param], self.state[param])
         self._is_allocated = True
         self._look_at_refreshes()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What this rank steps of a group in one round."""
+
+    group: int
+    tensors: Sequence[Tensor]
+    buckets: Sequence[Bucket]

@@ -41,3 +41,18 @@ def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *,
                 )
         elif not isinstance(found, int) or isinstance(found, bool) or found < 0:
             raise ValueError(f"state {name!r} of parameter {parameter} must be a count, got {found!r}")
+
+
+def take_blocks(source: Mapping[str, Any], blocks: Mapping[str, Tensor], *, parameter: object) -> dict[str, Any]:
+    """The state of a part without what says which blocks it is of.
+
+    Raises:
+        ValueError: it is of others than `blocks`.
+    """
+    for name, expected in blocks.items():
+        found = source.get(name)
+        if not isinstance(found, Tensor) or found.tolist() != expected.tolist():
+            raise ValueError(
+                f"state of parameter {parameter} is of other blocks: {name} is {found!r}, expected {expected.tolist()}"
+            )
+    return {name: x for name, x in source.items() if name not in blocks}

@@ -48,10 +48,13 @@ class FiniteGradients:
         return torch.cat([self.flags[piece.param].expand(piece.stop - piece.start) for piece in pieces])
 
 
-def finite_gradients(params: Sequence[Tensor], num_skipped: Sequence[Tensor]) -> FiniteGradients:
+def finite_gradients(
+    params: Sequence[Tensor], num_skipped: Sequence[Tensor], norms: Mapping[Tensor, Tensor]
+) -> FiniteGradients:
     """Sorts out gradients that are not finite, and counts them in `num_skipped`, in place.
 
-    A norm that overflows is not finite either: neither would the entries of G Gᵀ be.
+    A norm that overflows is not finite either: neither would the entries of G Gᵀ be. `norms` has those that are known:
+    of a part of a parameter, that of the whole one.
     """
     by_dtype: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, param in enumerate(params):
@@ -59,9 +62,12 @@ def finite_gradients(params: Sequence[Tensor], num_skipped: Sequence[Tensor]) ->
     knows: dict[int, bool] = {}
     flags: dict[Tensor, Tensor] = {}
     for (device, dtype), indices in by_dtype.items():
-        gradients = [gradient_of(params[index]) for index in indices]
-        norms = torch._foreach_norm([gradient for gradient in gradients if gradient is not None], 2, dtype=dtype)
-        finite = torch.stack(norms).isfinite()
+        norm_of = dict(norms)
+        gradients = {params[index]: params[index].grad for index in indices if params[index] not in norms}
+        present = {param: gradient for param, gradient in gradients.items() if gradient is not None}
+        if present:
+            norm_of |= zip(present, torch._foreach_norm(list(present.values()), 2, dtype=dtype), strict=True)
+        finite = torch.stack([norm_of[params[index]] for index in indices]).isfinite()
         if device.type in READABLE_DEVICES:
             knows.update(zip(indices, finite.tolist(), strict=True))
         else:

@@ -1,80 +1,112 @@
-"""`Shampoo` on parameters that are spread over ranks as DTensors.
+"""`Shampoo` over ranks: each owns some blocks of the parameters, with their state, and steps them for all.
 
     mesh = init_device_mesh("cuda", (num_nodes, 8))            # HSDP; a mesh of one dimension is FSDP2
     fully_shard(model, mesh=mesh)
     optimizer = Shampoo(model.parameters())                    # every rank; nothing else changes
     optimizer = Shampoo(model.parameters(), distributed="local")
 
-A parameter is cut along its first dimension over one dimension of its mesh, and replicated over the others. That is
-what FSDP2 and HSDP (`fully_shard`) and SimpleFSDP make. Tensor-parallel placements are refused. Several meshes may be
-mixed, and plain parameters beside them are stepped by every rank as ever.
+    model = DistributedDataParallel(model)
+    optimizer = Shampoo(model.parameters(), distributed="lossless")
 
-**lossless** (what "auto" means). Every parameter has one owner among all ranks of its mesh, replicas included. In a
-step the owners get whole weights and gradients, step them as one process would, and hand the weights back (`exchange`).
+**lossless**, of DTensors what "auto" means. A parameter is cut along its first dimension over one dimension of its
+mesh, and replicated over the others: FSDP2, HSDP (`fully_shard`), SimpleFSDP. Tensor-parallel placements are refused.
+Plain parameters are shared where distributed="lossless" asks for it, as ZeRO-1 does; else every rank steps them.
 
-- Numbers: the owner runs the same kernels on the same whole matrices, and refreshes fall into the steps in which a
-  single process has them. With equal gradients the weights are equal bit for bit. Exceptions: batched products in
-  bfloat16 depend on how many matrices are stacked; a plain parameter's element may round otherwise at the end of a
-  vector register. A gradient that is not finite in one rank's rows stops the whole parameter, everywhere.
-- State: on the owner alone. Owners are chosen by predicted work and bytes from shapes alone (`assignment`), so a rank
-  holds 1/world of the state give or take the largest parameter: a vocabulary's table is one parameter, and it bounds
-  how even many ranks can be. `estimate_per_rank` tells before anything is allocated.
-- Memory in a step: whole weights and gradients of what the rank owns, and their buffers: 4/world of the parameters.
-- Traffic: with P bytes of parameters over S shards and R replicas a rank sends and receives about 2P/(S·R) to collect,
-  P/(S·R) to hand back, and P/S to replicas if R > 1. FSDP2's own is about 3P.
+- Owners: of blocks with a preconditioner, in runs, by predicted work and bytes from shapes alone (`assignment`),
+  replicas included; consecutive blocks on different ranks. Elements of other parameters (tables, the head, vectors)
+  belong to the ranks that hold them, and of plain parameters fill the ranks up to equal bytes. `estimate_per_rank`
+  tells what each would have before anything is allocated.
+- Numbers: refreshes fall into the steps in which a single process has them, and kernels are the same, on the same
+  blocks. Weights are equal bit for bit where blocks are whole vector registers, else within 1e-5 of a tensor's largest
+  after 20 steps; batched products in bfloat16 depend on how many matrices are stacked. A gradient that is not finite in
+  any rank's rows stops the whole parameter, everywhere.
+- A step goes in rounds (`stand_ins`) of 64 MiB of weights for each rank, or 512 MiB in all that replicas gather, the
+  next of which is on its way while one is stepped: beside the state it holds 0.5 GiB, with replicas up to 1.5, and more
+  if one parameter is more than a round.
+- Traffic of a rank, with P bytes of parameters, M of them with a preconditioner, on S shards and R replicas: 2M/(S·R)
+  to collect, M/(S·R) to hand back, and P/S to replicas if R > 1. FSDP2's own is about 3P. Under DDP it is P,
+  after 2P of the all-reduce.
 - A step is collective: all ranks call it, with whatever gradients they have, and a failure to refresh raises on all.
 
-**local**. Every rank steps its rows as if they were the parameter, and sends nothing. Factors along the first dimension
-see these rows alone, so the numbers depend on the number of shards. Replicas compute the same. Gradients that are not
-finite, and refreshes that fail, are each shard's own affair.
+Plain parameters have these options:
+
+- communication_dtype="bfloat16" or "float16": owners send the change of their weights in units of its largest element,
+  P/2. All replicas, the owner too, add what was sent, and stay equal bit for bit. DTensors have it too.
+- num_ranks_per_group: consecutive ranks that share, a divisor of their number; each group does all of the work. None:
+  the least number with which no rank has more than a tenth more to do or to hold than with all ranks.
+- reduce_gradients=True, without DDP or under its `no_sync`: owners get the mean of the ranks' gradients by a
+  reduce-scatter, P, in place of the all-reduce, 2P. Until then they are nobody's mean: don't clip or scale by them.
+
+The ranks are those of the default process group, all of which must hold the same model.
+
+A checkpoint needs every rank's part: `state_dict()` of rank 0 alone lacks what others own. Save and load
+`distributed_state_dict()` with `torch.distributed.checkpoint` on all ranks; any number of ranks, or one process, can
+load what others have saved.
+
+**local**. Every rank steps its rows of a DTensor as if they were the parameter, and sends nothing. Factors along the
+first dimension see these rows alone, so the numbers depend on the number of shards. Replicas compute the same.
+Gradients that are not finite, and refreshes that fail, are each shard's own affair.
 
 What large models need
 ----------------------
 From shapes, by `python -m tests.benchmarks.distributed_step`: matrices stepped by "shampoo", tables, head and vectors
-by AdamW with distributed="local"; float32 but for the factors; ranks as replicas x shards; GB are 1e9 bytes.
+by AdamW, float32; ranks as replicas x shards, 8x1 under DDP; GB are 1e9 bytes.
 
-    parameters, ranks               state of a rank in GB      one     of the model's    sent, of
-                                AdamW   mean   most    int4    step    FLOPs: mean, most FSDP2's
-    Llama 1B            1x8      1.24   3.20   3.30    1.53    2.01    0.188%  0.195%     9.8%
-    Llama 70B           1x64     8.62   25.7   26.4    11.1    17.6    0.060%  0.061%     1.5%
-    Llama 70B           8x64     1.08   3.27   5.70    2.43    3.76    0.060%  0.105%     1.0%
-    1T, dense           6x512    2.63   7.89   62.9    26.4    41.9    0.040%  0.319%     0.4%
-    1T, experts         8x512    2.00   6.04   6.38    2.70    4.23    0.121%  0.128%     0.1%
-    1T, experts stacked 8x512    2.00   2.09   45.4    45.2    90.2    0.079%  1.765%     0.5%
+    parameters, ranks           state of a rank in GB     beside  steps  of the model's   sent: GB, of
+                            AdamW   mean   most    int4   it, GB         FLOPs: mean      FSDP2's or DDP's
+    Llama 1B        8x1     1.24   3.20   3.24    1.49    2.45    13%       0.188%       4.47    52%
+                    1x8     1.24   3.20   3.20    1.49    0.79    13%       0.188%       1.28    9.8%
+                    8x8     0.15   0.40   0.40    0.19    0.93   110%       0.188%       0.70    5.0%
+    Llama 70B       1x64    8.62   25.7   25.7    10.8    0.50   1.3%       0.060%       12.6    1.5%
+                    8x64    1.08   3.22   3.23    1.36    1.61   8.3%       0.060%       6.93    0.8%
+    1T, dense       6x512   2.63   7.87   7.88    3.31    1.32   5.5%       0.040%       12.8    0.4%
 
-"int4" is what the rank with most has with state_dtype="int4", "one step" what it holds in a step beside the state.
-Batches are of 1M, 4M, 6.3M and 67M tokens; the model's operations are 6 for each active weight and token. Refreshes run
-slower than products, so their time is more than this share.
+"int4" is the mean with state_dtype="int4"; "beside it" what a step holds beside the state; "steps" is by how much the
+steps of a refresh period exceed the mean rank's work, if in each the rank with most sets the pace. Batches are of 1M,
+4M and 6.3M tokens; the model's operations are 6 for each active weight and token. Refreshes run slower than products,
+so their time is more than this share.
 
-**What breaks first is one parameter on one rank.** Work and memory are even until the largest parameter is more than a
-rank's share, and then its owner sets the pace. Most over mean stays within 1.1 up to so many ranks:
+**What breaks first is one block on one rank.** Most work of a rank over the mean, and so in state, stays at 1 until the
+ranks are almost as many as the largest blocks (of up to 1,024x1,024 here), then grows with the ranks:
 
-    ResNet-50 8, GPT-2 16, Llama 7B 64, Llama 70B 128, 1T of separate experts 4,096, a recommender's layers 2
+    ranks            4      16     64    512   4,096
+    ResNet-50     1.01    1.03   3.32   26.6     213
+    GPT-2         1.00    1.02   1.26   5.03    40.3
+    Llama 7B      1.00           1.00   1.00    1.14
+    Llama 70B     1.00           1.00   1.00    1.00
+    recommender   1.98    7.92   31.7    253   2,027
 
-and doubles with the ranks beyond (Llama 70B on 512: 1.76; on 4,096: 14). State is next: with float32 factors of blocks
-of 1,024 three times AdamW's. Operations and traffic are below 0.2% of the model's and 10% of FSDP2's in the mean. What
-the design does about it:
+No assignment of whole blocks is better, by a bound on their sizes; of Llama 7B on 4,096 ranks the bound is 1.07. A
+recommender's work is one block of 1,024x1,024 and little else; its state, the tables, is within 1.02 up to 512 ranks
+under DDP. What the design does about it:
 
-- Tables, the head and vectors need no owner. `{"preconditioner": "none", "distributed": "local"}` steps them where they
-  lie, equal up to rounding. With owners GPT-2 is within 1.1 on 2 ranks instead of 16, and one of 4,096 ranks has 1,227
-  times the mean of a recommender's state, a table of 10 million rows.
-- Experts that are parameters of their own are even on 4,096 ranks; each stack of them has one owner.
-- state_dtype="int4" leaves 0.42 of Llama 70B's state; distributed="local" has no owners at all.
+- Under DDP more ranks than that only have to be sent to, and groups are as small as makes no share a tenth larger: of
+  512 ranks 32 share a ResNet-50, 128 a GPT-2.
+- A smaller max_preconditioner_dim makes more and smaller blocks.
 
-**What is missing.** No rank owns part of a parameter: by their largest blocks, Llama 7B and 70B could be even on 4,096
-ranks, GPT-2 on 64, ResNet-50 on 16. Plain parameters, as under DDP, are stepped by every rank: there is no ZeRO-1. The
-gather over replicas is as long for each as for the one that owns most, and owners are chosen without regard to that:
-dense 1T on 6x512 sends 43 GB, of which the formula above knows 12. Nothing overlaps with the backward pass.
+Next are single steps. Refreshes of a step are those of consecutive blocks, as in one process: once they are fewer than
+the ranks, some rank refreshes in every step and all wait for it. So GPT-2 on 8 ranks takes 2.2 times the mean, Llama 1B
+on 64 2.1, and both 1.0 with stagger_refresh=False, where all ranks refresh at the same steps.
 
-**Measured**, "shampoo": a GPT of 3.3 million parameters, refreshes every 10 steps, gloo ranks of one thread on a busy
-machine of two cores, which is to say roughly:
+State is next: with float32 factors of blocks of 1,024 three times AdamW's; state_dtype="int4" leaves 0.42 of Llama
+70B's. Operations are below 0.2% of the model's in the mean, traffic is below 10% of FSDP2's and about half of DDP's.
 
-    ranks   most state over its 1/world    step over the replicated one     bytes sent, of
-            lossless     local             lossless  ideal    local         the formula   FSDP2's
-    2       1.01         1.08              0.58      0.50     0.48          1.00          0.51
-    4       1.04         1.31              0.43      0.25     0.34          1.00          0.25
+**What is missing.** A gather over replicas is as long for each as for the one with most in that round and shard: Llama
+70B on 8x64 sends 6.9 GB, of which the formula above knows 5.4. Nothing overlaps with the backward pass.
+
+**Measured** with gloo ranks of one thread, on two cores that had other work, which is to say roughly: a GPT of 3.3
+million parameters in blocks of 256, refreshes every 10 steps, against every rank stepping all of it (ideal: 1/world).
+
+                  most state over 1/world     step over the replicated one    bytes of FSDP2 sent, of
+    ranks         FSDP2     DDP   local        FSDP2     DDP   local          the formula   FSDP2's
+    shampoo   2    1.00    1.02    1.08         0.84    0.74    0.53             1.00         0.48
+              4    1.00    1.02    1.31         0.54    0.42    0.33             0.58         0.14
+    soap      2    1.00    1.02    1.08         0.80    0.66    0.53             1.00         0.48
+    spectral  2    1.00    1.00    1.00         0.66    0.56    0.37             1.00         0.48
+
+On 4 ranks many blocks happen to belong to the rank that holds their rows.
 """
 
-from shampoo.distributed.assignment import estimate_per_rank
+from shampoo.distributed.ownership import estimate_per_rank
 
 __all__ = ["estimate_per_rank"]

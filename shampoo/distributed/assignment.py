@@ -1,36 +1,48 @@
-"""Which rank owns which parameter: by predicted cost, from shapes and hyperparameters alone, so without communication.
+"""Which rank owns which blocks: by predicted cost, from shapes and hyperparameters alone, so without communication.
 
 Both what a step computes and the bytes of state are to be even over the ranks. A refresh is due for consecutive blocks
-of a group at a time, so neighbours of equal shape go to different ranks, which then refresh at the same step; but
-parameters too small to matter alone stay in packets, so that a rank's blocks of a shape are stacked still.
+of a group at a time, so consecutive blocks go to different ranks, which then refresh at the same step; but blocks too
+small to matter alone stay together, so that there are few pieces to copy and a rank's are stacked still. Elements come
+last: they have state and no matrix products, and fill the ranks up to equal bytes.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
-
-from shampoo.cost import Cost, estimate
-
-_PACKETS_PER_RANK = 8
-"""A packet of equal parameters is at most this part of a rank's share, which bounds what it can unbalance."""
+_UNITS_PER_RANK = 8
+"""A unit is at most this part of a rank's share, which bounds what it can unbalance."""
+_UNITS_OF_ELEMENTS = 64
+"""The same of elements without a preconditioner, which are cheap to cut."""
+_UNIT_ELEMENTS = 1 << 14
+"""Blocks are not kept together beyond so many elements."""
+_ALIGNMENT = 64
+"""Elements without a preconditioner are cut at multiples of it: kernels then see whole vector registers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Burden:
-    """What owning a parameter takes."""
+class Items:
+    """Equal things to be owned, in a line: blocks, elements, or whole parameters."""
 
-    kind: Hashable
-    """Equal for parameters whose blocks are stacked together."""
+    count: int
     operations: float
-    """Of its steps and refreshes, in a mean step."""
-    state_bytes: int
+    """Of the steps and refreshes of one of them, in a mean step."""
+    state_bytes: float
+    """Of one of them."""
+    numel: int
+    """Elements of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Consecutive ones that a rank owns."""
+
+    start: int
+    stop: int
+    owner: int
 
 
 @dataclass(slots=True)
@@ -38,88 +50,106 @@ class Loads:
     """What the ranks own already."""
 
     operations: list[float] = field(default_factory=list)
-    state_bytes: list[int] = field(default_factory=list)
+    state_bytes: list[float] = field(default_factory=list)
 
     @classmethod
     def none(cls, num_ranks: int) -> Loads:
-        return cls([0.0] * num_ranks, [0] * num_ranks)
+        return cls([0.0] * num_ranks, [0.0] * num_ranks)
 
     def copy(self) -> Loads:
         return Loads(list(self.operations), list(self.state_bytes))
 
-    def add(self, rank: int, burden: Burden) -> None:
-        self.operations[rank] += burden.operations
-        self.state_bytes[rank] += burden.state_bytes
+    def add(self, rank: int, items: Items, count: int) -> None:
+        self.operations[rank] += count * items.operations
+        self.state_bytes[rank] += count * items.state_bytes
 
 
-def assign(burdens: Sequence[Burden], loads: Loads) -> list[int]:
-    """The owner of each parameter; adds them to `loads`.
+def assign(lines: Sequence[Items], loads: Loads) -> list[list[Owned]]:
+    """The owners of each line, in order; adds them to `loads`.
 
-    Greedy, the largest packet first, each to the rank on which the larger of its two shares stays smallest.
+    Greedy, the lines of the largest units first, each unit to the rank on which the larger of its two shares stays
+    smallest.
     """
     num_ranks = len(loads.operations)
-    total_operations = sum(loads.operations) + sum(burden.operations for burden in burdens)
-    total_bytes = sum(loads.state_bytes) + sum(burden.state_bytes for burden in burdens)
+    total_operations = sum(loads.operations) + sum(line.count * line.operations for line in lines) or 1.0
+    total_bytes = sum(loads.state_bytes) + sum(line.count * line.state_bytes for line in lines) or 1.0
 
     def share(operations: float, state_bytes: float) -> float:
-        return max(operations / (total_operations or 1), state_bytes / (total_bytes or 1))
+        return max(operations / total_operations, state_bytes / total_bytes)
 
-    members: dict[Hashable, list[int]] = {}
-    for index, burden in enumerate(burdens):
-        members.setdefault(burden.kind, []).append(index)
-    packets: list[list[int]] = []
-    for indices in members.values():
-        one = max(share(burdens[i].operations, burdens[i].state_bytes) for i in indices)
-        in_packet = max(1, math.floor(1 / (_PACKETS_PER_RANK * num_ranks * one))) if one > 0 else len(indices)
-        num_packets = math.ceil(len(indices) / in_packet)
-        packets.extend(indices[number::num_packets] for number in range(num_packets))
-
-    def packet_cost(packet: Sequence[int]) -> tuple[float, int]:
-        return sum(burdens[i].operations for i in packet), sum(burdens[i].state_bytes for i in packet)
-
-    def preference(rank: int, operations: float, state_bytes: int) -> tuple[float, float, int]:
+    def preference(rank: int, operations: float, state_bytes: float) -> tuple[float, float, int]:
         return (
             share(loads.operations[rank] + operations, loads.state_bytes[rank] + state_bytes),
-            loads.operations[rank] / (total_operations or 1) + loads.state_bytes[rank] / (total_bytes or 1),
+            loads.operations[rank] / total_operations + loads.state_bytes[rank] / total_bytes,
             rank,
         )
 
-    owners = [0] * len(burdens)
-    ordered = sorted(packets, key=lambda packet: (-share(*packet_cost(packet)), packet[0]))
-    for (operations, state_bytes), equal in itertools.groupby(ordered, key=packet_cost):
-        # Among equal packets only the last one's rank has another preference: a queue, or 70,000 parameters over 4,096
-        # ranks take a minute.
+    one = [share(line.operations, line.state_bytes) for line in lines]
+    units = [_unit(line, part, num_ranks) for line, part in zip(lines, one, strict=True)]
+    owned: list[list[Owned]] = [[] for _ in lines]
+    for number in sorted(range(len(lines)), key=lambda number: (-units[number] * one[number], number)):
+        line, unit = lines[number], units[number]
+        if _is_divisible(line):
+            continue
+        operations, state_bytes = unit * line.operations, unit * line.state_bytes
+        # Among equal units only the last one's rank has another preference: a queue, or 70,000 units over 4,096 ranks
+        # take a minute.
         queue = [preference(rank, operations, state_bytes) for rank in range(num_ranks)]
         heapq.heapify(queue)
-        for packet in equal:
+        for start in range(0, line.count, unit):
+            stop = min(line.count, start + unit)
             rank = queue[0][-1]
-            for index in packet:
-                owners[index] = rank
-                loads.add(rank, burdens[index])
+            _append(owned[number], Owned(start, stop, rank))
+            loads.add(rank, line, stop - start)
             heapq.heapreplace(queue, preference(rank, operations, state_bytes))
-    return owners
+    for number, line in enumerate(lines):
+        if _is_divisible(line):
+            owned[number] = _fill_up(line, units[number], loads)
+    return owned
 
 
-def estimate_per_rank(
-    shapes: Iterable[Sequence[int]],
-    *,
-    num_ranks: int,
-    dtype: torch.dtype = torch.float32,
-    device: str = "cpu",
-    **config: Any,
-) -> list[Cost]:
-    """What each rank pays for `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
-    one group; see `shampoo.cost.estimate`.
+def _is_divisible(line: Items) -> bool:
+    """Whether these are elements without a preconditioner."""
+    return line.numel == 1 and line.operations == 0
 
-    Raises:
-        ValueError: `num_ranks` is below 1, or as `estimate`.
-    """
-    if num_ranks < 1:
-        raise ValueError(f"num_ranks must be at least 1, got {num_ranks}")
-    given = [tuple(shape) for shape in shapes]
-    known = {shape: estimate([shape], dtype=dtype, device=device, **config) for shape in set(given)}
-    burdens = [Burden(shape, known[shape].operations_per_step, known[shape].state_bytes) for shape in given]
-    owned: list[list[tuple[int, ...]]] = [[] for _ in range(num_ranks)]
-    for shape, owner in zip(given, assign(burdens, Loads.none(num_ranks)), strict=True):
-        owned[owner].append(shape)
-    return [estimate(shapes, dtype=dtype, device=device, **config) for shapes in owned]
+
+def _fill_up(line: Items, unit: int, loads: Loads) -> list[Owned]:
+    """The owners of elements, in runs of whole units: every rank up to the same bytes as far as they go round."""
+    held = sorted(loads.state_bytes)
+    # The level of as many of the emptiest ranks as lie below it.
+    below, level = 0.0, 0.0
+    for num, most in enumerate([*held[1:], math.inf], start=1):
+        below += held[num - 1]
+        level = (below + line.count * line.state_bytes) / num
+        if level <= most:
+            break
+    found: list[Owned] = []
+    start = 0
+    for rank, has in enumerate(loads.state_bytes):
+        num_units = math.ceil((level - has) / (unit * line.state_bytes)) if line.state_bytes else line.count
+        stop = min(line.count, start + max(0, num_units) * unit)
+        if start < stop:
+            found.append(Owned(start, stop, rank))
+            start = stop
+    # What rounding has left over.
+    if start < line.count:
+        _append(found, Owned(start, line.count, found[-1].owner if found else 0))
+    for run in found:
+        loads.add(run.owner, line, run.stop - run.start)
+    return found
+
+
+def _unit(line: Items, share: float, num_ranks: int) -> int:
+    """How many of a line are owned together."""
+    least = _UNITS_OF_ELEMENTS if line.numel == 1 else _UNITS_PER_RANK
+    most = int(min(line.count, 1 / (least * num_ranks * share))) if share > 0 else line.count
+    if line.numel == 1:
+        return max(1, most // _ALIGNMENT) * _ALIGNMENT
+    return max(1, min(most, _UNIT_ELEMENTS // max(1, line.numel)))
+
+
+def _append(owned: list[Owned], more: Owned) -> None:
+    if owned and owned[-1].owner == more.owner:
+        owned[-1] = Owned(owned[-1].start, more.stop, more.owner)
+    else:
+        owned.append(more)

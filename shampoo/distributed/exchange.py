@@ -1,15 +1,20 @@
-"""Bringing whole parameters and gradients to their owners, and new weights back to all ranks of a mesh.
+"""Bringing what each rank owns of parameters and gradients to it, and new weights back to all ranks.
 
-The ranks of a mesh that differ only in the dimension that cuts the parameters hold one copy of the model between them:
-a row. A parameter's owner is one rank of one row. A step takes these collectives, of flat buffers for all parameters:
+The ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model between
+them: a row. What is owned of a parameter is owned by one rank of one row. A step takes these collectives, of flat
+buffers for all parameters of the exchange:
 
-    collect      all-to-all within each row: every rank sends its rows of weights and gradients to their owners
-    hand back    all-to-all within each row: owners send each rank its rows of the new weights;
-                 then, where the mesh has replicas, an all-gather of those rows over each dimension of replicas
+    collect      where parameters are cut, an all-to-all within each row: every rank sends its rows of weights and
+                 gradients to the owners
+    hand back    where parameters are cut, an all-to-all within each row: owners send each rank its rows of the new
+                 weights; then an all-gather over each dimension of replicas
 
 What is sent depends on shapes alone and never on which gradients there are, so no rank waits for one that has less to
 do. Weights travel with the gradients instead of being kept by the owner, because a copy would miss what is done to the
 parameters between steps (a checkpoint, averaged weights swapped in).
+
+Whether a gradient is finite is a matter of the whole parameter, of which an owner may see some blocks: so every rank
+sends the norms of its shards, and where there are no shards, computes that of the whole gradient.
 """
 
 from __future__ import annotations
@@ -18,225 +23,349 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from shampoo import weights
+from shampoo.buckets import state_dtype
+from shampoo.distributed.boxes import Box, wire_views
+from shampoo.distributed.collectives import UnderWay, all_gather, all_to_all
 from shampoo.distributed.flat import FlatLayout, buffer_of, copy_all, pieces_of
 from shampoo.distributed.layout import ShardLayout
+from shampoo.distributed.reduction import Reduction
+from shampoo.distributed.returned import Returned
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
+from shampoo.distributed.topology import Row, Topology
 
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor import DTensor
-
-Row = tuple[int, ...]
-"""Coordinates in the mesh, without the dimension that cuts the parameters."""
+_NO_GRADIENT = -1.0
+"""In the place of a norm."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A parameter of an exchange."""
+class Part:
+    """What one rank owns of a parameter."""
 
-    param: DTensor
+    param: Tensor
     layout: ShardLayout
     row: Row
     """The owner's row, and its place there."""
     place: int
-    whole: Tensor | None
-    """The stand-in for the whole parameter, on its owner."""
+    numel: int
+    here: Tensor | None
+    """The stand-in, on its owner: in the parameter's shape, or flat."""
+    boxes: Callable[[int], list[Box]]
+    """By shard, where it lies."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the parameter, stepped in the parameter's shape."""
+        return self.numel == self.param.numel()
+
+    def numel_of(self, shard: int) -> int:
+        """Elements of a shard that are part of it."""
+        return sum(box.numel for box in self.boxes(shard))
 
 
 class Exchange:
-    """The parameters of one mesh that are cut over the same dimension of it; `collect` and `hand_back` are collective.
+    """Parts of parameters that lie alike on the same ranks; what it starts and finishes is collective.
 
     Raises:
         RuntimeError: a collective fails; the message holds the rank and what it was for.
     """
 
-    def __init__(self, mesh: DeviceMesh, shard_dim: int | None) -> None:
-        coordinate = mesh.get_coordinate()
-        assert coordinate is not None  # `layout_of` has looked
-        self._mesh = mesh
-        self._shard_dim = shard_dim
-        self._num_shards = 1 if shard_dim is None else mesh.size(shard_dim)
-        self._other_dims = [dim for dim in range(mesh.ndim) if dim != shard_dim]
-        self._row, self._place = self.row_and_place(coordinate)
-        self._owned: dict[tuple[Row, int], list[Member]] = {}
+    def __init__(self, topology: Topology, communication_dtype: torch.dtype, *, reduces: bool = False) -> None:
+        """`reduces`: gradients are each rank's own, and are averaged; of parameters that are not cut."""
+        self._topology = topology
+        self._reduction = Reduction(topology) if reduces else None
+        self._array = topology.array
+        self._place = topology.place
+        self._row = topology.row
+        self._returned = Returned(communication_dtype)
+        self._owned: dict[tuple[Row, int], list[Part]] = {}
         self._layouts: dict[tuple[object, ...], FlatLayout] = {}
+        self._collecting: tuple[UnderWay, Tensor] | None = None
+        self._handing: tuple[UnderWay | None, Tensor] | None = None
         self.device: torch.device
         """Of the shards."""
+        self.norms: dict[Tensor, Tensor] = {}
+        """Of the whole gradients, by the stand-ins of this rank that have one; scalars in the state's precision."""
 
-    def row_and_place(self, coordinate: Sequence[int]) -> tuple[Row, int]:
-        """Those of the rank with these coordinates in the mesh."""
-        place = 0 if self._shard_dim is None else coordinate[self._shard_dim]
-        return tuple(coordinate[dim] for dim in self._other_dims), place
-
-    def add(self, member: Member) -> None:
-        """Takes in a parameter."""
-        self.device = own_shard(member.param).device
-        self._owned.setdefault((member.row, member.place), []).append(member)
+    def add(self, part: Part) -> None:
+        """Takes in a part of a parameter."""
+        self.device = own_shard(part.param).device
+        self._owned.setdefault((part.row, part.place), []).append(part)
         self._layouts.clear()
 
-    def collect(self) -> None:
-        """Gives the parameters that this rank owns their whole weights and gradients.
-
-        One that has no gradient on any rank gets none; where only some ranks lack it, their rows count as zero. Where
-        the host cannot read what the other ranks have without waiting for the device, it goes by its own.
-        """
-        own = self._members(self._row, self._place)
-        if self._num_shards == 1:
-            for member in own:
-                assert member.whole is not None
-                fill(member.whole, own_shard(member.param), gradient_shard(member.param))
+    def start_collecting(self) -> None:
+        """Starts to send to the owners what they step."""
+        if self._reduction is not None:
+            self._reduction.start(self._by_owner(), self.device)
+        if not self._array.is_cut:
             return
-        ways_out = [self._way_in(place, self._place) for place in range(self._num_shards)]
-        ways_in = [self._way_in(self._place, shard) for shard in range(self._num_shards)]
+        ways_out = [self._way_in(place, self._place) for place in range(self._array.num_shards)]
+        ways_in = [self._way_in(self._place, shard) for shard in range(self._array.num_shards)]
         outgoing, incoming = buffer_of(ways_out, self.device), buffer_of(ways_in, self.device)
+        norms = self._own_norms()
         for place, views in enumerate(pieces_of(outgoing, ways_out)):
-            self._write_shards(self._members(self._row, place), views)
-        self._all_to_all("the collection of gradients", incoming, outgoing, ways_in, ways_out)
-        del outgoing
-        self._assemble(own, pieces_of(incoming, ways_in))
+            self._write_shards(self._parts(self._row, place), views, norms)
+        self._collecting = (
+            self._all_to_all("the collection of gradients", incoming, outgoing, ways_in, ways_out),
+            incoming,
+        )
 
-    def hand_back(self, report: Tensor) -> Tensor:
-        """Writes the new weights of all parameters into their shards.
+    def finish_collecting(self, *, will_hand_back: bool) -> None:
+        """Gives the stand-ins of this rank their weights and gradients.
+
+        One of a parameter without a gradient on any rank gets none; where only some ranks lack it, their rows count as
+        zero. Where the host cannot read what the other ranks have without waiting for the device, it goes by its own,
+        except of gradients that are reduced: for those it waits.
+        """
+        self.norms = {}
+        own = self._parts(self._row, self._place)
+        if self._collecting is None:
+            self._fill_from_own(own)
+        else:
+            under_way, incoming = self._collecting
+            self._collecting = None
+            under_way.wait()
+            ways = [self._way_in(self._place, shard) for shard in range(self._array.num_shards)]
+            self._assemble(own, pieces_of(incoming, ways))
+        if will_hand_back:
+            self._returned.remember(own)
+
+    def start_handing_back(self, report: Tensor) -> None:
+        """Starts to send the new weights; the stand-ins of this rank may change again at once.
 
         Args:
             report: int64 scalar.
+        """
+        own = self._parts(self._row, self._place)
+        rows = self._ways_back(self._row, self._place)
+        changes = self._returned.changes(own)
+        if not self._array.is_cut:
+            buffer = torch.empty(self._longest(), dtype=torch.uint8, device=self.device)
+            self._write_rows(own, 0, pieces_of(buffer, rows)[0], report, changes)
+            self._handing = self._gather(self._replica_dims(), buffer)
+            return
+        incoming = buffer_of(rows, self.device)
+        ways_out = [self._way_back(self._row, self._place, shard) for shard in range(self._array.num_shards)]
+        outgoing = buffer_of(ways_out, self.device)
+        for shard, views in enumerate(pieces_of(outgoing, ways_out)):
+            self._write_rows(own, shard, views, report, changes)
+        self._handing = self._all_to_all("the return of weights", incoming, outgoing, rows, ways_out), incoming
+
+    def finish_handing_back(self) -> Tensor:
+        """Writes the new weights of all parameters into what this rank holds of them.
 
         Returns:
             The reports of all ranks, (number of ranks,), int64.
         """
-        own = self._members(self._row, self._place)
-        rows = self._ways_back(self._row, self._place)
-        incoming = buffer_of(rows, self.device)
-        if self._num_shards == 1:
-            self._write_rows(own, 0, pieces_of(incoming, rows)[0], report)
-        else:
-            ways_out = [self._way_back(self._row, self._place, shard) for shard in range(self._num_shards)]
-            outgoing = buffer_of(ways_out, self.device)
-            for shard, views in enumerate(pieces_of(outgoing, ways_out)):
-                self._write_rows(own, shard, views, report)
-            self._all_to_all("the return of weights", incoming, outgoing, rows, ways_out)
-        return self._read_rows(self._over_replicas(incoming))
+        assert self._handing is not None
+        under_way, buffer = self._handing
+        self._handing = None
+        if under_way is not None:
+            under_way.wait()
+        dims = self._replica_dims()
+        gathered = 0 if self._array.is_cut else 1
+        if self._array.is_cut and dims:
+            padded = buffer.new_empty(self._longest())
+            padded[: len(buffer)] = buffer
+            buffer = padded
+        for count in range(gathered, len(dims)):
+            further, buffer = self._gather(dims[count:], buffer)
+            if further is not None:
+                further.wait()
+        return self._read_rows(self._by_row(dims, buffer))
 
-    def _members(self, row: Row, place: int) -> list[Member]:
+    def abandon(self) -> None:
+        """Lets go of what is under way, after an error."""
+        self._collecting = self._handing = None
+        if self._reduction is not None:
+            self._reduction.abandon()
+
+    def _by_owner(self) -> list[list[Part]]:
+        return [self._parts(*self._array.row_and_place(number)) for number in range(self._array.num_ranks)]
+
+    def _parts(self, row: Row, place: int) -> list[Part]:
         return self._owned.get((row, place), [])
 
+    def _replica_dims(self) -> list[int]:
+        return [dim for dim in self._array.replica_dims if self._array.sizes[dim] > 1]
+
     def _way_in(self, place: int, shard: int) -> FlatLayout:
-        """What the owner in a place of this row gets of a shard: weights, gradients, and, where the host can read them,
-        whether there are gradients."""
-        members = self._members(self._row, place)
+        """What the owner in a place of this row gets of a shard: weights, gradients, and norms."""
+        parts = self._parts(self._row, place)
 
         def build() -> FlatLayout:
-            shards = [(member.layout.shard_shape(shard), member.param.dtype) for member in members]
-            has_flags = self.device.type in weights.READABLE_DEVICES
-            return FlatLayout([*shards, *shards, *([((len(members),), torch.bool)] if has_flags else [])])
+            elements = [((part.numel_of(shard),), part.param.dtype) for part in parts]
+            return FlatLayout([*elements, *elements, ((len(parts),), torch.float64)])
 
         return self._cached(("in", place, shard), build)
 
     def _way_back(self, row: Row, place: int, shard: int) -> FlatLayout:
-        """What an owner sends to a shard of its row: weights, and its report."""
-        members = self._members(row, place)
-
-        def build() -> FlatLayout:
-            shards = [(member.layout.shard_shape(shard), member.param.dtype) for member in members]
-            return FlatLayout([*shards, ((), torch.int64)])
-
-        return self._cached(("back", row, place, shard), build)
+        """What an owner sends to a shard of its row: weights or their changes, and its report."""
+        parts = self._parts(row, place)
+        return self._cached(("back", row, place, shard), lambda: FlatLayout(self._returned.specs(parts, shard)))
 
     def _ways_back(self, row: Row, shard: int) -> list[FlatLayout]:
-        return [self._way_back(row, place, shard) for place in range(self._num_shards)]
+        return [self._way_back(row, place, shard) for place in range(self._array.num_shards)]
+
+    def _longest(self) -> int:
+        """Bytes of the longest buffer that a row has for a shard like this rank's."""
+        return max(sum(way.num_bytes for way in self._ways_back(row, self._place)) for row in self._rows())
+
+    def _rows(self) -> list[Row]:
+        return list(itertools.product(*(range(self._array.sizes[dim]) for dim in self._array.replica_dims)))
 
     def _cached(self, key: tuple[object, ...], build: Callable[[], FlatLayout]) -> FlatLayout:
         if key not in self._layouts:
             self._layouts[key] = build()
         return self._layouts[key]
 
-    def _write_shards(self, members: Sequence[Member], views: Sequence[Tensor]) -> None:
-        num = len(members)
-        gradients = [gradient_shard(member.param) for member in members]
-        copy_all(views[:num], [own_shard(member.param) for member in members])
-        present = [(view, x) for view, x in zip(views[num : 2 * num], gradients, strict=True) if x is not None]
-        copy_all([view for view, _ in present], [x for _, x in present])
-        for view, x in zip(views[num : 2 * num], gradients, strict=True):
-            if x is None:
-                view.zero_()
-        for flags in views[2 * num :]:
-            flags.copy_(torch.tensor([x is not None for x in gradients], dtype=torch.bool))
+    def _own_norms(self) -> dict[Tensor, Tensor]:
+        """Of this rank's shards of the gradients, float64 scalars, by parameter that has one."""
+        params = {part.param for parts in self._owned.values() for part in parts}
+        return norms_of({param: gradient_shard(param) for param in params})
 
-    def _assemble(self, members: Sequence[Member], by_shard: Sequence[Sequence[Tensor]]) -> None:
-        num = len(members)
-        has_gradient = [member.param.grad is not None for member in members]
-        flags = [views[2 * num] for views in by_shard if len(views) > 2 * num]
-        if flags:
-            has_gradient = torch.stack(flags).any(dim=0).tolist()
+    def _write_shards(self, parts: Sequence[Part], views: Sequence[Tensor], norms: dict[Tensor, Tensor]) -> None:
+        num = len(parts)
         targets: list[Tensor] = []
         sources: list[Tensor] = []
-        for number, member in enumerate(members):
-            assert member.whole is not None
-            like = by_shard[0][number]
-            values = like.new_empty(member.layout.shape)
+        for part, for_weights, for_gradient in zip(parts, views[:num], views[num : 2 * num], strict=True):
+            found = part.boxes(self._place)
+            shard, gradient = own_shard(part.param).contiguous(), gradient_shard(part.param)
+            targets.extend(wire_views(for_weights, found))
+            sources.extend(box.of_shard(shard) for box in found)
+            if gradient is None:
+                for_gradient.zero_()
+            else:
+                gradient = gradient.contiguous()
+                targets.extend(wire_views(for_gradient, found))
+                sources.extend(box.of_shard(gradient) for box in found)
+        copy_all(targets, sources)
+        if parts:
+            missing = views[-1].new_full((), _NO_GRADIENT)
+            torch.stack([norms.get(part.param, missing) for part in parts], out=views[-1])
+
+    def _assemble(self, parts: Sequence[Part], by_shard: Sequence[Sequence[Tensor]]) -> None:
+        if not parts:
+            return
+        num = len(parts)
+        norms = torch.stack([views[-1] for views in by_shard])
+        if self.device.type in weights.READABLE_DEVICES:
+            has_gradient = (norms != _NO_GRADIENT).any(dim=0).tolist()
+        else:
+            has_gradient = [part.param.grad is not None for part in parts]
+        norms = torch.where(norms == _NO_GRADIENT, 0.0, norms)
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        for number, part in enumerate(parts):
+            assert part.here is not None
+            values = by_shard[0][number].new_empty(part.here.shape)
             gradient = torch.empty_like(values) if has_gradient[number] else None
-            fill(member.whole, values, gradient)
+            fill(part.here, values, gradient)
+            if gradient is not None:
+                dtype = state_dtype(part.param.dtype)
+                self.norms[part.here] = norms[:, number].to(dtype).square().sum().sqrt()
             for shard, views in enumerate(by_shard):
-                rows = slice(*member.layout.rows(shard))
-                targets.append(values[rows])
-                sources.append(views[number])
+                found = part.boxes(shard)
+                targets.extend(box.of_owner(values) for box in found)
+                sources.extend(wire_views(views[number], found))
                 if gradient is not None:
-                    targets.append(gradient[rows])
-                    sources.append(views[num + number])
+                    targets.extend(box.of_owner(gradient) for box in found)
+                    sources.extend(wire_views(views[num + number], found))
         copy_all(targets, sources)
 
-    def _write_rows(self, members: Sequence[Member], shard: int, views: Sequence[Tensor], report: Tensor) -> None:
+    def _fill_from_own(self, parts: Sequence[Part]) -> None:
+        """Where every rank holds all of the parameters and their gradients."""
+        targets: list[Tensor] = []
         sources: list[Tensor] = []
-        for member in members:
-            assert member.whole is not None
-            is_cut = member.layout.shard_dim is not None
-            sources.append(member.whole[slice(*member.layout.rows(shard))] if is_cut else member.whole)
-        copy_all(views, [*sources, report])
+        reduced = None if self._reduction is None else self._reduction.finish(self._by_owner(), self._topology.number)
+        for part in parts:
+            assert part.here is not None
+            shard = own_shard(part.param)
+            gradient = gradient_shard(part.param) if reduced is None else reduced.gradients.get(part.here)
+            if part.is_whole and not self._returned.is_change(part):
+                fill(part.here, shard, gradient)
+                continue
+            found = part.boxes(0)
+            values, own_gradient = shard.new_empty(part.here.shape), gradient
+            shard = shard.contiguous()
+            targets.extend(box.of_owner(values) for box in found)
+            sources.extend(box.of_shard(shard) for box in found)
+            if gradient is not None and reduced is None:
+                own_gradient, gradient = gradient.new_empty(part.here.shape), gradient.contiguous()
+                targets.extend(box.of_owner(own_gradient) for box in found)
+                sources.extend(box.of_shard(gradient) for box in found)
+            fill(part.here, values, own_gradient)
+        copy_all(targets, sources)
+        if reduced is not None:
+            self.norms = dict(reduced.norms)
+            return
+        cut = [part for part in parts if not part.is_whole]
+        norms = norms_of({part.param: gradient_shard(part.param) for part in cut})
+        for part in cut:
+            if part.param in norms:
+                assert part.here is not None
+                self.norms[part.here] = norms[part.param].to(state_dtype(part.param.dtype))
 
-    def _over_replicas(self, own: Tensor) -> dict[Row, Tensor]:
-        """The buffers of rows like this rank's of all rows of the mesh, given its own."""
-        replicas = [dim for dim in self._other_dims if self._mesh.size(dim) > 1]
-        if not replicas:
-            return {self._row: own}
-        rows = list(itertools.product(*(range(self._mesh.size(dim)) for dim in self._other_dims)))
-        longest = max(sum(way.num_bytes for way in self._ways_back(row, self._place)) for row in rows)
-        buffer = torch.nn.functional.pad(own, (0, longest - own.numel()))
-        for dim in replicas:
-            gathered = buffer.new_empty(self._mesh.size(dim) * buffer.numel())
-            self._all_gather("the return of weights to replicas", gathered, buffer, dim)
-            buffer = gathered
-        by_row: dict[Row, Tensor] = {}
-        for row, at in zip(rows, map(functools.partial(self._number_of, replicas), rows), strict=True):
-            by_row[row] = buffer[at * longest : (at + 1) * longest]
-        return by_row
+    def _write_rows(
+        self,
+        parts: Sequence[Part],
+        shard: int,
+        views: Sequence[Tensor],
+        report: Tensor,
+        changes: dict[Tensor, tuple[Tensor, Tensor]],
+    ) -> None:
+        self._returned.write(parts, shard, views, changes)
+        views[-1].copy_(report)
 
-    def _number_of(self, replicas: Sequence[int], row: Row) -> int:
+    def _gather(self, dims: Sequence[int], own: Tensor) -> tuple[UnderWay | None, Tensor]:
+        """Starts to gather buffers of one length over the first of these dimensions, if there is one."""
+        if not dims:
+            return None, own
+        gathered = own.new_empty(len(own) * self._array.sizes[dims[0]])
+        return all_gather(
+            "the return of weights to replicas" + self._where, gathered, own, self._topology.groups[dims[0]]
+        ), gathered
+
+    def _by_row(self, dims: Sequence[int], buffer: Tensor) -> dict[Row, Tensor]:
+        """The buffers of all rows, after the gathers over these dimensions."""
+        if not dims:
+            return {self._row: buffer}
+        longest = self._longest()
+        number_of = functools.partial(self._number_of, dims)
+        return {row: buffer[number_of(row) * longest :][:longest] for row in self._rows()}
+
+    def _number_of(self, dims: Sequence[int], row: Row) -> int:
         """Position of a row after the gathers over these dimensions, the last of which is the outermost."""
         number = 0
-        for dim in reversed(replicas):
-            number = number * self._mesh.size(dim) + row[self._other_dims.index(dim)]
+        for dim in reversed(dims):
+            number = number * self._array.sizes[dim] + row[self._array.replica_dims.index(dim)]
         return number
 
     def _read_rows(self, by_row: dict[Row, Tensor]) -> Tensor:
-        targets: list[Tensor] = []
-        sources: list[Tensor] = []
         reports: list[Tensor] = []
+        everything: list[tuple[Part, Sequence[Tensor], int]] = []
         for row, buffer in by_row.items():
             for place, views in enumerate(pieces_of(buffer, self._ways_back(row, self._place))):
                 reports.append(views[-1])
-                # Without a cut the owner has stepped its parameters themselves.
-                if self._num_shards > 1 or row != self._row:
-                    targets.extend(own_shard(member.param) for member in self._members(row, place))
-                    sources.extend(views[:-1])
-        copy_all(targets, sources)
+                parts = self._parts(row, place)
+                for number, part in enumerate(parts):
+                    # A whole one, where there is no cut, has been stepped where it lies.
+                    is_own = not self._array.is_cut and row == self._row
+                    if is_own and part.is_whole and not self._returned.is_change(part):
+                        # Its stand-in has a version of its own, by which autograd would not know.
+                        torch.autograd.graph.increment_version(part.param)
+                        continue
+                    everything.append((part, views, number))
+        self._returned.read(everything, self._place)
         return torch.stack(reports)
+
+    @property
+    def _where(self) -> str:
+        return f" over {self._topology.name}"
 
     def _all_to_all(
         self,
@@ -245,19 +374,22 @@ class Exchange:
         outgoing: Tensor,
         ways_in: Sequence[FlatLayout],
         ways_out: Sequence[FlatLayout],
-    ) -> None:
-        assert self._shard_dim is not None
+    ) -> UnderWay:
+        assert self._array.shard_dim is not None
         sizes = [way.num_bytes for way in ways_in], [way.num_bytes for way in ways_out]
-        group = self._mesh.get_group(self._shard_dim)
-        self._named(purpose, lambda: dist.all_to_all_single(incoming, outgoing, *sizes, group=group))
+        return all_to_all(
+            purpose + self._where, incoming, outgoing, *sizes, self._topology.groups[self._array.shard_dim]
+        )
 
-    def _all_gather(self, purpose: str, gathered: Tensor, own: Tensor, dim: int) -> None:
-        # Newer releases of torch warn of the older name.
-        all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        self._named(purpose, lambda: all_gather(gathered, own, group=self._mesh.get_group(dim)))
 
-    def _named(self, purpose: str, collective: Callable[[], object]) -> None:
-        try:
-            collective()
-        except RuntimeError as error:
-            raise RuntimeError(f"rank {dist.get_rank()}: {purpose} over {self._mesh} failed: {error}") from error
+def norms_of(gradients: dict[Tensor, Tensor | None]) -> dict[Tensor, Tensor]:
+    """Norms of tensors, computed in the precision of the state, float64 scalars; None has none."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    present = {param: gradient for param, gradient in gradients.items() if gradient is not None}
+    for param in present:
+        by_dtype.setdefault(param.dtype, []).append(param)
+    found: dict[Tensor, Tensor] = {}
+    for dtype, params in by_dtype.items():
+        norms = torch._foreach_norm([present[param] for param in params], 2, dtype=state_dtype(dtype))
+        found.update(zip(params, torch.stack(norms).double().unbind(), strict=True))
+    return found

@@ -1,7 +1,8 @@
-"""How a DTensor parameter lies on the ranks of its device mesh, as far as the optimizer supports it.
+"""How a parameter lies on the ranks, as far as the optimizer supports it.
 
-Supported: cut along its first dimension over at most one dimension of the mesh, and replicated over the others. That is
-FSDP2 (`fully_shard`), HSDP on a two-dimensional mesh, and SimpleFSDP's parameters.
+Supported: plain tensors, of which every rank holds all; and DTensors that are cut along their first dimension over at
+most one dimension of the mesh, and replicated over the others. That is FSDP2 (`fully_shard`), HSDP on a two-dimensional
+mesh, and SimpleFSDP's parameters.
 
 DTensor takes half a second to import, so nothing here imports it: without it there is no DTensor.
 """
@@ -13,8 +14,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
+from shampoo.distributed.topology import Topology, of_mesh
+
 if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
 
@@ -24,35 +26,48 @@ def is_dtensor(tensor: object) -> TypeGuard[DTensor]:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
+def rows_of_shard(length: int, num_shards: int, shard: int) -> tuple[int, int]:
+    """First row and last row + 1 of a shard, cut as `torch.chunk` does: the last ones may be short or empty."""
+    most = math.ceil(length / num_shards)
+    return min(length, shard * most), min(length, (shard + 1) * most)
+
+
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
-    """The rows of a parameter over the ranks of a mesh."""
+    """The rows of a parameter over ranks."""
 
-    mesh: DeviceMesh
-    shard_dim: int | None
-    """Dimension of the mesh over which the parameter's first dimension is cut; None: every rank holds all of it."""
+    topology: Topology
     shape: tuple[int, ...]
     """Of the whole parameter."""
 
     @property
+    def is_cut(self) -> bool:
+        return self.topology.array.is_cut
+
+    @property
     def num_shards(self) -> int:
-        return 1 if self.shard_dim is None else self.mesh.size(self.shard_dim)
+        return self.topology.array.num_shards
 
     @property
     def shard(self) -> int:
         """Number of the shard that this rank holds."""
-        return 0 if self.shard_dim is None else self.mesh.get_local_rank(self.shard_dim)
+        return self.topology.place
 
     def rows(self, shard: int) -> tuple[int, int]:
-        """First row and last row + 1 of a shard, cut as `torch.chunk` does: the last ones may be short or empty."""
-        if self.shard_dim is None:
+        """First row and last row + 1 of a shard."""
+        if not self.is_cut:
             return 0, self.shape[0] if self.shape else 1
-        length = math.ceil(self.shape[0] / self.num_shards)
-        return min(self.shape[0], shard * length), min(self.shape[0], (shard + 1) * length)
+        return rows_of_shard(self.shape[0], self.num_shards, shard)
+
+    def span(self, shard: int) -> tuple[int, int]:
+        """First element and last element + 1 of a shard, in row-major order."""
+        row = math.prod(self.shape[1:])
+        start, stop = self.rows(shard)
+        return start * row, stop * row
 
     def shard_shape(self, shard: int) -> tuple[int, ...]:
         """The shape of a shard."""
-        if self.shard_dim is None:
+        if not self.is_cut:
             return self.shape
         start, stop = self.rows(shard)
         return (stop - start, *self.shape[1:])
@@ -80,7 +95,7 @@ def layout_of(param: DTensor, *, index: int) -> ShardLayout:
         raise ValueError(f"{where}: only one dimension of the mesh may cut it, not {len(sharding)}; flatten the mesh")
     if mesh.get_coordinate() is None:
         raise ValueError(f"{where}, to which this rank does not belong")
-    layout = ShardLayout(mesh, sharding[0] if sharding else None, tuple(param.shape))
+    layout = ShardLayout(of_mesh(mesh, sharding[0] if sharding else None), tuple(param.shape))
     found = tuple(param.to_local().shape)
     if found != layout.shard_shape(layout.shard):
         raise ValueError(f"{where}: this rank holds {found}, expected {layout.shard_shape(layout.shard)}")

@@ -1,6 +1,7 @@
 """A `state_dict` as `torch.distributed.checkpoint` takes it: keys are strings, and counts are tensors.
 
-Its loader writes tensors in place, but puts anything else under the string of its key, and unpickles it.
+Its loader writes tensors in place, but puts anything else under the string of its key, and unpickles it. What a rank
+has of a tensor of which other ranks have the rest is a `BlockRows`.
 """
 
 from __future__ import annotations
@@ -11,30 +12,64 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-def to_portable(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """The portable form of an optimizer's `state_dict()`; tensors are shared."""
-    return {**state_dict, "state": {str(key): _with_tensors(state) for key, state in state_dict["state"].items()}}
+from shampoo.distributed.block_rows import BLOCKS, BlockRows, Rows
 
 
-def from_portable(portable: Mapping[str, Any]) -> dict[str, Any]:
-    """The `state_dict()` of a portable form; tensors are shared."""
-    return {**portable, "state": {int(key): _with_counts(state) for key, state in portable["state"].items()}}
+def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, Rows]]) -> dict[str, Any]:
+    """The portable form of an optimizer's `state_dict()`; tensors are shared.
+
+    `rows`, by parameter and name of a tensor: which of its rows this rank has, where it has not all.
+    """
+    state: dict[str, Any] = {}
+    for key, held in state_dict["state"].items():
+        name = _name_of_part(held)
+        plain = held if name is None else {x: held[name][x] for x in held[name] if not x.startswith(BLOCKS)}
+        state[str(key)] = _with_tensors(plain, rows.get(key, {}))
+    return {**state_dict, "state": state}
 
 
-def _with_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
-    def portable(value: Any) -> Any:
+def from_portable(portable: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """The `state_dict()` of a portable form; tensors are shared.
+
+    `like`: the `state_dict()` that it is for, which has names for what ranks have of a parameter.
+    """
+    state: dict[int, Any] = {}
+    for text, held in portable["state"].items():
+        key = int(text)
+        plain = _with_counts(held)
+        here = like["state"].get(key, {})
+        name = _name_of_part(here)
+        if name is not None:
+            plain = {name: {**plain, **{x: here[name][x] for x in here[name] if x.startswith(BLOCKS)}}}
+        state[key] = plain
+    return {**portable, "state": state}
+
+
+def _name_of_part(state: Mapping[str, Any]) -> str | None:
+    """The name under which a parameter's state is that of some of its blocks; None where it is not."""
+    for name, held in state.items():
+        if isinstance(held, Mapping) and any(x.startswith(BLOCKS) for x in held):
+            return name
+    return None
+
+
+def _with_tensors(state: Mapping[str, Any], rows: Mapping[str, Rows]) -> dict[str, Any]:
+    def portable(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return _with_tensors(value)
+            return _with_tensors(value, {})
+        if name in rows:
+            return BlockRows(value, rows[name])
         return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.int64)
 
-    return {name: portable(value) for name, value in state.items()}
+    return {name: portable(name, value) for name, value in state.items()}
 
 
 def _with_counts(state: Mapping[str, Any]) -> dict[str, Any]:
     def plain(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             return _with_counts(value)
+        if isinstance(value, BlockRows):
+            return value.here
         return int(value) if name == "step" else value
 
     return {name: plain(name, value) for name, value in state.items()}

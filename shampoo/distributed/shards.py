@@ -1,32 +1,28 @@
-"""What this rank holds of a DTensor parameter, and the tensors that are stepped in its place."""
+"""What this rank holds of a parameter, and the tensors that are stepped in its place."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from shampoo.distributed.layout import is_dtensor
-
-if TYPE_CHECKING:
-    from torch.distributed.tensor import DTensor
+from shampoo.weights import gradient_of
 
 
-def own_shard(param: DTensor) -> Tensor:
-    """This rank's rows as a plain tensor of the parameter's own memory."""
-    return _awaited(param.to_local()).detach()
+def own_shard(param: Tensor) -> Tensor:
+    """This rank's rows as a plain tensor of the parameter's own memory; of a plain parameter all of it."""
+    return _awaited(param.to_local()).detach() if is_dtensor(param) else param.detach()
 
 
-def gradient_shard(param: DTensor) -> Tensor | None:
+def gradient_shard(param: Tensor) -> Tensor | None:
     """The same rows of the gradient, if there is one.
 
     Raises:
-        RuntimeError: the gradient lies otherwise on the mesh than its parameter, or has another dtype.
+        RuntimeError: the gradient is sparse, lies otherwise on the mesh than its parameter, or has another dtype.
     """
-    gradient = param.grad
-    if gradient is None:
-        return None
+    gradient = gradient_of(param)
+    if gradient is None or not is_dtensor(param):
+        return None if gradient is None else gradient.detach()
     where = f"parameter of shape {tuple(param.shape)} and placements {param.placements}"
     if not is_dtensor(gradient):
         raise RuntimeError(f"the gradient of a {where} is no DTensor")

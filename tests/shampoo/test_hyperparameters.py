@@ -73,10 +73,23 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"max_failed_refreshes": -1}, "max_failed_refreshes must be an integer >= 0, got -1"),
     ({"max_failed_refreshes": 1.5}, "max_failed_refreshes must be an integer >= 0, got 1.5"),
     ({"distributed": "sharded"}, "distributed must be one of .* got 'sharded'"),
-    ({"distributed": "lossless"}, "distributed='lossless' has no effect: none of 1 parameters is a DTensor"),
     ({"distributed": "local"}, "distributed='local' has no effect: none of 1 parameters is a DTensor"),
+    ({"communication_dtype": "int8"}, "communication_dtype must be one of .* got 'int8'"),
+    ({"communication_dtype": "float16"}, "communication_dtype='float16' has no effect: none of 1 .* is a DTensor"),
+    ({"num_ranks_per_group": 0}, "num_ranks_per_group must be None or an integer >= 1, got 0"),
+    ({"num_ranks_per_group": 2}, "num_ranks_per_group=2 needs distributed='lossless', got 'auto'"),
+    ({"reduce_gradients": 1}, "reduce_gradients must be a bool, got 1"),
+    ({"reduce_gradients": True}, "reduce_gradients=True needs distributed='lossless', got 'auto'"),
 ]
 ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"distributed": "local", "communication_dtype": "bfloat16"},
+        "communication_dtype='bfloat16' has no effect with distributed='local'",
+    ),
+    (
+        {"distributed": "lossless", "reduce_gradients": True, "num_ranks_per_group": 2},
+        "num_ranks_per_group=2 has no effect with reduce_gradients=True",
+    ),
     ({"beta3": 0.8, "betas": (0.0, 0.9)}, r"beta3 needs betas\[0\] > 0, got beta3=0.8, betas\[0\]=0.0"),
     ({"nesterov": True}, "nesterov needs momentum > 0, got nesterov=True, momentum=0.0"),
     ({"statistics_frequency": 8, "precondition_frequency": 7}, "statistics_frequency=8 .* precondition_frequency=7"),

@@ -64,6 +64,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "low_precision_weights": ("stochastic", "master"),
     "max_failed_refreshes": (0,),
     "distributed": ("lossless", "local"),
+    "communication_dtype": ("bfloat16", "float16"),
+    "num_ranks_per_group": (2, 4),
+    "reduce_gradients": (True,),
 }
 
 # The first value of each argument under one member of each kind.
@@ -99,7 +102,11 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "product_dtype": (LIVE, LIVE, LIVE, LIVE, REFUSED),
     "low_precision_weights": (STATE,) * 5,
     "max_failed_refreshes": (LIVE, LIVE, LIVE, REFUSED, REFUSED),
-    "distributed": (REFUSED,) * 5,  # of plain parameters
+    "distributed": (STATE,) * 5,
+    # Of plain parameters that every rank steps.
+    "communication_dtype": (REFUSED,) * 5,
+    "num_ranks_per_group": (REFUSED,) * 5,
+    "reduce_gradients": (REFUSED,) * 5,
 }
 ANOTHER: dict[str, Any] = {
     "solver": "eigh64",

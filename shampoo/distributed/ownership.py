@@ -1,0 +1,257 @@
+"""Who owns what of the parameters of an optimizer: from shapes, hyperparameters and layouts, the same on every rank.
+
+Blocks with a preconditioner are assigned by their cost (`assignment`), and so are the elements of other parameters that
+every rank holds. Elements of those that are cut into shards belong to the ranks that hold them, where the mesh has
+replicas to each its part: they need not travel to be stepped. Parameters below float32 whose rounding depends on all of
+a parameter have one owner.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from shampoo.blocking import Region, regions
+from shampoo.cost import Cost, cost_of_block, estimate, estimate_blocks
+from shampoo.distributed.assignment import Items, Loads, Owned, assign
+from shampoo.distributed.boxes import Run, Runs
+from shampoo.distributed.layout import rows_of_shard
+from shampoo.distributed.topology import RankArray
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+
+Shape = tuple[int, ...]
+
+_LEAST_SLICE = 256
+"""Elements of a shard that are worth dividing among its replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A parameter that is to have owners."""
+
+    group: int
+    shape: Shape
+    dtype: torch.dtype
+    h: Hyperparameters
+    ranks: RankArray
+    device: str
+    """Type of the device."""
+
+
+Owners = dict[int, Runs | None]
+"""What each owner has of a parameter, None for all of it."""
+
+
+def is_whole(member: Member) -> bool:
+    """Whether a parameter has one owner."""
+    return member.h.low_precision_weights != "nearest" and member.dtype.itemsize < 4
+
+
+def owners_of(members: Sequence[Member], loads: Loads) -> list[Owners]:
+    """The owners of each parameter; adds what they own to `loads`."""
+    found: list[Owners] = [{} for _ in members]
+    owned: list[dict[int, dict[int, list[Run]]]] = [{} for _ in members]
+    lines: dict[object, Items] = {}
+    places: dict[object, list[tuple[int, int, int]]] = {}
+    """By line: number of the member and of its region, and how many of the line's items these are."""
+    for number, member in enumerate(members):
+        if is_whole(member):
+            key: object = ("whole", member.group, member.shape, member.dtype)
+            if key not in lines:
+                cost = _whole_cost(member)
+                lines[key] = Items(0, cost.operations_per_step, cost.state_bytes, 1 << 62)
+            _extend(lines, places, key, number, -1, 1)
+            continue
+        for index, region in enumerate(_regions(member)):
+            if region.block == () and member.ranks.is_cut:
+                items = _items(member, region, 0)
+                for run, owner in _where_they_lie(member, number):
+                    owned[number].setdefault(owner, {}).setdefault(index, []).append(run)
+                    loads.add(owner, items, run[1] - run[0])
+                continue
+            key = (member.group, region.block, member.dtype, member.device)
+            if key not in lines:
+                lines[key] = _items(member, region, 0)
+            _extend(lines, places, key, number, index, region.num_blocks)
+    for key, runs in zip(lines, assign(list(lines.values()), loads), strict=True):
+        for number, index, run, owner in _by_member(places[key], runs):
+            if index < 0:
+                found[number][owner] = None
+            else:
+                owned[number].setdefault(owner, {}).setdefault(index, []).append(run)
+    for number, by_owner in enumerate(owned):
+        if by_owner:
+            found[number] = _runs(members[number], by_owner)
+        elif not found[number]:
+            # Nothing in it: some rank has to count its steps.
+            found[number] = {0: None}
+    return found
+
+
+def add_loads(members: Sequence[Member], owners: Sequence[Owners], loads: Loads) -> None:
+    """Adds what owners have of parameters to `loads`."""
+    for member, by_owner in zip(members, owners, strict=True):
+        found = [(region, _items(member, region, 0)) for region in _regions(member)]
+        for owner, runs in by_owner.items():
+            for index, (region, items) in enumerate(found):
+                count = region.num_blocks if runs is None else sum(stop - start for start, stop in runs[index])
+                loads.add(owner, items, count)
+
+
+def _runs(member: Member, by_owner: Mapping[int, Mapping[int, Sequence[Run]]]) -> Owners:
+    """Runs by region, with None for an owner that has everything."""
+    all_regions = _regions(member)
+    whole = tuple(((0, region.num_blocks),) for region in all_regions)
+    found: Owners = {}
+    for owner, by_region in sorted(by_owner.items()):
+        runs = tuple(tuple(by_region.get(index, ())) for index in range(len(all_regions)))
+        found[owner] = None if runs == whole else runs
+    return found
+
+
+def _regions(member: Member) -> list[Region]:
+    return regions(member.shape, member.h)
+
+
+def _items(member: Member, region: Region, count: int) -> Items:
+    operations, state_bytes = cost_of_block(region.block, member.h, dtype=member.dtype, device=member.device)
+    numel = math.prod(region.block)
+    # What has no state still has to be moved.
+    return Items(count, operations, state_bytes or member.dtype.itemsize * numel, numel)
+
+
+def _whole_cost(member: Member) -> Cost:
+    config = {name: getattr(member.h, name) for name in DEFAULTS}
+    return estimate([member.shape], dtype=member.dtype, device=member.device, **config)
+
+
+def _extend(
+    lines: dict[object, Items],
+    places: dict[object, list[tuple[int, int, int]]],
+    key: object,
+    number: int,
+    index: int,
+    count: int,
+) -> None:
+    line = lines[key]
+    lines[key] = Items(line.count + count, line.operations, line.state_bytes, line.numel)
+    places.setdefault(key, []).append((number, index, count))
+
+
+def _by_member(places: Sequence[tuple[int, int, int]], runs: Sequence[Owned]) -> Iterable[tuple[int, int, Run, int]]:
+    """The runs of a line cut where its members end: number, region, run within the region, owner."""
+    begin, at = 0, 0
+    for number, index, count in places:
+        end = begin + count
+        while at < len(runs):
+            start, stop = max(runs[at].start, begin), min(runs[at].stop, end)
+            if start < stop:
+                yield number, index, (start - begin, stop - begin), runs[at].owner
+            if runs[at].stop > end:
+                break
+            at += 1
+        begin = end
+
+
+def _where_they_lie(member: Member, number: int) -> Iterable[tuple[Run, int]]:
+    """Elements of a sharded parameter with their owners: of each shard every replica has a part, or one all of it."""
+    row = math.prod(member.shape[1:])
+    ranks = member.ranks
+    for place in range(ranks.num_shards):
+        first, last = (x * row for x in rows_of_shard(member.shape[0], ranks.num_shards, place))
+        if first == last:
+            continue
+        if last - first < _LEAST_SLICE * ranks.num_rows:
+            yield (first, last), ranks.number_of(number % ranks.num_rows, place)
+            continue
+        cuts = [first + (last - first) * replica // ranks.num_rows for replica in range(ranks.num_rows + 1)]
+        for replica in range(ranks.num_rows):
+            yield (cuts[replica], cuts[replica + 1]), ranks.number_of(replica, place)
+
+
+_TOLERANCE = 1.1
+"""A smaller group of ranks will do if nobody in it has more than this times what the busiest has among all."""
+
+
+def choose_group_size(members: Sequence[Member], world_size: int) -> int:
+    """How many ranks are to share parameters that every rank holds, a divisor of their number.
+
+    Beyond some number of ranks the largest blocks set the pace, and more ranks only have to be sent to. So it is the
+    least number with which no rank has more than a tenth more to do or to hold than with all of them.
+    """
+
+    def most(num_ranks: int) -> tuple[float, float]:
+        loads = Loads.none(num_ranks)
+        owners_of(members, loads)
+        return max(loads.operations), max(loads.state_bytes)
+
+    least = most(world_size)
+    sizes = (size for size in range(1, world_size) if world_size % size == 0)
+    fit = (size for size in sizes if all(x <= _TOLERANCE * y for x, y in zip(most(size), least, strict=True)))
+    return next(fit, world_size)
+
+
+def cost_of_runs(shape: Shape, runs: Runs | None, h: Hyperparameters, *, dtype: torch.dtype, device: str) -> Cost:
+    """What some blocks of a parameter cost; None: all."""
+    counts: dict[Shape, int] = {}
+    found = regions(shape, h)
+    for index, region in enumerate(found):
+        num = region.num_blocks if runs is None else sum(stop - start for start, stop in runs[index])
+        counts[region.block] = counts.get(region.block, 0) + num
+    masters = math.prod(shape) if h.low_precision_weights == "master" else 0
+    return estimate_blocks(counts, h, dtype=dtype, device=device, num_params=1, num_master_elements=masters)
+
+
+def estimate_per_rank(
+    shapes: Iterable[Sequence[int]],
+    *,
+    num_ranks: int,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    **config: Any,
+) -> list[Cost]:
+    """What each rank pays for `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
+    one group, whether they are replicated or sharded; see `shampoo.cost.estimate`.
+
+    Raises:
+        ValueError: `num_ranks` is below 1, or as `estimate`.
+    """
+    if num_ranks < 1:
+        raise ValueError(f"num_ranks must be at least 1, got {num_ranks}")
+    given = [tuple(shape) for shape in shapes]
+    estimate(given, dtype=dtype, device=device, **config)  # checks the arguments
+    h = Hyperparameters(**{**DEFAULTS, **config})
+    ranks = RankArray((num_ranks,), None)
+    members = [Member(0, shape, dtype, h, ranks, device) for shape in given]
+    return costs_per_rank(members, owners_of(members, Loads.none(num_ranks)), num_ranks)
+
+
+def costs_per_rank(members: Sequence[Member], owners: Sequence[Owners], num_ranks: int) -> list[Cost]:
+    """What each rank pays for what it owns of parameters of one group.
+
+    Raises:
+        ValueError: there are no parameters.
+    """
+    if not members:
+        raise ValueError("no parameters")
+    h, dtype, device = members[0].h, members[0].dtype, members[0].device
+    counts: list[dict[Shape, int]] = [{} for _ in range(num_ranks)]
+    num_params = [0] * num_ranks
+    masters = [0] * num_ranks
+    for member, by_owner in zip(members, owners, strict=True):
+        all_regions = _regions(member)
+        for owner, runs in by_owner.items():
+            num_params[owner] += 1
+            for index, region in enumerate(all_regions):
+                num = region.num_blocks if runs is None else sum(stop - start for start, stop in runs[index])
+                counts[owner][region.block] = counts[owner].get(region.block, 0) + num
+            if h.low_precision_weights == "master" and runs is None:
+                masters[owner] += sum(region.num_blocks * math.prod(region.block) for region in all_regions)
+    return [
+        estimate_blocks(of_rank, h, dtype=dtype, device=device, num_params=num, num_master_elements=num_masters)
+        for of_rank, num, num_masters in zip(counts, num_params, masters, strict=True)
+    ]

@@ -1,0 +1,104 @@
+"""Averaging the gradients of replicas on the way to the owners: a reduce-scatter in place of an all-reduce.
+
+A ring sends (N − 1)/N of the gradients' bytes for it, half of an all-reduce's; with the gather of new weights a step of
+N replicas then sends two thirds of what it does after an all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from shampoo.buckets import state_dtype
+from shampoo.distributed.boxes import wire_views
+from shampoo.distributed.collectives import UnderWay, all_reduce, reduce_scatter
+from shampoo.distributed.flat import copy_all
+from shampoo.distributed.shards import gradient_shard
+from shampoo.distributed.topology import Topology
+
+if TYPE_CHECKING:
+    from shampoo.distributed.exchange import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Averaged gradients of the parts that a rank owns."""
+
+    gradients: Mapping[Tensor, Tensor]
+    """By stand-in, in its shape; none where no rank has a gradient."""
+    norms: Mapping[Tensor, Tensor]
+    """Of the whole parameters, scalars in the precision of the state, by stand-in."""
+
+
+class Reduction:
+    """The way of the replicas' own gradients to the owners of their parts; `start` and `finish` are collective."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._under_way: tuple[UnderWay, Tensor, Tensor] | None = None
+
+    def start(self, by_owner: Sequence[Sequence[Part]], device: torch.device) -> None:
+        """Starts to sum gradients, given the parts of each rank."""
+        dtype = reduce(torch.promote_types, [part.param.dtype for parts in by_owner for part in parts], torch.bfloat16)
+        longest = max(sum(part.numel for part in parts) for parts in by_owner)
+        everything = torch.zeros(len(by_owner), longest, dtype=dtype, device=device)
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        for segment, parts in zip(everything, by_owner, strict=True):
+            at = 0
+            for part in parts:
+                gradient = gradient_shard(part.param)
+                if gradient is not None:
+                    gradient = gradient.contiguous()
+                    found = part.boxes(0)
+                    targets.extend(wire_views(segment[at : at + part.numel], found))
+                    sources.extend(box.of_shard(gradient) for box in found)
+                at += part.numel
+        copy_all(targets, sources)
+        present = torch.tensor([param.grad is not None for param in _params(by_owner)], dtype=torch.float64).to(device)
+        own = everything.new_empty(longest)
+        purpose = f"the reduction of gradients over {self._topology.name}"
+        self._under_way = reduce_scatter(purpose, own, everything.view(-1), self._topology.groups[0]), own, present
+
+    def abandon(self) -> None:
+        """Lets go of what is under way, after an error."""
+        self._under_way = None
+
+    def finish(self, by_owner: Sequence[Sequence[Part]], own_number: int) -> Reduced:
+        """The averages for this rank, which is the owner of this number."""
+        assert self._under_way is not None
+        under_way, own, present = self._under_way
+        self._under_way = None
+        under_way.wait()
+        own.div_(len(by_owner))
+        number_of = {param: number for number, param in enumerate(_params(by_owner))}
+        squares = torch.zeros_like(present)
+        gradients: dict[Tensor, Tensor] = {}
+        at = 0
+        for part in by_owner[own_number]:
+            assert part.here is not None
+            values = own[at : at + part.numel].view(part.here.shape).to(part.param.dtype)
+            gradients[part.here] = values
+            at += part.numel
+            norm = torch.linalg.vector_norm(values, dtype=state_dtype(values.dtype))
+            squares[number_of[part.param]] += norm.square().double()
+        counts = torch.stack([squares, present])
+        all_reduce(f"the norms of gradients over {self._topology.name}", counts, self._topology.groups[0]).wait()
+        # What a rank has itself says nothing of the others: the host has to wait for the answer.
+        has_gradient = (counts[1] > 0).tolist()
+        parts = [part for part in by_owner[own_number] if has_gradient[number_of[part.param]]]
+        norms = {
+            part.here: counts[0, number_of[part.param]].to(state_dtype(part.param.dtype)).sqrt()
+            for part in parts
+            if part.here is not None
+        }
+        return Reduced({tensor: gradients[tensor] for tensor in norms}, norms)
+
+
+def _params(by_owner: Sequence[Sequence[Part]]) -> dict[Tensor, None]:
+    return dict.fromkeys(part.param for parts in by_owner for part in parts)

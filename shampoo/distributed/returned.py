@@ -1,0 +1,110 @@
+"""What owners send back: new weights, or, in a lower precision than theirs, their change.
+
+A change is sent in units of its largest element, so that even float16 holds all of it; every rank, the owner too, adds
+what was sent, so replicas stay equal bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from shampoo.distributed.boxes import wire_views
+from shampoo.distributed.flat import copy_all
+from shampoo.distributed.shards import own_shard
+
+if TYPE_CHECKING:
+    from shampoo.distributed.exchange import Part
+
+Spec = tuple[tuple[int, ...], torch.dtype]
+
+
+class Returned:
+    """The way back of an exchange's parts."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._before: dict[Tensor, Tensor] = {}
+
+    def is_change(self, part: Part) -> bool:
+        """Whether the weights' change is sent."""
+        # float32 is what is sent unless something lower is asked for, and float64 then is sent as it is.
+        return self._dtype.itemsize < min(torch.float32.itemsize, part.param.dtype.itemsize)
+
+    def specs(self, parts: Sequence[Part], shard: int) -> list[Spec]:
+        """What an owner sends to a shard: elements, the unit of each part's change, and a report."""
+        elements: list[Spec] = [
+            ((part.numel_of(shard),), self._dtype if self.is_change(part) else part.param.dtype) for part in parts
+        ]
+        return [*elements, ((len(parts) if self._has_changes(parts) else 0,), torch.float64), ((), torch.int64)]
+
+    def remember(self, parts: Sequence[Part]) -> None:
+        """Keeps the weights from before the step, as far as their change is sent."""
+        self._before = {
+            part.here: part.here.detach().clone() for part in parts if part.here is not None and self.is_change(part)
+        }
+
+    def changes(self, parts: Sequence[Part]) -> dict[Tensor, tuple[Tensor, Tensor]]:
+        """By stand-in, the change in its unit, and the unit, a float64 scalar."""
+        found: dict[Tensor, tuple[Tensor, Tensor]] = {}
+        for part in parts:
+            if part.here is not None and part.here in self._before:
+                change = part.here.detach() - self._before.pop(part.here)
+                largest = change.abs().max() if change.numel() > 0 else change.new_zeros(())
+                unit = torch.where(largest > 0, largest, 1.0)
+                found[part.here] = change.div_(unit).to(self._dtype), unit.double()
+        return found
+
+    def write(
+        self,
+        parts: Sequence[Part],
+        shard: int,
+        views: Sequence[Tensor],
+        changes: dict[Tensor, tuple[Tensor, Tensor]],
+    ) -> None:
+        """Writes what goes to a shard into the views of its buffer."""
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        units: list[Tensor] = []
+        for part, view in zip(parts, views, strict=False):
+            assert part.here is not None
+            tensor, unit = changes.get(part.here, (part.here.detach(), None))
+            tensor = tensor.contiguous()
+            found = part.boxes(shard)
+            targets.extend(wire_views(view, found))
+            sources.extend(box.of_owner(tensor) for box in found)
+            units.append(torch.ones((), dtype=torch.float64, device=view.device) if unit is None else unit)
+        copy_all(targets, sources)
+        if len(views[-2]) > 0:
+            torch.stack(units, out=views[-2])
+
+    def read(self, sent: Sequence[tuple[Part, Sequence[Tensor], int]], shard: int) -> None:
+        """Brings what was sent into this rank's shards: parts, the views of their owner's buffer, and their number in
+        it."""
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        copies: dict[Tensor, tuple[Tensor, Tensor]] = {}
+        for part, views, number in sent:
+            local = own_shard(part.param)
+            if not local.is_contiguous():
+                if part.param not in copies:
+                    copies[part.param] = local, local.contiguous()
+                local = copies[part.param][1]
+            found = part.boxes(shard)
+            of_shard = [box.of_shard(local) for box in found]
+            if self.is_change(part):
+                change = wire_views(views[number].to(part.param.dtype) * views[-2][number].to(part.param.dtype), found)
+                if found:
+                    torch._foreach_add_(of_shard, change)
+            else:
+                targets.extend(of_shard)
+                sources.extend(wire_views(views[number], found))
+        copy_all(targets, sources)
+        for local, contiguous in copies.values():
+            local.copy_(contiguous)
+
+    def _has_changes(self, parts: Sequence[Part]) -> bool:
+        return any(self.is_change(part) for part in parts)

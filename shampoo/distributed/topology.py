@@ -1,0 +1,138 @@
+"""The ranks among which the work of parameters is divided: those of a device mesh, or a group of a process group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+Row = tuple[int, ...]
+"""Coordinates without the dimension that cuts the parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankArray:
+    """Ranks in an array of one or more dimensions, one of which may cut the parameters; over the others they are
+    replicated. The ranks that differ only in the dimension that cuts hold one copy of the model between them: a row.
+
+    Ranks are numbered in row-major order of the array, and so are rows.
+    """
+
+    sizes: tuple[int, ...]
+    shard_dim: int | None
+    """The dimension that cuts the parameters; None: every rank holds all of them."""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.shard_dim is not None
+
+    @property
+    def num_ranks(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def num_shards(self) -> int:
+        return 1 if self.shard_dim is None else self.sizes[self.shard_dim]
+
+    @property
+    def num_rows(self) -> int:
+        return self.num_ranks // self.num_shards
+
+    @property
+    def replica_dims(self) -> tuple[int, ...]:
+        """The dimensions that do not cut, of whatever size."""
+        return tuple(dim for dim in range(len(self.sizes)) if dim != self.shard_dim)
+
+    def row_and_place(self, number: int) -> tuple[Row, int]:
+        """Coordinates of a rank in the replicas' dimensions, and its place in its row: the number of its shard."""
+        coordinate = [number // math.prod(self.sizes[dim + 1 :]) % size for dim, size in enumerate(self.sizes)]
+        place = 0 if self.shard_dim is None else coordinate[self.shard_dim]
+        return tuple(coordinate[dim] for dim in self.replica_dims), place
+
+    def number_of(self, row: int, place: int) -> int:
+        """The number of the rank in a place of a row."""
+        coordinate = [0] * len(self.sizes)
+        for dim in reversed(self.replica_dims):
+            row, coordinate[dim] = divmod(row, self.sizes[dim])
+        if self.shard_dim is not None:
+            coordinate[self.shard_dim] = place
+        return self.at(coordinate)
+
+    def at(self, coordinate: Sequence[int]) -> int:
+        """The number of the rank with these coordinates."""
+        number = 0
+        for size, index in zip(self.sizes, coordinate, strict=True):
+            number = number * size + index
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """An array of ranks, seen from one of them."""
+
+    ranks: Hashable
+    """Equal for the same ranks, whichever dimension cuts."""
+    array: RankArray
+    number: int
+    """Of this rank."""
+    groups: tuple[dist.ProcessGroup, ...] = field(compare=False)
+    """By dimension, the ranks that differ from this one in nothing else. Equal meshes have groups of their own, and
+    tensors on one may come to name the other: torch caches layouts by equality."""
+    name: str
+
+    @property
+    def row(self) -> Row:
+        return self.array.row_and_place(self.number)[0]
+
+    @property
+    def place(self) -> int:
+        """In its row: the number of the shard that this rank holds."""
+        return self.array.row_and_place(self.number)[1]
+
+
+def of_mesh(mesh: DeviceMesh, shard_dim: int | None) -> Topology:
+    """The ranks of a mesh to which this rank belongs."""
+    coordinate = mesh.get_coordinate()
+    assert coordinate is not None
+    array = RankArray(tuple(mesh.size(dim) for dim in range(mesh.ndim)), shard_dim)
+    groups = tuple(mesh.get_group(dim) for dim in range(mesh.ndim))
+    return Topology(mesh, array, array.at(coordinate), groups, str(mesh))
+
+
+_subgroups: dict[tuple[dist.ProcessGroup, int], dist.ProcessGroup] = {}
+"""By process group and number of ranks, the one of its parts to which this rank belongs. Never given back."""
+
+
+def world_size() -> int:
+    """Ranks of the default process group, 1 without one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def of_replicas(num_ranks: int) -> Topology:
+    """Consecutive ranks of the default process group, of which each holds all parameters; every rank of it calls this
+    alike.
+
+    Raises:
+        ValueError: the process group can't be divided into groups of so many.
+    """
+    world = dist.group.WORLD
+    assert world is not None
+    size = world.size()
+    if num_ranks < 1 or size % num_ranks != 0:
+        raise ValueError(f"num_ranks_per_group={num_ranks} must divide the number of ranks, {size}")
+    group = world
+    if num_ranks != size:
+        for other, number in list(_subgroups):
+            if other is not world:  # of a process group that has been destroyed
+                del _subgroups[other, number]
+        if (world, num_ranks) not in _subgroups:
+            found, _ = dist.new_subgroups(group_size=num_ranks)  # type: ignore[no-untyped-call]  # untyped in torch
+            _subgroups[world, num_ranks] = found
+        group = _subgroups[world, num_ranks]
+    return Topology(group, RankArray((num_ranks,), None), world.rank() % num_ranks, (group,), f"{num_ranks} replicas")
