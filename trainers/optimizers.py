@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from shampoo import Shampoo
+from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
 from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
 from trainers.workload import HasParameterGroups, Workload
 
@@ -57,9 +58,12 @@ def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConf
 
 
 def build_optimizer(
-    config: OptimizerConfig, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
+    config: OptimizerConfig, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]], *, num_ranks: int = 1
 ) -> Optimizer:
-    """The optimizer of `parameters` (or parameter groups), with exactly the arguments of the config.
+    """The optimizer of `parameters` (or parameter groups), with the arguments of the config.
+
+    With one rank, those that say how ranks share the work are left out, as the mode of parallelism is: a trial of many
+    ranks can go on on one.
 
     Raises:
         InvalidConfig: an argument is unknown (the message lists the known ones), or its value is refused.
@@ -71,7 +75,12 @@ def build_optimizer(
             raise InvalidConfig(field, f"unknown argument of {config.name} (known: {', '.join(known)}), got {value!r}")
     # JSON has no tuples, and the constructors document pairs such as `betas` as tuples.
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in config.arguments.items()}
+    if arguments.get("reduce_gradients"):
+        raise InvalidConfig("optimizer.arguments.reduce_gradients", "has no effect: ddp averages gradients, got true")
     try:
+        if num_ranks == 1 and config.name == "shampoo":
+            Hyperparameters.of_group({**DEFAULTS, **arguments})
+            arguments = {name: value for name, value in arguments.items() if name not in SHARING}
         return _CLASSES[config.name](parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
     except (TypeError, ValueError) as error:
         raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error

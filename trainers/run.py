@@ -2,6 +2,7 @@
 
     python -m trainers.run config.json
     torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
+    torchrun --nproc-per-node 4 -m trainers.run config.json --set parallelism.mode=fsdp2 --set seed=1
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
 (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
@@ -23,7 +24,7 @@ from pathlib import Path
 import torch
 
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten
-from trainers.config import Diverged, InvalidConfig, TrialConfig
+from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.distributed import (
     RankContext,
     is_torchrun,
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(options.threads)
     try:
-        config = _read_config(options.config)
+        config = _read_config(options.config, options.set)
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
     context = _join(options)
@@ -96,12 +97,36 @@ def _join(options: argparse.Namespace) -> RankContext:
     )
 
 
-def _read_config(path: Path) -> TrialConfig:
+def _read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
     try:
         data = json.loads(path.read_bytes())
     except ValueError as error:
         raise InvalidConfig(str(path), f"is not JSON: {error}") from error
+    for field, value in changes:
+        _set(data, field, value)
     return TrialConfig.from_json(data)
+
+
+def _set(data: Json, field: str, value: Json) -> None:
+    *outer, name = field.split(".")
+    for key in outer:
+        if isinstance(data, dict):
+            if data.get(key) is None:  # as if it were not there
+                data[key] = {}
+            data = data[key]
+    if not isinstance(data, dict):
+        raise InvalidConfig(field, f"cannot be set to {value!r}: it is in no object")
+    data[name] = value
+
+
+def _change(text: str) -> tuple[str, Json]:
+    field, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
+    try:
+        return field, json.loads(value)
+    except ValueError:
+        return field, value
 
 
 def _refuse(error: Exception) -> int:
@@ -116,6 +141,14 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 done, 2 config refused, 3 diverged, 4 another rank lost, 1 any other failure.",
     )
     parser.add_argument("config", type=Path, help="JSON file with a trial config")
+    parser.add_argument(
+        "--set",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change a field, e.g. optimizer.arguments.lr=0.01; VALUE is JSON or else a word; may be repeated",
+    )
     parser.add_argument("--checkpoint-directory", type=Path, help="write checkpoints here, and resume from them")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")

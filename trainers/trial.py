@@ -11,7 +11,7 @@ import torch
 from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
-from trainers.checkpoints import load_optimizer_state, optimizer_template
+from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.config import AveragingConfig, InvalidConfig, TrialConfig
 from trainers.distributed import RankContext
 from trainers.optimizers import build_optimizer, parameter_groups
@@ -37,7 +37,7 @@ class Trial:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next steps depend on, but for the data and random numbers, which follow from the step."""
-        return {**self._other_state(), "optimizer": self.optimizer.state_dict()}
+        return {**self._other_state(), "optimizer": optimizer_state(self.optimizer)}
 
     def template(self) -> dict[str, Any]:
         """How a checkpoint's state is laid out here."""
@@ -73,7 +73,8 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     """
     model = workload.build_model().to(context.device)
     parallel = parallelise(model, workload, config, context)
-    optimizer = build_optimizer(config.optimizer, parameter_groups(workload, parallel.model, config.optimizer))
+    groups = parameter_groups(workload, parallel.model, config.optimizer)
+    optimizer = build_optimizer(config.optimizer, groups, num_ranks=context.world_size)
     precision = MixedPrecision(
         config.precision,
         device=context.device,

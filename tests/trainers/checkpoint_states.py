@@ -21,6 +21,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
+from shampoo.distributed.block_rows import BlockRows
 from trainers.checkpoints import (
     CheckpointMismatch,
     CheckpointNotWritten,
@@ -28,6 +29,7 @@ from trainers.checkpoints import (
     PerRank,
     Restored,
     load_optimizer_state,
+    optimizer_state,
     optimizer_template,
     random_state,
 )
@@ -41,6 +43,10 @@ OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
     "plain_sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01),
     "shampoo": lambda parameters: Shampoo(parameters, lr=0.01, precondition_frequency=2),
+    # Ranks own blocks of each parameter, also of plain ones.
+    "shampoo_blocks": lambda parameters: Shampoo(
+        parameters, lr=0.01, precondition_frequency=2, max_preconditioner_dim=4, distributed="lossless"
+    ),
     "ema": lambda parameters: WeightAveraging(torch.optim.AdamW(parameters), "ema", decay=0.9),
     "lawa": lambda parameters: WeightAveraging(Shampoo(parameters), "lawa", num_snapshots=3, update_frequency=1),
     "schedule_free": lambda parameters: WeightAveraging(torch.optim.SGD(parameters, lr=0.01), "schedule_free"),
@@ -152,7 +158,7 @@ class Training:
             self.optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        return {"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
+        return {"model": dict(self.model.state_dict()), "optimizer": optimizer_state(self.optimizer)}
 
     def template(self) -> dict[str, Any]:
         return {"model": self.model.state_dict(), "optimizer": optimizer_template(self.optimizer)}
@@ -163,16 +169,37 @@ class Training:
 
 
 def whole(state: Any) -> Any:
-    """The state with DTensors gathered and everything copied."""
+    """The state of all ranks, gathered and copied; they call it together."""
+    state = _without_dtensors(state)
+    if not dist.is_initialized():
+        return state
+    of_ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(of_ranks, state)
+    return _assembled(of_ranks)
+
+
+def _assembled(parts: list[Any]) -> Any:
+    """Of what ranks have in one place: entries of any of them, and all rows of a tensor; else what the first has."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for part in parts for key in part)
+        return {key: _assembled([part[key] for part in parts if key in part]) for key in keys}
+    if not isinstance(first, BlockRows):
+        return first
+    rows = {start + row: x for part in parts for start, piece in part.pieces for row, x in enumerate(piece)}
+    return torch.stack([rows[row] for row in range(first.rows.total)])
+
+
+def _without_dtensors(state: Any) -> Any:
     match state:
         case DTensor():
             return state.full_tensor().clone()
         case Tensor():
             return state.clone()
         case Mapping():
-            return {key: whole(value) for key, value in state.items()}
+            return {key: _without_dtensors(value) for key, value in state.items()}
         case list() | tuple():
-            return type(state)(whole(value) for value in state)
+            return type(state)(_without_dtensors(value) for value in state)
         case _:
             return state
 
@@ -197,7 +224,8 @@ def load_and_gather(directory: Path, optimizer: str, mode: str, world_size: int)
     training.load(restored)
     parameters = dict(training.model.named_parameters())
     sharded = [name for name, parameter in parameters.items() if isinstance(parameter, DTensor)]
-    for parameter, state in training.optimizer.state.items():
+    is_ours = isinstance(getattr(training.optimizer, "optimizer", training.optimizer), Shampoo)
+    for parameter, state in ({} if is_ours else training.optimizer.state).items():
         for name, value in state.items():
             assert isinstance(value, DTensor) == (isinstance(parameter, DTensor) and value.dim() > 0), name
             if isinstance(value, DTensor):

@@ -17,7 +17,16 @@ from tests.trainers.trials import assert_same_bits
 
 @pytest.mark.parametrize(
     ("mode", "optimizer"),
-    [("ddp", "adamw"), ("ddp", "lawa"), ("fsdp2", "adamw"), ("fsdp2", "sgd"), ("fsdp2", "ema")],
+    [
+        ("ddp", "adamw"),
+        ("ddp", "lawa"),
+        ("ddp", "shampoo_blocks"),
+        ("fsdp2", "adamw"),
+        ("fsdp2", "sgd"),
+        ("fsdp2", "ema"),
+        ("fsdp2", "lawa"),
+        ("fsdp2", "shampoo_blocks"),
+    ],
 )
 def test_a_state_of_two_ranks_loads_on_one_and_three_and_back(
     tmp_path: Path, two_ranks: WarmRanks, three_ranks: WarmRanks, mode: str, optimizer: str
@@ -43,18 +52,21 @@ def test_a_state_of_one_rank_loads_where_it_is_sharded(tmp_path: Path, two_ranks
 
 
 @pytest.mark.slow
-def test_a_state_goes_from_two_ranks_to_one_to_four_and_back(tmp_path: Path, two_ranks: WarmRanks) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "shampoo_blocks"])
+def test_a_state_goes_from_two_ranks_to_one_to_four_and_back(
+    tmp_path: Path, two_ranks: WarmRanks, optimizer: str
+) -> None:
     four_ranks = WarmRanks(4, tmp_path / "meeting_point")
-    saved = two_ranks.run(checkpoint_states.train_and_save, tmp_path / "two", "adamw", "fsdp2", 2)[0]
+    saved = two_ranks.run(checkpoint_states.train_and_save, tmp_path / "two", optimizer, "fsdp2", 2)[0]
     for mode in ("fsdp2", "hsdp", "ddp"):
-        loaded = four_ranks.run(checkpoint_states.load_and_gather, tmp_path / "two", "adamw", mode, 4)
+        loaded = four_ranks.run(checkpoint_states.load_and_gather, tmp_path / "two", optimizer, mode, 4)
         for state, sharded, _ in loaded:
             assert_same_bits(state, saved)
             assert len(sharded) == (0 if mode == "ddp" else 6)
-    assert_same_bits(checkpoint_states.load_and_gather(tmp_path / "two", "adamw", "ddp", 1)[0], saved)
-    saved = four_ranks.run(checkpoint_states.train_and_save, tmp_path / "four", "adamw", "hsdp", 4)[0]
-    assert_same_bits(checkpoint_states.load_and_gather(tmp_path / "four", "adamw", "ddp", 1)[0], saved)
-    for state, _, _ in two_ranks.run(checkpoint_states.load_and_gather, tmp_path / "four", "adamw", "fsdp2", 2):
+    assert_same_bits(checkpoint_states.load_and_gather(tmp_path / "two", optimizer, "ddp", 1)[0], saved)
+    saved = four_ranks.run(checkpoint_states.train_and_save, tmp_path / "four", optimizer, "hsdp", 4)[0]
+    assert_same_bits(checkpoint_states.load_and_gather(tmp_path / "four", optimizer, "ddp", 1)[0], saved)
+    for state, _, _ in two_ranks.run(checkpoint_states.load_and_gather, tmp_path / "four", optimizer, "fsdp2", 2):
         assert_same_bits(state, saved)
     assert four_ranks.stop() == [0] * 4
 

@@ -46,6 +46,20 @@ def test_a_refused_value_is_an_invalid_config(name: OptimizerName, value: object
         optimizer_of(name, lr=value)
 
 
+def test_how_ranks_share_the_work_does_not_matter_to_one() -> None:
+    for sharing in ({"distributed": "local"}, {"communication_dtype": "bfloat16"}, {"distributed": "lossless"}):
+        optimizer = optimizer_of("shampoo", **sharing)
+        assert optimizer.param_groups[0]["distributed"] == "auto"
+    with pytest.raises(InvalidConfig, match=r"^optimizer\.arguments: .*communication_dtype.*'float8'"):
+        optimizer_of("shampoo", communication_dtype="float8")
+
+
+def test_gradients_that_are_averaged_already_are_not_reduced_again() -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        optimizer_of("shampoo", distributed="lossless", reduce_gradients=True)
+    assert caught.value.field == "optimizer.arguments.reduce_gradients"
+
+
 def test_the_parameters_are_not_an_argument() -> None:
     with pytest.raises(InvalidConfig, match="unknown argument"):
         optimizer_of("adamw", params=[])

@@ -59,6 +59,21 @@ def test_a_trial_prints_its_measurements_and_ends_with_0(tmp_path: Path, capsys:
     assert set(lines[0]) == {"step", "epoch", "seconds", "metrics"}
 
 
+def test_fields_are_changed_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = config_file(tmp_path, small_trial())
+    changed = small_trial(OptimizerConfig("adamw", {"lr": 3e-3, "betas": [0.8, 0.9]}), num_steps=20)
+    arguments = ["--set", "num_steps=20", "--set", "optimizer.arguments.betas=[0.8, 0.9]", "--set", "averaging=null"]
+    assert main([path, *arguments]) == DONE
+    found = measurements(capsys.readouterr().out)
+    assert main([config_file(tmp_path, changed)]) == DONE
+    for one, other in zip(found, measurements(capsys.readouterr().out), strict=True):
+        assert determined(one["metrics"]) == determined(other["metrics"])
+    assert main([path, "--set", "parallelism.mode=fsdp"]) == REFUSED
+    assert "parallelism.mode: must be one of" in capsys.readouterr().err
+    assert main([path, "--set", "workload.name=digits-mlp"]) == REFUSED
+    assert capsys.readouterr().err == "refused: workload.name: cannot be set to 'digits-mlp': it is in no object\n"
+
+
 def test_a_diverged_trial_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([config_file(tmp_path, DIVERGING)]) == DIVERGED
     assert capsys.readouterr().err.startswith("diverged at step 2: ")

@@ -6,7 +6,7 @@
         model.load_state_dict(restored.state["model"])
         load_optimizer_state(optimizer, restored.state["optimizer"])
     ...
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    state = {"model": model.state_dict(), "optimizer": optimizer_state(optimizer)}
     checkpoints.save(state, measurement=measurement, random_state=random_state(context), progress=...)
     ...
     checkpoints.wait()
@@ -18,7 +18,7 @@ safetensors format, all else is JSON: there is nothing in it that could execute 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
 from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
 from trainers.checkpoints.nested import LikeParameter, PerRank
-from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_template
+from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "PerRank",
     "Restored",
     "load_optimizer_state",
+    "optimizer_state",
     "optimizer_template",
     "random_state",
     "seed_random",

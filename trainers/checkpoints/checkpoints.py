@@ -48,8 +48,9 @@ class Checkpoints:
     """The checkpoints of one trial; all ranks call every method, in the same order and with the same arguments.
 
     The state is nested dicts, lists and tuples; its leaves are plain values and tensors. A DTensor is sharded as it
-    says. Any other leaf is equal on all ranks that have it; an entry of a dict may be there on some ranks only. What
-    each rank has of its own under the same name is wrapped in `PerRank`.
+    says, and `BlockRows` are rows of a tensor of which other ranks have the rest. Any other leaf is equal on all ranks
+    that have it; an entry of a dict may be there on some ranks only. What each rank has of its own under the same name
+    is wrapped in `PerRank`.
 
     A checkpoint is written while training goes on, from a copy on the host of what this rank writes; collectives have a
     process group of their own. It is on disk when the next is saved, or when `wait` returns: to be called before the

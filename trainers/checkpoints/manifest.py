@@ -13,7 +13,7 @@ from typing import Any
 from trainers.checkpoints.errors import CheckpointMismatch, Damaged
 from trainers.config import Measurement, TrialConfig
 
-FORMAT = 2
+FORMAT = 3
 
 MAY_DIFFER = frozenset({"checkpoint_every", "keep_checkpoints"})
 """Fields of a config that a trial may go on with a different value of."""

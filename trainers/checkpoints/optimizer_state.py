@@ -1,7 +1,8 @@
-"""An optimizer's state out of and back into it, exactly.
+"""An optimizer's state out of and back into it, exactly, on as many ranks as there are.
 
-`optimizer.state_dict()` is what is saved. torch's own optimizers make their state in the first step, so a new one
-cannot say how the state will be laid out (which is sharded, and how); its parameters can.
+Our own optimizer's is its `distributed_state_dict()`: ranks that own blocks of a parameter save and find them, however
+many ranks there are. torch's own optimizers make their state in the first step, so a new one cannot say how the state
+will be laid out (which is sharded, and how); its parameters can.
 """
 
 from __future__ import annotations
@@ -12,12 +13,21 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
+from shampoo.distributed.portable_state import from_portable
+from trainers.checkpoints.errors import CheckpointMismatch
 from trainers.checkpoints.nested import LikeParameter
+
+
+def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
+    """What a checkpoint holds of an optimizer."""
+    if isinstance(optimizer, WeightAveraging):
+        return {**optimizer.state_dict(), "optimizer": optimizer_state(optimizer.optimizer)}
+    return optimizer.distributed_state_dict() if isinstance(optimizer, Shampoo) else optimizer.state_dict()
 
 
 def optimizer_template(optimizer: Optimizer) -> dict[str, Any]:
     """What `Checkpoints.load` needs to know of an optimizer, new or not, to lay its state out for this rank."""
-    template = optimizer.state_dict()
+    template = optimizer_state(optimizer)
     if isinstance(optimizer, WeightAveraging):
         # A list of snapshots grows during training.
         averages = [LikeParameter(parameter) for parameter in _parameters(optimizer)]
@@ -30,20 +40,30 @@ def optimizer_template(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def load_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Puts a saved `state_dict()` into an optimizer of the same parameters, bit for bit.
+    """Puts an `optimizer_state()` into an optimizer of the same parameters, bit for bit.
 
     torch's own `load_state_dict` rounds floating-point state to the parameter's dtype; here it keeps its own.
+
+    Raises:
+        CheckpointMismatch: our own optimizer's does not fit: that of shards, distributed="local", fits as many ranks.
     """
-    optimizer.load_state_dict(state)
-    if isinstance(optimizer, WeightAveraging):
-        optimizer, state = optimizer.optimizer, state["optimizer"]
-    if isinstance(optimizer, Shampoo):
+    inner = optimizer.optimizer if isinstance(optimizer, WeightAveraging) else optimizer
+    if isinstance(inner, Shampoo):
+        try:
+            if inner is optimizer:
+                inner.load_distributed_state_dict(state)
+            else:
+                optimizer.load_state_dict({**state, "optimizer": from_portable(state["optimizer"], inner.state_dict())})
+        except ValueError as error:
+            raise CheckpointMismatch(f"the optimizer's state does not fit: {error}") from error
         return
-    for index, parameter in enumerate(_parameters(optimizer)):
-        for name, value in state["state"].get(index, {}).items():
-            held = optimizer.state[parameter][name]
+    optimizer.load_state_dict(state)
+    held_by_parameter = state if inner is optimizer else state["optimizer"]
+    for index, parameter in enumerate(_parameters(inner)):
+        for name, value in held_by_parameter["state"].get(index, {}).items():
+            held = inner.state[parameter][name]
             if isinstance(value, Tensor) and held.dtype != value.dtype:
-                optimizer.state[parameter][name] = value.to(held.device)
+                inner.state[parameter][name] = value.to(held.device)
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:

@@ -28,8 +28,10 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, WriteItem, WriteItemType
+from torch.distributed.checkpoint.utils import find_tensor_shard
 from torch.distributed.tensor import DTensor
 
+from shampoo.distributed.block_rows import BlockRows
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out
 
@@ -43,8 +45,8 @@ def file_name(rank: int) -> str:
 class WritePlan:
     """What one rank writes, and on rank 0 where all tensors are."""
 
-    names: tuple[str, ...]
-    """Of the tensors of which it writes its piece, in the order of the layout's slots."""
+    pieces: tuple[MetadataIndex, ...]
+    """Names and places of the pieces that it writes, in the order of the layout's slots."""
     layout: Layout
     tensors_json: str
     """Where every tensor is, as `read_metadata` takes it."""
@@ -52,16 +54,22 @@ class WritePlan:
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     """What a plan depends on: if it is equal to that of an earlier state, so is this rank's plan."""
-    return tuple(
-        (name, tensor.dtype, tensor.shape)
-        if type(tensor) is not DTensor
-        else (name, tensor.dtype, tensor.shape, tensor.device_mesh, tensor.placements)
-        for name, tensor in tensors.items()
-    )
+    return tuple((name, tensor.dtype, tensor.shape, _share(tensor)) for name, tensor in tensors.items())
+
+
+def _share(tensor: Tensor) -> Any:
+    """Which part of a tensor this rank has."""
+    match tensor:
+        case DTensor():
+            return tensor.device_mesh, tensor.placements
+        case BlockRows():
+            return tensor.rows
+        case _:
+            return None
 
 
 def local_plan(tensors: Mapping[str, Tensor]) -> SavePlan:
-    """What this rank could write: the whole of its plain tensors, and its shards of DTensors."""
+    """What this rank could write: the whole of its plain tensors, its shards of DTensors, and its `BlockRows`."""
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(tensors))
     return planner.create_local_plan()
@@ -85,8 +93,8 @@ def write_plan(local_plans: Sequence[SavePlan], *, rank: int) -> WritePlan:
             chunk = item.tensor_data.chunk
             entry = places.setdefault(item.index.fqn, [DTYPE_NAMES[slot.dtype], list(item.tensor_data.size), []])
             entry[2].append([list(chunk.offsets), list(chunk.sizes), writer, start])
-    names = tuple(item.index.fqn for item in plans[rank].items)
-    return WritePlan(names, layouts[rank], json.dumps(places, separators=(",", ":")))
+    pieces = tuple(item.index for item in plans[rank].items)
+    return WritePlan(pieces, layouts[rank], json.dumps(places, separators=(",", ":")))
 
 
 def _piece(item: WriteItem) -> tuple[torch.dtype, tuple[int, ...]]:
@@ -122,10 +130,8 @@ def _require_equal_pieces(local_plans: Sequence[SavePlan]) -> None:
 
 def stage(plan: WritePlan, tensors: Mapping[str, Tensor], data: Tensor) -> None:
     """Copies what this rank writes into `data`, (layout.num_bytes,) uint8 on the CPU; from CUDA without waiting."""
-    for name, slot in zip(plan.names, plan.layout.slots, strict=True):
-        tensor = tensors[name]
-        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        slot.of(data).copy_(local, non_blocking=True)
+    for index, slot in zip(plan.pieces, plan.layout.slots, strict=True):
+        slot.of(data).copy_(find_tensor_shard(tensors[index.fqn], index), non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ def read_metadata(places: Mapping[str, Any]) -> StoredTensors:
 
 
 def read_tensors(directory: Path, stored: StoredTensors, targets: Mapping[str, Tensor]) -> None:
-    """Fills `targets` (by name, plain or DTensor, of the stored shape and dtype), reading no more than they need.
+    """Fills `targets` (by name, of the stored shape and dtype), reading no more than they need.
 
     Raises:
         OSError, Damaged: a file is missing or too short.
