@@ -111,7 +111,7 @@ class TpeSearch:
         self._num_startup_trials = min(10, max(5, num_trials // 4))
         self._seed = seed
         self._space = space
-        self._dimensions = {_key(parameter): parameter for parameter in space.parameters}
+        self._dimensions = {dimension_key(parameter): parameter for parameter in space.parameters}
         # The sampler is set for each trial; this one only keeps Optuna from making its own.
         self._study = optuna.create_study(direction=direction.value, sampler=RandomSampler())
         self._running: dict[int, optuna.Trial] = {}
@@ -137,7 +137,7 @@ class TpeSearch:
 
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         known = {
-            key: _to_internal(parameter, parameters[parameter.name])
+            key: to_optuna(parameter, parameters[parameter.name])
             for key, parameter in self._dimensions.items()
             if is_active(parameter, parameters)
         }
@@ -166,28 +166,28 @@ class TpeSearch:
         suggested: list[tuple[Parameter, Any]] = []
         for key, parameter in self._dimensions.items():
             if is_active(parameter, values):
-                value = values[parameter.name] = _suggest(trial, key, parameter)
+                value = values[parameter.name] = suggest_value(trial, key, parameter)
                 suggested.append((parameter, value))
         return trial, suggested
 
 
-def _key(parameter: Parameter) -> str:
+def dimension_key(parameter: Parameter) -> str:
     """Optuna's name of a parameter: one name with two ranges under two conditions is two dimensions to Optuna."""
     conditions = ";".join(f"{name} in {list(allowed)}" for name, allowed in sorted(parameter.when.items()))
     return f"{parameter.name} if {conditions}" if conditions else parameter.name
 
 
-def _suggest(trial: optuna.Trial, key: str, parameter: Parameter) -> Scalar:
+def suggest_value(trial: optuna.Trial, key: str, parameter: Parameter) -> Scalar:
     if isinstance(parameter, Categorical):
         # By position: Optuna compares choices with ==, and takes no lists.
         return parameter.choices[trial.suggest_categorical(key, range(len(parameter.choices)))]
     if isinstance(parameter, Float):
-        low, high = sorted((_to_internal(parameter, parameter.low), _to_internal(parameter, parameter.high)))
+        low, high = sorted((to_optuna(parameter, parameter.low), to_optuna(parameter, parameter.high)))
         return _from_internal(parameter, trial.suggest_float(key, low, high, log=parameter.scale != "linear"))
     return trial.suggest_int(key, parameter.low, parameter.high, log=parameter.scale == "log")
 
 
-def _to_internal(parameter: Parameter, value: Any) -> Any:
+def to_optuna(parameter: Parameter, value: Any) -> Any:
     """The value as Optuna knows it: the position of a choice, and 1 - x on the reverse scale."""
     if isinstance(parameter, Categorical):
         return next(i for i, choice in enumerate(parameter.choices) if choice == value)

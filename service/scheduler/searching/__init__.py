@@ -1,0 +1,1 @@
+"""Search policies as pure objects: what to try next, and which trials to pause, resume or stop."""

@@ -1,0 +1,113 @@
+"""A search space as vectors: positions in [0, 1] for the model, with distances that respect conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
+from search_spaces.parameters import is_active, is_same
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+INACTIVE = 0.5
+"""Position of a parameter that its conditions switch off: two such configs do not differ in it."""
+CHOICE_DISTANCE = 0.5
+"""Squared distance of two choices of a categorical parameter, as that of positions 0.7 apart."""
+
+
+class Encoding:
+    """Turns assignments of a space into vectors and back.
+
+    A vector has one position per parameter, in the space's order; one name with two ranges under two conditions is
+    two parameters. Vectors are *snapped*: integers and choices lie in the middle of their slices, and inactive
+    parameters at `INACTIVE`.
+    """
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._parameters = space.parameters
+        self._space = space
+        self._conditions = [self._conditions_of(index) for index in range(len(space.parameters))]
+        self.is_categorical = np.array([isinstance(parameter, Categorical) for parameter in space.parameters], bool)
+
+    @property
+    def num_dimensions(self) -> int:
+        return len(self._parameters)
+
+    def encode(self, values: Mapping[str, Scalar]) -> Array:
+        """The vector of an assignment."""
+        vector = np.full(self.num_dimensions, INACTIVE)
+        decided: dict[str, Scalar] = {}
+        for index, parameter in enumerate(self._parameters):
+            if is_active(parameter, decided):
+                value: Any = values[parameter.name]
+                decided[parameter.name] = value
+                vector[index] = parameter.to_unit(value)
+        return vector
+
+    def decode(self, vector: Array) -> dict[str, Scalar]:
+        """The assignment at a vector, with an active parameter's value each."""
+        values: dict[str, Scalar] = {}
+        for parameter, position in zip(self._parameters, vector, strict=True):
+            if is_active(parameter, values):
+                values[parameter.name] = parameter.from_unit(float(position))
+        return values
+
+    def snap(self, vectors: Array) -> Array:
+        """The snapped vectors (n, dimensions) nearest to arbitrary positions in [0, 1]."""
+        snapped = np.clip(vectors, 0.0, 1.0)
+        active = np.ones(snapped.shape, bool)
+        for index, parameter in enumerate(self._parameters):
+            if not isinstance(parameter, Float):
+                snapped[:, index] = _snap_slices(parameter, snapped[:, index])
+            for parent, positions in self._conditions[index]:
+                is_wanted = np.isclose(snapped[:, parent, None], positions, atol=1e-9).any(axis=1)
+                active[:, index] &= active[:, parent] & is_wanted
+            snapped[~active[:, index], index] = INACTIVE
+        return snapped
+
+    def features(self, vectors: Array) -> Array:
+        """Coordinates of snapped vectors (n, dimensions) in which distances are Euclidean: choices are one-hot."""
+        parts = []
+        for index, parameter in enumerate(self._parameters):
+            column = vectors[:, index, None]
+            if isinstance(parameter, Categorical):
+                centres = (np.arange(len(parameter.choices)) + 0.5) / len(parameter.choices)
+                column = np.isclose(column, centres, rtol=0.0, atol=1e-9) * (CHOICE_DISTANCE / 2) ** 0.5
+            parts.append(column)
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def parameter_of_feature(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """(features,) the index of the parameter that each feature belongs to."""
+        widths = [len(p.choices) if isinstance(p, Categorical) else 1 for p in self._parameters]
+        return np.repeat(np.arange(self.num_dimensions), widths)
+
+    def _conditions_of(self, index: int) -> Sequence[tuple[int, Array]]:
+        """For each condition of a parameter, the index of the parameter it names and that one's wanted positions."""
+        found = []
+        for name, allowed in self._parameters[index].when.items():
+            for parent in range(index):
+                parameter = self._parameters[parent]
+                if parameter.name == name and isinstance(parameter, Categorical):
+                    wanted = [c for c in parameter.choices if any(is_same(c, value) for value in allowed)]
+                    found.append((parent, np.array([parameter.to_unit(choice) for choice in wanted])))
+        return found
+
+
+def _snap_slices(parameter: Integer | Categorical, positions: Array) -> Array:
+    if isinstance(parameter, Categorical):
+        count = len(parameter.choices)
+        slices: Array = (np.minimum((positions * count).astype(int), count - 1) + 0.5) / count
+        return slices
+    low, high = parameter.low - 0.5, parameter.high + 0.5
+    if parameter.scale == "log":
+        ratio = np.log(high / low)
+        values = np.clip(np.rint(low * np.exp(positions * ratio)), parameter.low, parameter.high)
+        snapped: Array = np.log(values / low) / ratio
+        return snapped
+    values = np.clip(np.rint(low + positions * (high - low)), parameter.low, parameter.high)
+    middle: Array = (values - low) / (high - low)
+    return middle
