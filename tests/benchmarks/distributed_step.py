@@ -3,31 +3,34 @@
     python -m tests.benchmarks.distributed_step                                       # everything
     python -m tests.benchmarks.distributed_step --parts simulated needed --preconditioners shampoo soap
 
-Measured, on gloo ranks of one thread each, which train a small GPT with `fully_shard`, and in turns with that each of
-them the whole model alone, as the replicas of DDP do. With more ranks than processors they wait for one another.
+Measured, on gloo ranks of one thread each, which train a small GPT with `fully_shard` ("lossless", "local"), and in
+turns with that each of them the whole model, as the replicas of DDP do: with owners of its blocks ("shared"), or each
+alone ("replicated"). With more ranks than processors they wait for one another.
 
-    state_over_share            most state of a rank over 1/world of the replicated state, in both modes
-    lossless_over_replicated    mean step of a whole refresh cycle, median over the cycles; and so for local
+    state_over_share            most state of a rank over 1/world of the replicated state
+    lossless_over_replicated    mean step of a whole refresh cycle, median over the cycles; and so for local and shared
     lossless_over_ideal         the same over the replicated step times the slowest rank's predicted share of the work
-    bytes_over_formula          bytes that all ranks send in a lossless step over 3P(S − 1)/S, P bytes of weights on
-                                S ranks: `shampoo.distributed` has 3P/S for each rank, own rows included
-    bytes_over_simulated        the same over what the simulation says, the worst rank; alignment and flags included
+    bytes_over_formula          bytes that all ranks send in a step over 3P(S − 1)/S in lossless, P bytes of matrices on
+                                S ranks, and over P(S − 1) in shared, P bytes of weights: `shampoo.distributed`
+                                has 3P/S and P for each rank, own rows included
+    bytes_over_simulated        the same over what the simulation says, the worst rank; alignment and headers included
     bytes_over_fsdp             over what FSDP2 sends in the forward and backward pass
 
-Simulated from shapes, for as many ranks as it says: matrices by a member of the family, the rest by AdamW, where every
-rank steps its own rows ("local") or where each table has an owner too ("owned").
+Simulated from shapes, for as many ranks as it says: matrices by a member of the family, the rest by AdamW, all of it
+owned: sharded by FSDP2, or plain under DDP, in groups of the size that the optimizer chooses.
 
-    state_imbalance, work_imbalance   most of a rank over the mean
-    least_by_block                    what the largest block alone would make inevitable if ranks owned blocks
-    ranks_within_tenth                most of these numbers of ranks up to which both are at most 1.1
-    worst_over_least                  the larger over what the largest parameter alone makes inevitable: what the
-                                      assignment adds at worst
-    assignment_seconds                the longest choice of owners
+    state_imbalance, work_imbalance   most of a rank over the mean; under DDP within a group
+    step_imbalance                    over a refresh period: each step's most work of a rank, summed, over the mean,
+                                      with stagger_refresh=True; at_once: with False
+    least_work, least_state           what no assignment of whole blocks could be below
+    ranks_within_tenth                most of these numbers of ranks up to which state and work are at most 1.1
+    worst_over_least                  state or work over what is inevitable: what the assignment adds at worst
+    assignment_seconds                the longest choice of owners, and under DDP of the size of the groups
 
 Needed for models of 1 billion to 1 trillion parameters, see `large_models`, in bytes and operations, not in time.
 
     work_over_model             operations of a mean step over those of the model's forward and backward pass
-    sent_over_fsdp              bytes that a rank sends in the mean over those that FSDP2 sends
+    sent_over_fsdp              bytes that a rank sends in the mean over those that FSDP2 or DDP sends
 
 Each by itself is the worst of all cases.
 """
@@ -38,6 +41,7 @@ import argparse
 import dataclasses
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,14 +49,15 @@ from typing import Any
 from tests.benchmarks.formulas import num_elements
 from tests.benchmarks.large_models import TRAININGS, Needs, all_needs
 from tests.benchmarks.model_shapes import SPLIT_MODELS
-from tests.benchmarks.ranks_simulation import groups_of, simulate
+from tests.benchmarks.ranks_simulation import Simulation, fully_sharded, group_size, groups_of, replicated, simulate
 from tests.benchmarks.report import Cell, print_table, report
-from tests.benchmarks.sharded_steps import MODES, Settings, groups_of_shapes, measure, median_quotient
+from tests.benchmarks.sharded_steps import SPREAD, Settings, groups_of_shapes, measure, median_quotient
 from tests.trainers.ranks import WarmRanks
 
 PARTS = ("measured", "simulated", "needed")
 PRECONDITIONERS = ("shampoo", "soap", "spectral")
-SIMULATED_MODELS = ("resnet50", "gpt2", "llama_7b", "llama_70b", "mixture_1t", "recommender")
+SIMULATED_MODELS = ("resnet50", "gpt2", "llama_7b", "llama_70b", "recommender")
+PLACEMENTS = ("fsdp2", "ddp")
 SIMULATED_RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 WITHIN = 1.1
 _GIGA = 1e9
@@ -65,60 +70,75 @@ def measured(settings: Settings, num_ranks: int) -> dict[str, Any]:
         of_ranks = ranks.run(measure, settings)
         ranks.stop()
     groups = groups_of_shapes(settings)
-    simulated = simulate(groups, num_shards=num_ranks, device="cpu")
-    slowest_share = simulated.work_imbalance / num_ranks
+    simulated = {
+        "lossless": simulate(groups, fully_sharded(num_ranks), device="cpu"),
+        "shared": simulate(groups, replicated(num_ranks), device="cpu"),
+    }
     weights_bytes = 4 * sum(num_elements(group.shapes) for group in groups)
+    matrices_bytes = 4 * num_elements(groups[0].shapes)
+    formula = {
+        "lossless": 3 * matrices_bytes * (num_ranks - 1) / num_ranks,
+        "shared": weights_bytes * (num_ranks - 1),
+    }
     total_state = of_ranks[0]["state_bytes"]["replicated"]
-    most_state = {mode: max(rank["state_bytes"][mode] for rank in of_ranks) for mode in ("lossless", "local")}
-    sent = [rank["moved_bytes"]["lossless"]["sent"] for rank in of_ranks]
-    sent_by_fsdp = [rank["moved_bytes"]["fsdp"]["sent"] for rank in of_ranks]
-    over_replicated = {mode: median_quotient(of_ranks, mode, "replicated") for mode in ("lossless", "local")}
+    most_state = {mode: max(rank["state_bytes"][mode] for rank in of_ranks) for mode in SPREAD}
+    sent = {mode: [rank["moved_bytes"][mode].get("sent", 0) for rank in of_ranks] for mode in (*SPREAD, "fsdp")}
+    ratios = {f"state_over_share.{mode}": most * num_ranks / total_state for mode, most in most_state.items()}
+    ratios |= {f"{mode}_over_replicated": median_quotient(of_ranks, mode, "replicated") for mode in SPREAD}
+    for mode, found in simulated.items():
+        ideal = found.work_imbalance / num_ranks
+        ratios[f"{mode}_over_ideal"] = ratios[f"{mode}_over_replicated"] / ideal
+        ratios[f"bytes_over_formula.{mode}"] = sum(sent[mode]) / formula[mode]
+        of_simulated = zip(sent[mode], found.moved.sent_bytes, strict=True)
+        ratios[f"bytes_over_simulated.{mode}"] = max(here / there for here, there in of_simulated)
+    ratios["bytes_over_fsdp.lossless"] = sum(sent["lossless"]) / sum(sent["fsdp"])
     return {
         "num_ranks": num_ranks,
         "num_elements": weights_bytes // 4,
         "state_bytes": {"replicated": total_state, **most_state},
         "step_ms": of_ranks[0]["step_ms"],
-        "slowest_share": slowest_share,
+        "slowest_share": {mode: found.work_imbalance / num_ranks for mode, found in simulated.items()},
         "sent_bytes": sent,
-        "sent_bytes_by_fsdp": sent_by_fsdp,
-        "collectives": [rank["moved_bytes"]["lossless"]["collectives"] for rank in of_ranks],
-        "sent_bytes_local": [rank["moved_bytes"]["local"].get("sent", 0) for rank in of_ranks],
-        "ratios": {
-            "state_over_share.lossless": most_state["lossless"] * num_ranks / total_state,
-            "state_over_share.local": most_state["local"] * num_ranks / total_state,
-            "lossless_over_replicated": over_replicated["lossless"],
-            "local_over_replicated": over_replicated["local"],
-            "lossless_over_ideal": over_replicated["lossless"] / slowest_share,
-            "bytes_over_formula": sum(sent) / (3 * weights_bytes * (num_ranks - 1) / num_ranks),
-            "bytes_over_simulated": max(
-                found / rank.sent_bytes for found, rank in zip(sent, simulated.ranks, strict=True)
-            ),
-            "bytes_over_fsdp": sum(sent) / sum(sent_by_fsdp),
-        },
+        "collectives": {mode: of_ranks[0]["moved_bytes"][mode].get("collectives", 0) for mode in SPREAD},
+        "ratios": ratios,
     }
 
 
 def measured_rows(figures: dict[str, dict[str, Any]]) -> list[list[Cell]]:
-    return [
-        [name, *(figure["step_ms"][mode] for mode in MODES), figure["slowest_share"], *figure["ratios"].values()]
-        for name, figure in figures.items()
+    """A line for each figure, a column for each member and number of ranks."""
+    first = next(iter(figures.values()))
+    rows: list[list[Cell]] = [
+        [f"{mode} ms", *(figure["step_ms"][mode] for figure in figures.values())] for mode in first["step_ms"]
     ]
+    return rows + [[name, *(figure["ratios"][name] for figure in figures.values())] for name in first["ratios"]]
 
 
-def imbalances(model: str, preconditioner: str, *, tables: str, ranks: Sequence[int]) -> dict[str, Any]:
+def imbalances(model: str, preconditioner: str, *, placement: str, ranks: Sequence[int]) -> dict[str, Any]:
     """Of one model and member, by number of ranks."""
-    groups = groups_of(SPLIT_MODELS[model](), preconditioner=preconditioner, local_plain=tables == "local")
-    found = {num: simulate(groups, num_shards=num) for num in ranks}
+    groups = groups_of(SPLIT_MODELS[model](), preconditioner=preconditioner)
+    found: dict[int, Simulation] = {}
+    seconds = 0.0
+    for num in ranks:
+        begun = time.perf_counter()
+        size = group_size(groups, num) if placement == "ddp" else num
+        choosing = time.perf_counter() - begun
+        found[num] = simulate(groups, replicated(size) if placement == "ddp" else fully_sharded(num))
+        seconds = max(seconds, choosing + found[num].assignment_seconds)
+    worst = {num: max(s.state_imbalance, s.work_imbalance) for num, s in found.items()}
     return {
+        "group_size": {str(num): s.array.num_ranks for num, s in found.items()},
         "state_imbalance": {str(num): s.state_imbalance for num, s in found.items()},
+        "least_state": {str(num): s.least_imbalance[1] for num, s in found.items()},
         "work_imbalance": {str(num): s.work_imbalance for num, s in found.items()},
-        "least_imbalance": {str(num): s.least_imbalance for num, s in found.items()},
-        "least_by_block": {str(num): s.least_by_block for num, s in found.items()},
-        "assignment_seconds": max(s.assignment_seconds for s in found.values()),
-        "ranks_within_tenth": within(
-            {num: max(s.state_imbalance, s.work_imbalance) for num, s in found.items()}, limit=WITHIN
+        "least_work": {str(num): s.least_imbalance[0] for num, s in found.items()},
+        "step_imbalance": {str(num): s.step_imbalance(stagger_refresh=True) for num, s in found.items()},
+        "step_imbalance_at_once": {str(num): s.step_imbalance(stagger_refresh=False) for num, s in found.items()},
+        "assignment_seconds": seconds,
+        "ranks_within_tenth": within(worst, limit=WITHIN),
+        "worst_over_least": max(
+            max(s.work_imbalance / s.least_imbalance[0], s.state_imbalance / s.least_imbalance[1])
+            for s in found.values()
         ),
-        "worst_over_least": max(max(s.state_imbalance, s.work_imbalance) / s.least_imbalance for s in found.values()),
     }
 
 
@@ -132,27 +152,42 @@ def within(worst: dict[int, float], *, limit: float) -> int:
     return reached
 
 
+SIMULATED_FIGURES = (
+    "group_size",
+    "state_imbalance",
+    "least_state",
+    "work_imbalance",
+    "least_work",
+    "step_imbalance",
+    "step_imbalance_at_once",
+)
+
+
 def simulated_rows(figures: dict[str, dict[str, Any]], ranks: Sequence[int]) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for name, figure in figures.items():
-        for what in ("state_imbalance", "work_imbalance", "least_by_block"):
+        for what in SIMULATED_FIGURES:
+            if what == "group_size" and name.endswith(".fsdp2"):
+                continue
             row: list[Cell] = [f"{name}.{what}"]
-            row += [f"{figure[what][str(num)]:.2f}" for num in ranks]
+            row += [figure[what][str(num)] for num in ranks]
             row += [figure["ranks_within_tenth"], figure["worst_over_least"], f"{figure['assignment_seconds']:.2f}"]
             rows.append(row)
     return rows
 
 
 def needed_row(needs: Needs) -> list[Cell]:
-    low = [needs.most_state_bytes.get(dtype) for dtype in ("bfloat16", "int4")]
+    low = [needs.mean_state_bytes.get(dtype) for dtype in ("bfloat16", "int4")]
     return [
         f"{needs.training.name}.{needs.preconditioner}",
         needs.mean_adamw_bytes / _GIGA,
         needs.mean_state_bytes["float32"] / _GIGA,
-        needs.most_state_bytes["float32"] / _GIGA,
+        needs.most_state_bytes / _GIGA,
         *("-" if nbytes is None else nbytes / _GIGA for nbytes in low),
         needs.most_working_bytes / _GIGA,
+        needs.imbalance,
         needs.least_imbalance,
+        needs.step_imbalance,
         f"{100 * needs.mean_operations / needs.model_operations:.3f}",
         f"{100 * needs.most_operations / needs.model_operations:.3f}",
         needs.fsdp_bytes / _GIGA,
@@ -167,13 +202,15 @@ NEEDED_COLUMNS = (
     "AdamW GB",
     "mean GB",
     "most GB",
-    "most bf16",
-    "most int4",
+    "mean bf16",
+    "mean int4",
     "working GB",
-    "least imbalance",
+    "imbalance",
+    "least",
+    "of steps",
     "work % of model",
     "slowest %",
-    "FSDP sends GB",
+    "FSDP/DDP sends GB",
     "formula GB",
     "we send GB",
     "most GB moved",
@@ -215,17 +252,16 @@ def main() -> None:
                 name = f"{preconditioner}.ranks_{num_ranks}"
                 print(name, file=sys.stderr, flush=True)
                 figures["measured"][name] = measured(settings, num_ranks)
-        claims = list(next(iter(figures["measured"].values()))["ratios"])
-        columns = ["measured", *(f"{mode} ms" for mode in MODES), "slowest share", *claims]
-        tables.append((columns, measured_rows(figures["measured"])))
+        tables.append((["measured", *figures["measured"]], measured_rows(figures["measured"])))
         for name, figure in figures["measured"].items():
             ratios |= {f"{claim}.{name}": ratio for claim, ratio in figure["ratios"].items()}
     if "simulated" in options.parts:
         for model in options.models or SIMULATED_MODELS:
             for preconditioner in options.preconditioners:
-                for plain in ("local", "owned"):
-                    name = f"{model}.{preconditioner}.{plain}"
-                    found = imbalances(model, preconditioner, tables=plain, ranks=simulated_ranks)
+                for placement in PLACEMENTS:
+                    name = f"{model}.{preconditioner}.{placement}"
+                    print(name, file=sys.stderr, flush=True)
+                    found = imbalances(model, preconditioner, placement=placement, ranks=simulated_ranks)
                     figures["simulated"][name] = found
                     ratios[f"ranks_within_tenth.{name}"] = found["ranks_within_tenth"]
         columns = ["max/mean over ranks", *map(str, simulated_ranks), "within 1.1", "over least", "seconds"]
@@ -234,7 +270,10 @@ def main() -> None:
         ratios["assignment_seconds"] = max(f["assignment_seconds"] for f in figures["simulated"].values())
     if "needed" in options.parts:
         models = tuple(options.models or {training.model for training in TRAININGS})
-        needs = list(all_needs(models, tuple(options.preconditioners)))
+        needs: list[Needs] = []
+        for of_one in all_needs(models, tuple(options.preconditioners)):
+            print(needed_row(of_one)[0], file=sys.stderr, flush=True)
+            needs.append(of_one)
         figures["needed"] = {f"{n.training.name}.{n.preconditioner}": dataclasses.asdict(n) for n in needs}
         tables.append((NEEDED_COLUMNS, [needed_row(n) for n in needs]))
         ratios["work_over_model"] = max(n.mean_operations / n.model_operations for n in needs)

@@ -1,5 +1,5 @@
-"""A small GPT that ranks train sharded, and each of them whole: what they hold, how long their steps take, what they
-send. Runs on the ranks."""
+"""A small GPT that ranks train sharded, shared and each of them whole: what they hold, how long their steps take, what
+they send. Runs on the ranks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ from torch.nn import functional
 
 from shampoo import Shampoo
 from tests.benchmarks.ranks_simulation import PLAIN, Group
+from tests.benchmarks.traffic_simulation import of_all_reduce
 from trainers.workloads.transformer import GPT, TransformerShape
 
-MODES = ("lossless", "local", "replicated")
+SPREAD = ("lossless", "local", "shared")
+MODES = (*SPREAD, "replicated")
+"""FSDP2 with owners, and each rank its rows; plain parameters with owners, and without."""
 _EXCHANGE = ("all_to_all_single",)
 _GATHERS = ("all_gather_single", "all_gather_into_tensor")
 _SCATTERS = ("reduce_scatter_single", "reduce_scatter_tensor")
+_SUMS = ("all_reduce",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,16 @@ def split(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     return matrices, [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
 
 
+def sharing(mode: str, num_ranks: int) -> dict[str, Any]:
+    """Of all groups."""
+    if mode == "local":
+        return {"distributed": "local"}
+    # All of them, however small the model.
+    return {"distributed": "lossless", "num_ranks_per_group": num_ranks} if mode == "shared" else {}
+
+
 def groups_of_shapes(settings: Settings) -> list[Group]:
-    """The groups of the lossless optimizer, for a simulation."""
+    """The groups of the optimizers with owners, for a simulation."""
     with torch.device("meta"):
         matrices, others = split(GPT(settings.shape))
     return [
@@ -83,13 +95,13 @@ class Contestant:
 
     def __init__(self, mode: str, settings: Settings) -> None:
         self._model = build(settings)
-        if mode != "replicated":
+        if mode in ("lossless", "local"):
             mesh = init_device_mesh("cpu", (dist.get_world_size(),))
             for block in self._model.blocks:
                 fully_shard(block, mesh=mesh)
             fully_shard(self._model, mesh=mesh)
         matrices, others = split(self._model)
-        distributed = {"distributed": "local"} if mode == "local" else {}
+        distributed = sharing(mode, dist.get_world_size())
         self.optimizer = Shampoo(
             [
                 {"params": matrices, **settings.config, **distributed},
@@ -131,17 +143,19 @@ def measure(settings: Settings) -> dict[str, Any]:
         for mode in (*MODES[turn:], *MODES[:turn]):
             seconds = [contestants[mode].step_seconds() for _ in range(settings.period)]
             cycles[mode].append(statistics.mean(seconds))
+    moved: dict[str, dict[str, int]] = {}
     with moved_bytes() as of_fsdp:
         contestants["lossless"].gradients()
-    with moved_bytes() as of_step:
-        contestants["lossless"].optimizer.step()
-    with moved_bytes() as of_local_step:
-        contestants["local"].optimizer.step()
+    moved["fsdp"] = dict(of_fsdp)
+    for mode in SPREAD:
+        with moved_bytes() as of_step:
+            contestants[mode].optimizer.step()
+        moved[mode] = dict(of_step)
     return {
         "state_bytes": {mode: contestant.state_bytes() for mode, contestant in contestants.items()},
         "step_ms": {mode: 1e3 * statistics.median(means) for mode, means in cycles.items()},
         "cycle_step_ms": {mode: [1e3 * mean for mean in means] for mode, means in cycles.items()},
-        "moved_bytes": {"fsdp": dict(of_fsdp), "lossless": dict(of_step), "local": dict(of_local_step)},
+        "moved_bytes": moved,
     }
 
 
@@ -149,10 +163,10 @@ def measure(settings: Settings) -> dict[str, Any]:
 def moved_bytes() -> Iterator[Counter[str]]:
     """Counts what collectives of flat buffers send to other ranks ("sent") and receive from them, in this process.
 
-    What a rank sends to itself is left out, and an all-gather or a reduce-scatter counts as a ring does it.
+    What a rank sends to itself is left out, and other collectives than an all-to-all count as a ring does them.
     """
     moved = Counter[str]()
-    wrapped = {name: getattr(dist, name) for name in (*_EXCHANGE, *_GATHERS, *_SCATTERS) if hasattr(dist, name)}
+    wrapped = {name: getattr(dist, name) for name in (*_EXCHANGE, *_GATHERS, *_SCATTERS, *_SUMS) if hasattr(dist, name)}
 
     def counting(name: str) -> Any:
         function = wrapped[name]
@@ -160,8 +174,12 @@ def moved_bytes() -> Iterator[Counter[str]]:
 
         def call(*arguments: Any, **named: Any) -> Any:
             given = signature.bind(*arguments, **named).arguments
-            output, source = list(given.values())[:2]
-            if name in _EXCHANGE:
+            output, source = (*given.values(), None)[:2]
+            if name in _SUMS:
+                both = of_all_reduce(_num_bytes(output), dist.get_world_size(given.get("group")))
+                moved["received"] += both
+                moved["sent"] += both
+            elif name in _EXCHANGE:
                 # Sizes in bytes, for the buffers are of bytes.
                 into, out = given["output_split_sizes"], given["input_split_sizes"]
                 here = dist.get_rank(given["group"])
