@@ -6,6 +6,7 @@ the run's writes, so a run whose lease went to another worker can change nothing
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -25,7 +26,7 @@ Further is a step that was never measured before, or a trial that ended. A trial
 first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
 """
 CRASH_BACKOFF_SECONDS = 2.0
-"""Wait after the first crash; doubles with each further one."""
+"""Wait after the second crash in a row; doubles with each further one. After one alone there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,22 @@ def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetim
     JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
 
 
-def claim_job(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
-    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none."""
-    job = JobRepository(session).next_claimable_locked(now)
+def claim_job(
+    session: Session, worker_id: str, *, lease_seconds: float, now: datetime, running: Collection[str] = ()
+) -> Lease | None:
+    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none.
+
+    Args:
+        running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
+            for the database died while it confirmed the commit; without this, it would be renewed for ever and never
+            run.
+    """
+    jobs = JobRepository(session)
+    unheard = next((job for job in jobs.leased_to(worker_id) if job.id not in running), None)
+    if unheard is not None:
+        unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
+        return Lease(unheard.id, worker_id, unheard.attempt)
+    job = jobs.next_claimable_locked(now)
     if job is None:
         return None
     if job.state is JobState.RUNNING:
@@ -108,7 +122,8 @@ def _put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -
             failure = f"its run died {job.crashes} times in a row without getting any further; last: {crash}"
             move_job(session, job, JobState.FAILED, now=now, failure=failure)
             return
-        job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 1))
+        if job.crashes > 1:
+            job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 2))
     for trial in TrialRepository(session).page(job.id, states=(TrialState.RUNNING,)):
         move_trial(session, trial, TrialState.QUEUED, now=now, detail="interrupted; goes on from its last checkpoint")
     move_job(session, job, JobState.QUEUED, now=now)

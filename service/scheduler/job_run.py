@@ -35,6 +35,7 @@ from service.scheduler.pruner import Asha, NoPruner, Pruner
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
+from service.scheduler.retries import Retries, Setbacks
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
 from service.scheduler.trainable import WarmTrainable, trial_resources
@@ -190,7 +191,7 @@ def _search(
 
     Raises:
         RunEnded: always, at the end; measurements are written.
-        JobImpossible: the job cannot be run.
+        JobImpossible: the job cannot be run, or not any further.
     """
     try:
         plan = plan_job(specification_of(stored.job))
@@ -205,6 +206,10 @@ def _search(
     policy.restore([_history(trial, plan.metric) for trial in stored.trials])
     if not policy.num_unfinished:
         raise RunEnded(Ending.DONE)
+    retries = _retries(stored.trials)
+    hopeless = retries.why_to_stop()
+    if hopeless is not None:
+        raise JobImpossible(hopeless)
 
     nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
     watch.start_for_cluster()
@@ -219,6 +224,7 @@ def _search(
         policy=policy,
         pruner=pruner,
         size=size,
+        retries=retries,
         configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
         checkpoints=checkpoints,
         ending=watch.ending,
@@ -242,6 +248,9 @@ def _search(
     except RunEnded as ended:
         if ended.ending is not Ending.LEASE_LOST:
             recorder.flush()
+        raise
+    except JobImpossible:
+        recorder.flush()
         raise
     raise AssertionError("Tune ended although the policy has trials left")
 
@@ -275,6 +284,13 @@ def make_policy(plan: JobPlan) -> JobPolicy:
 def _group_size(plan: JobPlan) -> GroupSize:
     resources = plan.specification.resources
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
+
+
+def _retries(trials: Sequence[Trial]) -> Retries:
+    retries = Retries()
+    for trial in trials:
+        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
+    return retries
 
 
 def _history(trial: Trial, metric: str) -> TrialHistory:
