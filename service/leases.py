@@ -114,6 +114,11 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
     return job.state
 
 
+def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
+    """Notes what disk a job takes, for those who look at it; not fenced, because it means nothing to a run."""
+    JobRepository(session).set_disk_bytes(job_id, num_bytes)
+
+
 def _put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> None:
     if crash is not None:
         job.crashes += 1

@@ -31,4 +31,4 @@ class RunEnded(BaseException):
 
 
 class JobImpossible(BaseException):
-    """The job cannot be run, now or later, or is not worth it; the message is for a person. Leaves Tune as `RunEnded`."""
+    """The job cannot be run, or not any further; the message is for a person. Leaves Tune as `RunEnded` does."""

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
 from ray import tune
 
 from service import runs
@@ -28,6 +29,7 @@ from service.errors import InvalidInput, LeaseLost, NotFound
 from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
+from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import TrialHistory
@@ -43,7 +45,7 @@ from service.settings import Settings
 from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.retry import Write, write_with_retries
+from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ PATIENCE_SECONDS = 8.0
 """After the run was told to end, how long it may take before it ends without ceremony."""
 CLUSTER_POLL_SECONDS = 2.0
 """How often a run looks whether its Ray cluster still counts on it."""
+PROCESS_POLL_SECONDS = 0.2
+"""How often a run looks whether the processes of its own Ray cluster live."""
 
 
 class Watch:
@@ -74,6 +78,10 @@ class Watch:
     def start_for_cluster(self) -> None:
         """Watches the connected Ray cluster too, until `stop_for_cluster`."""
         self._cluster_watch.start()
+
+    def start_for_processes(self) -> None:
+        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
+        threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
 
     def stop_for_cluster(self) -> None:
         """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
@@ -116,6 +124,7 @@ class Watch:
         self.end(Ending.STOPPED)
 
     def _watch_lease(self) -> None:
+        sees = True
         while self._told is None and not self._finishing.wait(self._poll_seconds):
             try:
                 with self._database.reading() as session:
@@ -123,10 +132,22 @@ class Watch:
             except NotFound:
                 held = False
             except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
-                logger.exception("cannot see whether the lease is still held")
+                if sees:  # once, not at every look of a long outage
+                    logger.exception("cannot see whether the lease is still held")
+                sees = False
                 continue
+            sees = True
             if not held and not self._finishing.is_set():
                 self.end(Ending.LEASE_LOST)
+
+    def _watch_processes(self) -> None:
+        """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
+        vital: set[psutil.Process] = set()
+        while not self._leaving.wait(PROCESS_POLL_SECONDS):
+            vital |= process_tree.children_named("gcs_server", "raylet")
+            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
+                logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
+                end_at_once(status=1)
 
     def _watch_cluster(self) -> None:
         """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
@@ -152,7 +173,7 @@ class _Stored:
 def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
     """Runs a leased job to its end, or until `watch` ends the run."""
     stored = _read(database, lease)
-    checkpoints = settings.data_dir / "checkpoints" / lease.job_id
+    checkpoints = checkpoints_of(settings.data_dir, lease.job_id)
     address = cluster_address(settings)
     failure, ending = None, Ending.DONE
     try:
@@ -211,7 +232,10 @@ def _search(
     if hopeless is not None:
         raise JobImpossible(hopeless)
 
-    nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
+    watch.start_for_processes()
+    nodes = ray_cluster.connect(
+        cluster_address(settings), directory=directory, namespace=f"shampoo-tuner/{lease.job_id}"
+    )
     watch.start_for_cluster()
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
@@ -310,15 +334,21 @@ def _history(trial: Trial, metric: str) -> TrialHistory:
 
 
 def _read(database: Database, lease: Lease) -> _Stored:
-    with database.reading() as session:
-        return _Stored(
+    return with_retries(
+        database.reading,
+        lambda session: _Stored(
             JobRepository(session).get(lease.job_id), TrialRepository(session).with_measurements(lease.job_id)
-        )
+        ),
+        give_up_seconds=OUTAGE_SECONDS,
+    )
 
 
 def _is_final(database: Database, lease: Lease) -> bool:
-    with database.reading() as session:
-        return JobRepository(session).get(lease.job_id).state.is_final
+    return with_retries(
+        database.reading,
+        lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+        give_up_seconds=OUTAGE_SECONDS,
+    )
 
 
 def _write(database: Database, write: Write) -> None:

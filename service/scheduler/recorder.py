@@ -6,7 +6,6 @@ Every write is fenced by the job's lease; a run that has lost it ends at once an
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from service import runs
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost
 from service.leases import Lease
+from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.policy import Decision, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
@@ -84,6 +84,7 @@ class Recorder(TuneAdapter, tune.Callback):
         self._size = size
         self._retries = retries
         self._configs = dict(configs)
+        remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
         self._ending = ending
         self._pending: dict[int, list[Measurement]] = {}
@@ -197,7 +198,8 @@ class Recorder(TuneAdapter, tune.Callback):
                     session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
                 )
             )
-            shutil.rmtree(self._checkpoint_directory(number), ignore_errors=True)
+            del self._configs[number]
+            remove_checkpoints(self._checkpoints, unfinished=self._configs)
         else:
             setbacks = self._retries.setbacks(number)
             self._write(

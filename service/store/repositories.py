@@ -105,6 +105,9 @@ class JobRepository:
             .values(lease_expires_at=expires_at)
         )
 
+    def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
+
 
 class TrialRepository:
     def __init__(self, session: Session) -> None:
