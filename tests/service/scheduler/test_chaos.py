@@ -23,6 +23,9 @@ from tests.postgresql import PostgresqlServer, controlled_postgresql_server
 from tests.service.scheduler.chaos import KINDS, PROGRESS_SECONDS, Killer, Ledger
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
+from trainers.config import TrialConfig
+from trainers.distributed import single_process_context
+from trainers.loop import train
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +84,13 @@ def test_whatever_is_killed_nothing_is_lost_or_repeated_or_left_behind(
     end(ledgers[-1])
     tell(f"{dict(killer.kills)} in {time.monotonic() - began:.0f} s; {len(ledgers)} jobs")
     assert sum(ledger.resumed for ledger in ledgers) > 0
+    most_interrupted = max(
+        (trial for ledger in ledgers for trial in service.trials(ledger.job_id) if trial.state is TrialState.COMPLETED),
+        key=lambda trial: trial.runs,
+    )
+    *_, last = train(TrialConfig.from_json(most_interrupted.config), single_process_context())
+    assert most_interrupted.runs > 1
+    assert most_interrupted.value == pytest.approx(last.metrics["validation_loss"], rel=1e-5)
     assert set(killer.kills) == KINDS
 
     service.workers[-1].terminate()
