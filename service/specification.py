@@ -51,7 +51,11 @@ class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of the whole job, the baseline's included."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
-    """No trial goes on after this many seconds since the job started; null: no limit."""
+    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
+    Null: no limit."""
+    device_hours: float | None = Field(default=None, gt=0)
+    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
+    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
 
 
 class Resources(StrictModel):
@@ -146,7 +150,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
-    training, budget = specification.training, specification.budget
+    training = specification.training
     if training.averaging is not None:
         training.averaging.check_arguments()
     num_steps = training.num_steps or workload.default_num_steps
@@ -172,16 +176,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
 
     spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
-    allotments = {Phase.SEARCH: budget.num_trials}
     if specification.baseline is not None:
         spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
-        if budget.num_trials < 2:
-            raise InvalidInput(
-                "budget.num_trials", f"a job with a baseline needs at least 2 trials, got {budget.num_trials}"
-            )
-        share = round(budget.num_trials * specification.baseline.budget_share)
-        baseline = min(max(share, 1), budget.num_trials - 1)
-        allotments = {Phase.SEARCH: budget.num_trials - baseline, Phase.BASELINE: baseline}
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -192,7 +188,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         batch_size=batch_size,
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
-        allotments=allotments,
+        allotments=allot(specification),
     )
     for phase, space in spaces.items():
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
@@ -214,6 +210,21 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
         )
     return plan
+
+
+def allot(specification: JobSpecification) -> dict[Phase, int]:
+    """How many trials each phase gets. More trials for the job are never fewer for a phase.
+
+    Raises:
+        InvalidInput: there are too few for the phases.
+    """
+    num_trials, baseline = specification.budget.num_trials, specification.baseline
+    if baseline is None:
+        return {Phase.SEARCH: num_trials}
+    if num_trials < 2:
+        raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
+    of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+    return {Phase.SEARCH: num_trials - of_baseline, Phase.BASELINE: of_baseline}
 
 
 def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:

@@ -33,11 +33,13 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baseline": None,
 }
 
+JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
+
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",
     "objective": None,
-    "budget": {"num_trials": 20, "wall_clock_seconds": None},
+    "budget": {"num_trials": 20, "wall_clock_seconds": None, "device_hours": None},
     "training": {
         "num_steps": None,
         "evaluate_every": None,
@@ -69,6 +71,7 @@ JOB: dict[str, Any] = {
     "name": "digits, first try",
     "tags": {"team": "vision"},
     "state": "running",
+    "requested": None,
     "failure": None,
     "model": "digits-mlp",
     "objective": {"metric": "validation_loss", "direction": "minimize"},
@@ -82,6 +85,7 @@ JOB: dict[str, Any] = {
         "baseline_best": {"number": 3, "value": 0.0871},
         "seconds_elapsed": 24.1,
         "seconds_left": 24.1,
+        "device_hours": 0.0089,
     },
     "created_at": "2026-03-01T12:00:00Z",
     "started_at": "2026-03-01T12:00:01Z",
@@ -106,6 +110,7 @@ TRIAL: dict[str, Any] = {
     "number": 6,
     "phase": "search",
     "state": "completed",
+    "requested": None,
     "reason": None,
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
@@ -114,6 +119,7 @@ TRIAL: dict[str, Any] = {
     "step": 200,
     "num_steps": 200,
     "seconds": 1.9,
+    "spent_seconds": 1.9,
     "value": 0.0713,
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
     "created_at": "2026-03-01T12:00:11Z",

@@ -5,6 +5,7 @@ Ray calls early stopping "scheduler"; we say pruner.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -17,8 +18,12 @@ from service.scheduler.tune_adapter import TuneAdapter
 class PolicyPruner(TuneAdapter, FIFOScheduler):
     """Reports measurements to the policy and remembers what it decided."""
 
-    def __init__(self, policy: Policy, *, metric: str) -> None:
+    def __init__(
+        self, policy: Policy, *, metric: str, is_to_stop: Callable[[int], bool] = lambda _number: False
+    ) -> None:
+        """Prepares the pruner; `is_to_stop` says whether a user has asked for the end of a trial."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._is_to_stop = is_to_stop
         self._policy = policy
         self._objective = metric
         self._decisions: dict[int, Decision] = {}
@@ -34,7 +39,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
         go_on: str = TrialScheduler.CONTINUE
         stop: str = TrialScheduler.STOP
-        return go_on if decision is Decision.CONTINUE else stop
+        return go_on if decision is Decision.CONTINUE and not self._is_to_stop(number) else stop
 
     def report(self, number: int, report: TrialReport) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""
