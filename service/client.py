@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from service.api.schemas import (
     EventRead,
+    JobEstimate,
     JobRead,
     MeasurementPage,
     MeasurementRead,
@@ -115,6 +116,16 @@ class Client:
             body["tags"] = {**body.get("tags", {}), **tags}
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
         return self._read(JobRead, "POST", "/v1/jobs", body=body, headers=headers)
+
+    def estimate(self, specification: JobSpecification | Mapping[str, Any]) -> JobEstimate:
+        """What a job would cost at most; nothing is stored.
+
+        Raises:
+            ApiError: the service would refuse it; the problem names the field.
+        """
+        if isinstance(specification, JobSpecification):
+            specification = specification.model_dump(mode="json")
+        return self._read(JobEstimate, "POST", "/v1/jobs", params={"dry_run": "true"}, body=dict(specification))
 
     def jobs(self, *, states: Sequence[JobState] = (), model: str | None = None) -> Iterator[JobRead]:
         """Jobs, newest first; pages are asked for as they are needed."""

@@ -92,6 +92,20 @@ JOB: dict[str, Any] = {
     "finished_at": None,
 }
 
+JOB_ESTIMATE: dict[str, Any] = {
+    "num_trials": {"search": 15, "baseline": 5},
+    "num_steps": 200,
+    "max_steps": 4000,
+    "measured": {
+        "job_id": JOB_ID,
+        "num_trials": 9,
+        "step_seconds": 0.0095,
+        "optimizer_state_bytes": 2461696.0,
+        "peak_memory_bytes": 512753664.0,
+    },
+    "max_device_hours": 0.0211,
+}
+
 TRIAL_CONFIG: dict[str, Any] = {
     "workload": "digits-mlp",
     "optimizer": {"name": "shampoo", "arguments": {"lr": 0.0123, "grafting": "adam"}},

@@ -154,6 +154,37 @@ class JobRead(_Read):
         )
 
 
+class MeasuredRead(_Read):
+    """What the completed trials of an earlier job took: same workload and options, ranks and kind of steps."""
+
+    job_id: str
+    num_trials: int
+    step_seconds: float
+    """Median over trials."""
+    optimizer_state_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+    peak_memory_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+
+
+class JobEstimate(_Read):
+    """What a job would cost at most."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
+
+    num_trials: dict[Phase, int]
+    """Trials by phase."""
+    num_steps: int
+    """Steps of a full trial."""
+    max_steps: int
+    """Steps of all trials, if none were pruned."""
+    measured: MeasuredRead | None
+    """Null: no earlier job like this one has completed a trial. Times and memory are measured, never predicted: the API
+    cannot build models."""
+    max_device_hours: float | None
+    """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
+
+
 class TrialRead(_Read):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from service import controls, jobs
-from service.api import problems
+from service import controls, estimates, jobs
+from service.api import examples, problems
 from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas import JobChange, JobCreate, JobRead, Page
+from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
+from service.specification import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -35,14 +36,17 @@ IdempotencyKey = Annotated[
     "",
     status_code=201,
     summary="Submit a job",
+    response_model=JobRead,
     responses={
         201: {
             "description": "The job waits for a worker.",
             "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
         },
         200: {
-            "model": JobRead,
-            "description": "The job that an earlier request with this `Idempotency-Key` made.",
+            "model": JobRead | JobEstimate,
+            "description": "The job that an earlier request with this `Idempotency-Key` made; or, with `dry_run`, "
+            "what the job would cost.",
+            "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
         **problems.documented(413, 415, 422, 503),
@@ -55,9 +59,15 @@ def create_job(
     now: Now,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobRead:
+    dry_run: Annotated[
+        bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")
+    ] = False,
+) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
+    if dry_run:
+        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan_job(body.specification)))
+        return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = jobs.create_job(
         session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
     )

@@ -125,7 +125,7 @@ def test_a_failed_trial_of_a_finished_job_is_tried_again(
 def test_a_job_ends_when_its_device_hours_are_spent_and_goes_on_with_more(
     service: ServiceProcesses, client: Client
 ) -> None:
-    allowed = 12.0 / 3600
+    allowed = 30.0 / 3600
     job_id = client.submit(
         specification(
             num_trials=100,
