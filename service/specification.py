@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from search_spaces import SearchSpace, SpaceError, preset, presets
+from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
@@ -23,6 +23,11 @@ from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescripti
 from trainers.workload import check_options
 
 MAX_TRIALS = 10_000
+MAX_PINNED = 100
+
+Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults, or
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space."""
 
 
 class WorkloadChoice(StrictModel):
@@ -52,6 +57,9 @@ class Budget(StrictModel):
     """Trials of the whole job, the baseline's included."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after this many seconds since the job started; null: no limit."""
+    patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
+    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
+    starts all."""
 
 
 class Resources(StrictModel):
@@ -89,6 +97,8 @@ class Baseline(StrictModel):
     """A preset's name or a search space."""
     budget_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the budget's trials that the baseline gets."""
+    pinned: Pinned = Field(default_factory=list)
+    """As the search's."""
 
 
 class JobSpecification(StrictModel):
@@ -104,6 +114,8 @@ class JobSpecification(StrictModel):
     resources: Resources = Field(default_factory=Resources)
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)
+    pinned: Pinned = Field(default_factory=list)
+    """What the search tries first, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
 
@@ -127,6 +139,8 @@ class JobPlan:
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
     """Trials of each phase; their sum is the budget."""
+    pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
+    """Assignments that a phase tries first, after the defaults."""
 
     def trial_config(self, phase: Phase, parameters: dict[str, Any]) -> TrialConfig:
         """The config of a trial of `phase` with these sampled values ({parameter name: value})."""
@@ -192,6 +206,9 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         share = round(budget.num_trials * specification.baseline.budget_share)
         baseline = min(max(share, 1), budget.num_trials - 1)
         allotments = {Phase.SEARCH: budget.num_trials - baseline, Phase.BASELINE: baseline}
+    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
+    if specification.baseline is not None:
+        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -205,6 +222,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
         allotments=allotments,
+        pinned=pinned,
     )
     for phase, space in spaces.items():
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
@@ -305,6 +323,25 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
         return SearchSpace.from_json(given)
     except SpaceError as error:
         raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
+
+
+def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
+    """The assignments of a space that are to be tried first."""
+    found: list[dict[str, Scalar]] = []
+    for index, entry in enumerate(given):
+        try:
+            if entry != "algoperf":
+                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                continue
+            points = algoperf_points(space)
+        except SpaceError as error:
+            where = f"{field}[{index}]"
+            names_one = error.field in {parameter.name for parameter in space.parameters}
+            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
+        if not points:
+            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
+        found.extend(points)
+    return tuple(found)
 
 
 def _check_workload_options(

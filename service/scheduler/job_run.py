@@ -255,7 +255,15 @@ def make_policy(plan: JobPlan) -> JobPolicy:
     """The policy of a job."""
     return JobPolicy(
         [
-            PhasePlan(phase, plan.spaces[phase], plan.allotments[phase], search=partial(_make_search, plan, phase))
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+            )
             for phase in Phase
             if phase in plan.spaces
         ]
