@@ -64,8 +64,8 @@ def algoperf_points(space: SearchSpace) -> list[dict[str, Scalar]]:
         SpaceError: a point has the space's grafting, and a value that the space does not allow.
     """
     searched = {parameter.name for parameter in space.parameters}
-    found = []
-    for point in POINTS:
-        if "grafting" in searched or space.fixed.get("grafting") == point["grafting"]:
-            found.append(space.defaults({name: value for name, value in point.items() if name in searched}))
-    return found
+    return [
+        space.defaults({name: value for name, value in point.items() if name in searched})
+        for point in POINTS
+        if "grafting" in searched or space.fixed.get("grafting") == point["grafting"]
+    ]

@@ -52,6 +52,16 @@ class Objective(StrictModel):
     target: Target | None = None
 
 
+class Constraint(StrictModel):
+    """A bound that a trial must keep to be recommended; one that breaks it fails as `infeasible`, and the search learns
+    from that. Judged by a trial's last measurement; a peak of memory by every one."""
+
+    metric: str = Field(examples=["peak_memory_bytes"])
+    """One of those that can be an objective."""
+    min: float | None = None
+    max: float | None = None
+
+
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of the whole job, the baseline's included."""
@@ -109,6 +119,8 @@ class JobSpecification(StrictModel):
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
     objective: Objective | None = None
     """Null: the workload's default objective."""
+    constraints: list[Constraint] = Field(default_factory=list, max_length=20)
+    """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)
     training: Training = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
@@ -169,6 +181,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
+    for index, constraint in enumerate(specification.constraints):
+        _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
     training, budget = specification.training, specification.budget
     if training.averaging is not None:
         training.averaging.check_arguments()
@@ -295,6 +309,21 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
         known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
         raise InvalidInput("objective.metric", _no_such_metric(workload, metric, known))
     return metric, Direction(measured[summarised])
+
+
+def _check_constraint(
+    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
+) -> None:
+    measured = {**LOOP_METRICS, **workload.metrics}
+    if constraint.metric not in measured:
+        raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
+    has_target = objective is not None and objective.target is not None
+    if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
+        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
+    if constraint.min is None and constraint.max is None:
+        raise InvalidInput(field, "needs a min or a max")
+    if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
+        raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
 
 
 def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:

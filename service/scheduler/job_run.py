@@ -216,7 +216,7 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric)
+    pruner = PolicyPruner(policy, metric=plan.metric, constraints=plan.specification.constraints)
     recorder = Recorder(
         database,
         lease,
