@@ -112,11 +112,16 @@ class JobPolicy:
         self._trials: dict[int, _Trial] = {}
         self._waiting: deque[int] = deque()
         self._next_number = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        self._is_closed = True
 
     @property
     def is_done(self) -> bool:
         """Whether nothing was left to do when it was last asked, or is known to be left without asking."""
-        return all(not (run.has_trials_left or run.num_running or run.paused) for run in self._phases.values())
+        return all(not (self._may_start(run) or run.num_running or run.paused) for run in self._phases.values())
 
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
@@ -219,11 +224,11 @@ class JobPolicy:
 
     def _choose(self, run: _PhaseRun) -> Start | Resume | None:
         number = self._next_number
-        if run.has_trials_left and run.num_started < len(run.pinned):
+        if self._may_start(run) and run.num_started < len(run.pinned):
             parameters = run.pinned[run.num_started]
             run.search.begin(number, parameters)
         else:
-            match run.search.choose(number, may_start=run.has_trials_left):
+            match run.search.choose(number, may_start=self._may_start(run)):
                 case New(parameters=chosen):
                     parameters = dict(chosen)
                 case GoOn(number=paused):
@@ -235,6 +240,9 @@ class JobPolicy:
         self._next_number += 1
         self._begin(run, number, parameters)
         return Start(number, run.plan.phase, dict(parameters), run.search.until(number))
+
+    def _may_start(self, run: _PhaseRun) -> bool:
+        return run.has_trials_left and not self._is_closed
 
     def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _Trial:
         trial = self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)

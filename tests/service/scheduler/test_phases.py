@@ -178,6 +178,20 @@ def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None
     assert policy.is_done
 
 
+def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
+    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 20, _PausesAtTwo), _plan(BASELINE, BASELINE_SPACE, 3)])
+    for number in range(2):
+        assert _started(policy.ask()).number == number
+    policy.close()
+    assert policy.ask() == Wait()
+    policy.report(0, 2, 1.0)
+    policy.tell(1, TrialState.COMPLETED, 1.0)
+    assert isinstance(policy.ask(), Resume)
+    policy.tell(0, TrialState.COMPLETED, 1.0)
+    assert policy.ask() == Done()
+    assert policy.is_done
+
+
 def test_a_paused_trial_can_be_cancelled() -> None:
     policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
     policy.report(_started(policy.ask()).number, 2, 1.0)
