@@ -62,6 +62,7 @@ SPECIFICATION: dict[str, Any] = {
     "sampler": {"name": "tpe", "seed": 0},
     "pruner": {"name": "asha", "min_steps": None, "reduction_factor": 3},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
+    "confirmation": None,
 }
 
 JOB: dict[str, Any] = {
@@ -77,6 +78,7 @@ JOB: dict[str, Any] = {
     "num_steps": 200,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
+        "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},
         "num_finished": 10,
         "best": {"number": 6, "value": 0.0713},
         "baseline_best": {"number": 3, "value": 0.0871},
@@ -110,6 +112,7 @@ TRIAL: dict[str, Any] = {
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
     "config": TRIAL_CONFIG,
+    "confirms": None,
     "runs": 1,
     "step": 200,
     "num_steps": 200,
