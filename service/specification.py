@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 
 from search_spaces import SearchSpace, SpaceError, preset, presets
-from service.domain import Direction, Phase
+from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
 from service.training_specification import Training
@@ -68,16 +68,22 @@ class Resources(StrictModel):
 
 
 class Sampler(StrictModel):
-    name: Literal["tpe", "random"] = "tpe"
+    name: Literal["auto"] | SamplerName | None = None
+    """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
+    process), `cmaes`, `quasi` (Sobol sequence), `random` and `grid` leave stopping to the pruner. Null: `tpe` if the
+    pruner is `asha`, `hyperband` or `median`, else `auto`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
 class Pruner(StrictModel):
-    name: Literal["asha", "none"] = "asha"
+    name: PrunerName | None = None
+    """`asha` (asynchronous successive halving), `hyperband`, `median` or `none`: every trial is trained to its end.
+    Null: with the sampler `auto` its own pauses, else `asha`."""
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Steps before a trial can be pruned; null: a quarter of the trial, because curves of decaying schedules cross."""
-    reduction_factor: int = Field(default=3, ge=2, le=1000)
-    """At each rung the best 1/reduction_factor of the trials go on."""
+    """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
+    cross, or with the sampler `auto` what that thinks best."""
+    reduction_factor: int | None = Field(default=None, ge=2, le=1000)
+    """At each rung of `asha` and `hyperband` the best 1/reduction_factor of the trials go on; null: 3."""
 
 
 class Baseline(StrictModel):
@@ -129,6 +135,9 @@ class JobPlan:
     evaluate_every: int | None
     """Null: trials are measured by epochs or seconds."""
     batch_size: int
+    sampler: Literal["auto"] | SamplerName
+    pruner: Literal["auto"] | PrunerName
+    """`auto`: the sampler of that name pauses trials itself."""
     min_pruning_steps: int
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
@@ -200,9 +209,10 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
         )
     min_pruning_steps = specification.pruner.min_steps or max(evaluate_every or 1, num_steps // 4)
-    if specification.pruner.name == "asha" and min_pruning_steps > num_steps:
+    if specification.pruner.min_steps is not None and min_pruning_steps > num_steps:
         raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
 
+    sampler, pruner = _search(specification)
     spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
     if specification.baseline is not None:
         spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
@@ -214,6 +224,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         num_steps=num_steps,
         evaluate_every=evaluate_every,
         batch_size=batch_size,
+        sampler=sampler,
+        pruner=pruner,
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
         allotments=allot(specification),
@@ -262,6 +274,21 @@ def allot(specification: JobSpecification) -> dict[Phase, int]:
         num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
         allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
     return allotments
+
+
+def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
+    """Which sampler and which pruner a job has."""
+    given = specification.pruner.name
+    sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
+    if sampler != "auto":
+        return sampler, given or "asha"
+    if given not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name", f"{given!r} does not go with the sampler 'auto', which pauses trials itself (or 'none')"
+        )
+    if specification.pruner.reduction_factor is not None:
+        raise InvalidInput("pruner.reduction_factor", "has no effect with the sampler 'auto'")
+    return sampler, given or "auto"
 
 
 def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:

@@ -7,22 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from search_spaces import Scalar
 from service.domain import Direction, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """A config to train again."""
-
-    number: int
-    """The trial that found it."""
-    phase: Phase
-    """That trial's: whose search space the parameters are from."""
-    parameters: Mapping[str, Scalar]
-    seed: int
+from service.scheduler.policy import Repeats
 
 
 class Confirmation:
@@ -54,24 +42,24 @@ class Confirmation:
         if value is not None and math.isfinite(value):
             self._found[number] = (phase, parameters, value)
 
-    def begin(self, number: int, seed: int) -> None:
-        """Takes in that the config of trial `number` was begun with `seed`; however that ends, it is not repeated.
+    def begin(self, repeats: Repeats) -> None:
+        """Takes in that a confirmation trial began; however it ends, it is not repeated.
 
         Raises:
-            ValueError: it was begun before.
+            ValueError: there was one with the same config and seed before.
         """
-        if (number, seed) in self._begun:
-            raise ValueError(f"the config of trial {number} was begun with seed {seed} before")
-        self._begun.add((number, seed))
+        key = (repeats.number, repeats.seed)
+        if key in self._begun:
+            raise ValueError(f"the config of trial {repeats.number} was begun with seed {repeats.seed} before")
+        self._begun.add(key)
 
-    def left(self) -> list[Repetition]:
+    def left(self) -> list[Repeats]:
         """What is still to be begun, in order; it makes sense when search and baseline have ended."""
-        configs = [number for phase, count in self._num_configs.items() for number in self._best(phase, count)]
+        configs = [(phase, number) for phase, count in self._num_configs.items() for number in self._best(phase, count)]
         return [
-            Repetition(number, phase, parameters, seed)
+            Repeats(number, phase, seed)
             for seed in self._seeds
-            for number in configs
-            for phase, parameters, _ in [self._found[number]]
+            for phase, number in configs
             if (number, seed) not in self._begun
         ]
 

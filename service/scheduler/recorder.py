@@ -22,7 +22,7 @@ from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost
 from service.leases import Lease
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.policy import Decision, Policy, Resume, Start
+from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.trainable import TrialOrder, TrialReport
@@ -97,11 +97,13 @@ class Recorder(TuneAdapter, tune.Callback):
             JobImpossible: the search space allows a value that no trial config does.
         """
         if isinstance(asked, Start):
+            repeats = asked.repeats
+            phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
             try:
-                config = self._plan.trial_config(asked.phase, dict(asked.parameters))
+                config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
             except ValueError as error:
                 raise JobImpossible(
-                    f"the {asked.phase} space gave trial {asked.number} a config that cannot be: {error}"
+                    f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
             self._write(
                 lambda session: runs.add_trial(
@@ -111,6 +113,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     phase=asked.phase,
                     parameters=asked.parameters,
                     config=config,
+                    confirms=None if repeats is None else repeats.number,
                     now=_now(),
                 )
             )
@@ -122,6 +125,10 @@ class Recorder(TuneAdapter, tune.Callback):
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
         )
+
+    def give_up(self, asked: GiveUp) -> None:
+        """Ends a paused trial that is not worth going on with."""
+        self._end(asked.number, _End(TrialState.PRUNED, detail="paused early, and not promising enough to go on with"))
 
     def flush(self) -> None:
         """Writes the measurements that wait."""
@@ -173,7 +180,7 @@ class Recorder(TuneAdapter, tune.Callback):
             case "failed":
                 return _End(TrialState.FAILED, report.reason, report.detail)
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
-                return _End(TrialState.QUEUED, detail="paused by the pruner", policy_knows=True)
+                return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 

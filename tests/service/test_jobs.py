@@ -53,6 +53,8 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
         ({"training": {"num_steps": 10, "evaluate_every": 20}}, "training.evaluate_every", "20"),
         ({"training": {"batch_size": 7}, "resources": {"workers_per_trial": 2}}, "training.batch_size", "7"),
         ({"pruner": {"min_steps": 1000}}, "pruner.min_steps", "1000"),
+        ({"sampler": {"name": "auto"}, "pruner": {"name": "asha"}}, "pruner.name", "'asha' does not go with"),
+        ({"pruner": {"reduction_factor": 4}}, "pruner.reduction_factor", "no effect with the sampler 'auto'"),
         ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
         (
             {
@@ -101,6 +103,21 @@ def test_an_impossible_job_is_refused_naming_field_and_value(
 def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         specification(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampler", "pruner"),
+    [
+        ({}, "auto", "auto"),
+        ({"pruner": {"name": "none"}}, "auto", "none"),
+        ({"pruner": {"name": "asha"}}, "tpe", "asha"),
+        ({"sampler": {"name": "gp"}}, "gp", "asha"),
+        ({"sampler": {"name": "grid"}, "pruner": {"name": "median"}}, "grid", "median"),
+    ],
+)
+def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any], sampler: str, pruner: str) -> None:
+    plan = plan_job(specification(**fields))
+    assert (plan.sampler, plan.pruner) == (sampler, pruner)
 
 
 @pytest.mark.parametrize(
