@@ -123,7 +123,7 @@ def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verd
         return Verdict.UNDECIDED
     low, high = result.improvement_low, result.improvement_high
     is_point = interval.low == interval.high == 0.0
-    if is_point or (low is not None and high is not None and -EQUAL_WITHIN <= low and high <= EQUAL_WITHIN):
+    if is_point or (low is not None and high is not None and low >= -EQUAL_WITHIN and high <= EQUAL_WITHIN):
         return Verdict.EQUAL
     if interval.low > 0.0:
         return Verdict.BETTER

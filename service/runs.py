@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.leases import Lease, lock_leased_job
 from service.evidence import FinishedTrial
+from service.leases import Lease, lock_leased_job
 from service.recommendations import recommend
 from service.store.models import Job, Measurement, Recommendation, Trial
 from service.store.repositories import (

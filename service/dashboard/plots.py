@@ -60,7 +60,8 @@ def best_so_far(
 ) -> Figure:
     """The best value reached by search and baseline, over their finished trials or over the job's time.
 
-    The confirmation seeks nothing: it has no line. Over trials, each phase is counted by itself: the two lines compare equal numbers of trials.
+    The confirmation seeks nothing and has no line. Over trials, each phase is counted by itself: the two lines compare
+    equal numbers of trials.
 
     Args:
         labels: name of each phase in the legend.

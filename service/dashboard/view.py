@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from service.dashboard.plots import PlotTrial
 from service.domain import Direction, JobState, Phase, TrialState
-from service.jobs import JobProgress
 from service.evidence import EQUAL_WITHIN
 from service.evidence import Verdict as Outcome
+from service.jobs import JobProgress
 from service.recommendations import compare, improvement_over
 from service.store.models import Job, Trial
 
