@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from search_spaces import SearchSpace, SpaceError, preset, presets
+from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
@@ -25,6 +25,11 @@ from trainers.workload import check_options
 MAX_TRIALS = 10_000
 MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
+MAX_PINNED = 100
+
+Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults, or
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space."""
 
 
 class WorkloadChoice(StrictModel):
@@ -49,11 +54,24 @@ class Objective(StrictModel):
     target: Target | None = None
 
 
+class Constraint(StrictModel):
+    """A bound that a trial must keep to be recommended; one that breaks it fails as `infeasible`, and the search learns
+    from that. Judged by a trial's last measurement; a peak of memory by every one."""
+
+    metric: str = Field(examples=["peak_memory_bytes"])
+    """One of those that can be an objective."""
+    min: float | None = None
+    max: float | None = None
+
+
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of search and baseline together; those of the confirmation come on top."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after this many seconds since the job started; null: no limit."""
+    patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
+    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
+    starts all."""
 
 
 class Resources(StrictModel):
@@ -91,6 +109,8 @@ class Baseline(StrictModel):
     """A preset's name or a search space."""
     budget_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the budget's trials that the baseline gets."""
+    pinned: Pinned = Field(default_factory=list)
+    """As the search's."""
 
 
 class Confirmation(StrictModel):
@@ -112,11 +132,15 @@ class JobSpecification(StrictModel):
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
     objective: Objective | None = None
     """Null: the workload's default objective."""
+    constraints: list[Constraint] = Field(default_factory=list, max_length=20)
+    """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)
     training: Training = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)
+    pinned: Pinned = Field(default_factory=list)
+    """What the search tries first, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
     confirmation: Confirmation | None = None
@@ -142,6 +166,8 @@ class JobPlan:
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
     """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
+    pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
+    """Assignments that a phase tries first, after the defaults."""
 
     @property
     def num_trials(self) -> int:
@@ -187,6 +213,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
+    for index, constraint in enumerate(specification.constraints):
+        _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
     training = specification.training
     if training.averaging is not None:
         training.averaging.check_arguments()
@@ -216,6 +244,9 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
     if specification.baseline is not None:
         spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
+    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
+    if specification.baseline is not None:
+        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -229,6 +260,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
         allotments=allot(specification),
+        pinned=pinned,
     )
     for phase, space in spaces.items():
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
@@ -327,6 +359,21 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
     return metric, Direction(measured[summarised])
 
 
+def _check_constraint(
+    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
+) -> None:
+    measured = {**LOOP_METRICS, **workload.metrics}
+    if constraint.metric not in measured:
+        raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
+    has_target = objective is not None and objective.target is not None
+    if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
+        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
+    if constraint.min is None and constraint.max is None:
+        raise InvalidInput(field, "needs a min or a max")
+    if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
+        raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
+
+
 def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
     return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
 
@@ -353,6 +400,25 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
         return SearchSpace.from_json(given)
     except SpaceError as error:
         raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
+
+
+def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
+    """The assignments of a space that are to be tried first."""
+    found: list[dict[str, Scalar]] = []
+    for index, entry in enumerate(given):
+        try:
+            if entry != "algoperf":
+                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                continue
+            points = algoperf_points(space)
+        except SpaceError as error:
+            where = f"{field}[{index}]"
+            names_one = error.field in {parameter.name for parameter in space.parameters}
+            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
+        if not points:
+            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
+        found.extend(points)
+    return tuple(found)
 
 
 def _check_workload_options(

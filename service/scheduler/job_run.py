@@ -217,7 +217,7 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric)
+    pruner = PolicyPruner(policy, metric=plan.metric, constraints=plan.specification.constraints)
     recorder = Recorder(
         database,
         lease,
@@ -256,7 +256,15 @@ def make_policy(plan: JobPlan) -> JobPolicy:
     """The policy of a job."""
     return JobPolicy(
         [
-            PhasePlan(phase, plan.spaces[phase], plan.allotments[phase], search=partial(_make_search, plan, phase))
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+            )
             for phase in Phase
             if phase in plan.spaces
         ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from enum import Enum, auto
 from fractions import Fraction
 
 from search_spaces import Scalar, SearchSpace
-from service.domain import FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.confirmation import Confirmation
 from service.scheduler.policy import Ask, Decision, Done, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
 from service.scheduler.searching.phase_search import GoOn, New, PhaseSearch
@@ -27,6 +28,10 @@ class PhasePlan:
     """Makes its search; phases are never compared with each other."""
     pinned: tuple[Mapping[str, Scalar], ...] = ()
     """Assignments tried first, after the defaults of the space's branches."""
+    patience: int | None = None
+    """No more trials start once so many, begun after the best one, were tried without bettering it."""
+    direction: Direction = Direction.MINIMIZE
+    """In which the objective is better."""
 
 
 class _Status(Enum):
@@ -55,10 +60,26 @@ class _PhaseRun:
     num_running: int = 0
     """Those that wait to go on included."""
     paused: dict[int, None] = field(default_factory=dict)
+    best: tuple[int, float] | None = None
+    """Number and value of the best completed trial."""
+    tried: set[int] = field(default_factory=set)
+    """Numbers of the trials that were paused or have ended of themselves."""
 
     @property
     def has_trials_left(self) -> bool:
-        return self.num_started < self.plan.num_trials
+        if self.num_started >= self.plan.num_trials:
+            return False
+        if self.plan.patience is None or self.best is None:
+            return True
+        best = self.best[0]
+        return sum(number > best for number in self.tried) < self.plan.patience
+
+    def completed(self, number: int, value: float | None) -> None:
+        """Takes in the value of a completed trial."""
+        if value is None or not math.isfinite(value):
+            return
+        if self.best is None or self.plan.direction.is_better(value, than=self.best[1]):
+            self.best = number, value
 
     @property
     def share(self) -> Fraction:
@@ -175,6 +196,10 @@ class JobPolicy:
             self._num_confirming -= 1
             return
         run.num_running -= 1
+        if state is not TrialState.CANCELLED:
+            run.tried.add(number)
+        if state is TrialState.COMPLETED:
+            run.completed(number, value)
         run.search.finish(number, Outcome(state, reason, value, trial.curve))
         if self._confirmation is not None and state is TrialState.COMPLETED:
             self._confirmation.add(number, trial.phase, trial.parameters, value)
@@ -273,6 +298,7 @@ class JobPolicy:
         run = self._phases[trial.phase]
         trial.status = _Status.PAUSED
         run.paused[number] = None
+        run.tried.add(number)
         run.num_running -= 1
 
     def _resume(self, number: int) -> Resume:

@@ -21,6 +21,7 @@ from service import runs
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost
 from service.leases import Lease
+from service.scheduler.constraints import violation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
@@ -171,6 +172,12 @@ class Recorder(TuneAdapter, tune.Callback):
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
             return _End(TrialState.FAILED, FailureReason.ERROR, detail)
+        if report.measurement is not None:
+            broken = violation(
+                self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
+            )
+            if broken is not None:
+                return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
         match report.kind:
             case "completed":
                 self._pruner.report(number, report)

@@ -165,6 +165,20 @@ def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
         assert each.is_done
 
 
+def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None:
+    plan = replace(_plan(SEARCH, SEARCH_SPACE, 20), patience=3)
+    policy = JobPolicy([plan])
+    running = [_started(policy.ask()).number for _ in range(4)]
+    for number, value in zip(running, (5.0, math.nan, 2.0, 3.0), strict=True):
+        policy.tell(number, TrialState.COMPLETED, value)  # the best is trial 2, and one was begun after it
+    for state in (TrialState.CANCELLED, TrialState.PRUNED):
+        policy.tell(_started(policy.ask()).number, state)  # what was cancelled does not count
+    last = _started(policy.ask()).number
+    policy.tell(last, TrialState.FAILED, None, FailureReason.DIVERGED)
+    assert policy.ask() == Done()
+    assert policy.is_done
+
+
 def test_a_paused_trial_can_be_cancelled() -> None:
     policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
     policy.report(_started(policy.ask()).number, 2, 1.0)

@@ -24,7 +24,7 @@ from service.scheduler.search import PolicySearcher
 from service.scheduler.searching.phase_search import Choice, GoOn
 from service.scheduler.searching.samplers import Outcome
 from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import JobSpecification, plan_job
+from service.specification import Constraint, JobSpecification, plan_job
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -44,7 +44,14 @@ SPECIFICATION = JobSpecification.model_validate(
 class Tune:
     """Calls the adapters as Tune does, for one trial at a time."""
 
-    def __init__(self, database: Database, checkpoints: Path, policy: JobPolicy | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        checkpoints: Path,
+        policy: JobPolicy | None = None,
+        *,
+        constraints: Sequence[Constraint] = (),
+    ) -> None:
         now = datetime.now(UTC)
         with database.writing() as session:
             worker_id = register_worker(session, host="here", pid=1, now=now)
@@ -53,10 +60,10 @@ class Tune:
         assert lease is not None
         self.lease: Lease = lease
         self.database = database
-        plan = plan_job(SPECIFICATION)
+        plan = plan_job(SPECIFICATION.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.pruner = PolicyPruner(self.policy, metric=plan.metric)
+        self.pruner = PolicyPruner(self.policy, metric=plan.metric, constraints=constraints)
         self.ending: Ending | None = None
         self.recorder = Recorder(
             database,
@@ -146,6 +153,19 @@ def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Data
     [stored] = tune.stored()
     assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.ERROR)
     assert stored.detail == "the workload did not measure 'validation_loss', only: train_loss"
+
+
+def test_a_trial_that_breaks_a_constraint_is_infeasible(sqlite_database: Database, tmp_path: Path) -> None:
+    bound = Constraint(metric="peak_memory_bytes", max=1e6)
+    tune = Tune(sqlite_database, tmp_path, constraints=[bound])
+    trial = tune.begin()
+    fits, grown = ({"validation_loss": 0.5, "peak_memory_bytes": peak} for peak in (1e6, 2e6))
+    assert tune.give(trial, measured(10, metrics=fits)) == "CONTINUE"
+    assert tune.give(trial, measured(20, metrics=grown)) == "STOP"
+    tune.give(tune.begin(), measured(40, kind="completed", metrics=grown))
+    for stored in tune.stored():
+        assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
+        assert stored.detail == "peak_memory_bytes is 2e+06, at most 1e+06 is allowed"
 
 
 class Scripted:
