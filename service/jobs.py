@@ -39,7 +39,7 @@ class PhaseProgress:
 
     num_finished: int
     num_trials: int
-    """Of the confirmation at most so many, until it has ended."""
+    """At most so many, until the job has ended: a phase may need fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,12 @@ def _progress(
 
 
 def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
-    allotments = allot(specification_of(job))
-    if Phase.CONFIRMATION in allotments:
-        # The job's own number is corrected in the end, when it is known how many configs there were to confirm.
-        others = sum(num_trials for phase, num_trials in allotments.items() if phase is not Phase.CONFIRMATION)
-        allotments[Phase.CONFIRMATION] = job.num_trials - others
-    return {phase: PhaseProgress(finished[phase], num_trials) for phase, num_trials in allotments.items()}
+    # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
+    is_complete = finished.total() == job.num_trials
+    return {
+        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else num_trials)
+        for phase, num_trials in allot(specification_of(job)).items()
+    }
 
 
 def _seconds_left(

@@ -158,7 +158,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
-        job.num_trials = len(trials)  # of fewer completed configs, fewer were confirmed than planned
+        job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
         RecommendationRepository(session).replace(
             Recommendation(

@@ -70,8 +70,8 @@ def _next(client: Client, job: JobRead) -> JobRead:
 def progress_line(job: JobRead) -> str:
     """A job in one line: state, trials, best so far, time left."""
     parts = [f"{job.state}", f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
-    if confirmation := _confirmation(job):
-        parts.append(f"confirmation {confirmation}")
+    if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
+        parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
     metric = job.objective.metric
     if job.progress.best is not None:
         parts.append(f"best {metric} {_best(job.progress.best)}")
@@ -206,13 +206,6 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _confirmation(job: JobRead) -> str | None:
-    """How far the confirmation is, once it has begun."""
-    phase = job.progress.phases.get(Phase.CONFIRMATION)
-    begun = all(p is Phase.CONFIRMATION or n.num_finished >= n.num_trials for p, n in job.progress.phases.items())
-    return None if phase is None or not begun else f"{phase.num_finished}/{phase.num_trials}"
 
 
 def _best(best: BestRead) -> str:

@@ -69,7 +69,7 @@ class BestRead(_Read):
 class PhaseProgressRead(_Read):
     num_finished: int
     num_trials: int
-    """Of the confirmation at most so many, until it has ended."""
+    """At most so many, until the job has ended: a phase may need fewer."""
 
 
 class ProgressRead(_Read):
