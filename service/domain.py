@@ -50,6 +50,8 @@ class Phase(StrEnum):
 
     SEARCH = "search"
     BASELINE = "baseline"
+    CONFIRMATION = "confirmation"
+    """The best configs of the two, trained again with new seeds."""
 
 
 class Direction(StrEnum):

@@ -16,7 +16,7 @@ from ulid import ULID
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, JobAlreadyFinished
-from service.specification import JobSpecification, plan_job
+from service.specification import JobSpecification, allot, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import cancel_unfinished_trials, move_job, record_job_event
@@ -34,10 +34,21 @@ class BestTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseProgress:
+    """How far a phase of a job is."""
+
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """How far a job is."""
 
     trials: dict[TrialState, int]
+    phases: dict[Phase, PhaseProgress]
+    """Those that the job has, in their order."""
     num_trials: int
     best: BestTrial | None
     baseline_best: BestTrial | None
@@ -85,7 +96,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
-        num_trials=specification.budget.num_trials,
+        num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         idempotency_key=idempotency_key,
         request_digest=digest,
@@ -116,31 +127,52 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
+    finished: dict[str, Counter[Phase]] = {job_id: Counter() for job_id in ids}
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
+        finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
     for trial in repository.completed(ids):
         completed[trial.job_id].append(trial)
     recent = {
         job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
     }
-    return {job.id: _progress(job, counts[job.id], completed[job.id], recent.get(job.id, []), now=now) for job in jobs}
+    return {
+        job.id: _progress(job, counts[job.id], finished[job.id], completed[job.id], recent.get(job.id, []), now=now)
+        for job in jobs
+    }
 
 
 def _progress(
-    job: Job, counts: Counter[TrialState], completed: Sequence[Trial], recent: Sequence[Trial], *, now: datetime
+    job: Job,
+    counts: Counter[TrialState],
+    finished: Counter[Phase],
+    completed: Sequence[Trial],
+    recent: Sequence[Trial],
+    *,
+    now: datetime,
 ) -> JobProgress:
     elapsed = None
     if job.started_at is not None:
         elapsed = ((job.finished_at or now) - job.started_at).total_seconds()
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
+        phases=_phases(job, finished),
         num_trials=job.num_trials,
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
         seconds_elapsed=elapsed,
         seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
     )
+
+
+def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
+    # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
+    is_complete = finished.total() == job.num_trials
+    return {
+        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else num_trials)
+        for phase, num_trials in allot(specification_of(job)).items()
+    }
 
 
 def _seconds_left(

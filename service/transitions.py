@@ -67,6 +67,7 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
     data: dict[str, Any] = {
         "number": trial.number,
         "phase": trial.phase.value,
+        "confirms": trial.confirms,
         "state": trial.state.value,
         "reason": trial.reason.value if trial.reason else None,
         "step": trial.step,

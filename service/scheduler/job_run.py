@@ -30,9 +30,10 @@ from service.errors import InvalidInput, LeaseLost, NotFound
 from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
+from service.scheduler.confirmation import Confirmation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import TrialHistory
+from service.scheduler.policy import Repeats, TrialHistory
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
@@ -207,7 +208,7 @@ def _search(
         watch.limit(wall_clock_seconds - (_now() - stored.job.started_at).total_seconds())
     size = _group_size(plan)
     policy = make_policy(plan)
-    policy.restore([_history(trial, plan.metric) for trial in stored.trials])
+    policy.restore(_history(stored.trials, plan.metric))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
 
@@ -266,7 +267,12 @@ def make_policy(plan: JobPlan) -> JobPolicy:
             )
             for phase in Phase
             if phase in plan.spaces
-        ]
+        ],
+        confirmation=None
+        if plan.specification.confirmation is None
+        else Confirmation(
+            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
+        ),
     )
 
 
@@ -301,20 +307,31 @@ def _group_size(plan: JobPlan) -> GroupSize:
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
 
 
-def _history(trial: Trial, metric: str) -> TrialHistory:
+def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
+    phase_of = {trial.number: trial.phase for trial in trials}
+
     def objective(metrics: dict[str, Any]) -> float:
         value = metrics.get(metric)
         return float("nan") if value is None else float(value)  # SQL keeps no NaN
 
-    return TrialHistory(
-        number=trial.number,
-        phase=trial.phase,
-        parameters=trial.parameters,
-        state=trial.state,
-        reason=trial.reason,
-        value=trial.value if trial.state is TrialState.COMPLETED else None,
-        curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
-    )
+    def repeats(trial: Trial) -> Repeats | None:
+        if trial.confirms is None:
+            return None
+        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
+
+    return [
+        TrialHistory(
+            number=trial.number,
+            phase=trial.phase,
+            parameters=trial.parameters,
+            state=trial.state,
+            reason=trial.reason,
+            value=trial.value if trial.state is TrialState.COMPLETED else None,
+            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
+            repeats=repeats(trial),
+        )
+        for trial in trials
+    ]
 
 
 def _read(database: Database, lease: Lease) -> _Stored:

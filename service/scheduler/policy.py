@@ -16,6 +16,18 @@ from service.domain import FailureReason, Phase, TrialState
 
 
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """What a confirmation trial repeats, and how it differs."""
+
+    number: int
+    """The trial whose config it is."""
+    phase: Phase
+    """That trial's."""
+    seed: int
+    """Its own, instead of that trial's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a new trial."""
 
@@ -25,6 +37,8 @@ class Start:
     """Value of each active parameter of the phase's search space, by path name."""
     until: int | None = None
     """The step at which the policy is going to pause it; None: it may run to its end."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,8 @@ class TrialHistory:
     """Objective at the last measurement; counts only if the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """The objective at each measured step, in the order of steps."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
 
 
 class Policy(Protocol):

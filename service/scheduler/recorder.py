@@ -98,11 +98,13 @@ class Recorder(TuneAdapter, tune.Callback):
             JobImpossible: the search space allows a value that no trial config does.
         """
         if isinstance(asked, Start):
+            repeats = asked.repeats
+            phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
             try:
-                config = self._plan.trial_config(asked.phase, dict(asked.parameters))
+                config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
             except ValueError as error:
                 raise JobImpossible(
-                    f"the {asked.phase} space gave trial {asked.number} a config that cannot be: {error}"
+                    f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
             self._write(
                 lambda session: runs.add_trial(
@@ -112,6 +114,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     phase=asked.phase,
                     parameters=asked.parameters,
                     config=config,
+                    confirms=None if repeats is None else repeats.number,
                     now=_now(),
                 )
             )

@@ -128,6 +128,8 @@ class Trial(Base):
     """{parameter name: sampled value}"""
     config: Mapped[dict[str, Any]]
     """A `TrialConfig` as JSON."""
+    confirms: Mapped[int | None]
+    """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
     step: Mapped[int] = mapped_column(default=0)
