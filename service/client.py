@@ -184,7 +184,7 @@ class Client:
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/stop")
 
     def retry_trial(self, job_id: str, number: int) -> TrialRead:
-        """Queues a pruned, failed or cancelled trial again.
+        """Queues a pruned, failed or cancelled trial again, to be trained to its end.
 
         Raises:
             ApiError: 404; 409: it has not ended so, or the job has finished and its budget leaves no time.

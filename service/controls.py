@@ -19,7 +19,7 @@ from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import BudgetSpent, InvalidInput, JobAlreadyFinished, TrialAlreadyFinished, TrialNotRetriable
 from service.jobs import specification_of
 from service.leases import put_back
-from service.specification import Budget, allot
+from service.specification import Budget, JobSpecification, allot
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import STOPPED, move_job, move_trial, record_change_event, record_trial_event
@@ -91,7 +91,7 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
             )
             raise InvalidInput("budget.num_trials", message)
     job.specification = changed.model_dump(mode="json")
-    job.num_trials = budget.num_trials
+    job.num_trials = sum(allotted.values())
     _restart(job)
     record_change_event(session, job, now=now)
     return job
@@ -120,8 +120,8 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     """Queues a trial again that was pruned, failed or was cancelled, with the same config; its job goes on if it has
     finished.
 
-    It goes on from its checkpoint if there is one. What it measured before stays until it is measured again, so that
-    the pruner does not judge a pruned trial twice at the same step.
+    It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
+    stays until it is measured again.
 
     Raises:
         NotFound: no such job or trial.
@@ -133,6 +133,7 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
+    trial.spared = True
     move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
     if job.state.is_final:
         _queue_again(session, job, now=now, needs_trials=False)
@@ -147,6 +148,15 @@ def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     return why_spent(specification_of(job), _spent(session, job, now=now)) is None
 
 
+def _allot(specification: JobSpecification) -> dict[Phase, int]:
+    try:
+        return allot(specification)
+    except InvalidInput as error:
+        if error.field.startswith("budget."):
+            raise
+        raise InvalidInput("budget.num_trials", f"{specification.budget.num_trials} is too few: {error}") from error
+
+
 def _restart(job: Job) -> None:
     """Has the run of a running job end, so that the next one goes by what the rows say now."""
     if job.state is JobState.RUNNING and job.requested is None:
@@ -158,6 +168,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         why = why_spent(specification_of(job), _spent(session, job, now=now), needs_trials=needs_trials)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
+        job.num_trials = sum(allot(specification_of(job)).values())  # its end had corrected it to those it needed
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
 

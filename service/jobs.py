@@ -17,7 +17,7 @@ from ulid import ULID
 from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, JobAlreadyFinished
-from service.specification import JobSpecification, plan_job
+from service.specification import JobSpecification, allot, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import cancel_unfinished_trials, move_job, record_job_event
@@ -35,10 +35,21 @@ class BestTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseProgress:
+    """How far a phase of a job is."""
+
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """How far a job is."""
 
     trials: dict[TrialState, int]
+    phases: dict[Phase, PhaseProgress]
+    """Those that the job has, in their order."""
     num_trials: int
     best: BestTrial | None
     baseline_best: BestTrial | None
@@ -88,7 +99,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
-        num_trials=specification.budget.num_trials,
+        num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         idempotency_key=idempotency_key,
         request_digest=digest,
@@ -119,9 +130,11 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
+    finished: dict[str, Counter[Phase]] = {job_id: Counter() for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
+        finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
         spent_seconds[summary.job_id] += summary.spent_seconds
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
     for trial in repository.completed(ids):
@@ -131,7 +144,13 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     }
     return {
         job.id: _progress(
-            job, counts[job.id], completed[job.id], recent.get(job.id, []), spent_seconds=spent_seconds[job.id], now=now
+            job,
+            counts[job.id],
+            finished[job.id],
+            completed[job.id],
+            recent.get(job.id, []),
+            spent_seconds=spent_seconds[job.id],
+            now=now,
         )
         for job in jobs
     }
@@ -140,6 +159,7 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
 def _progress(
     job: Job,
     counts: Counter[TrialState],
+    finished: Counter[Phase],
     completed: Sequence[Trial],
     recent: Sequence[Trial],
     *,
@@ -149,13 +169,24 @@ def _progress(
     elapsed = None if job.started_at is None else running_seconds(job, now)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
-        num_trials=job.num_trials,
+        phases=_phases(job, finished),
+        # An extended job may confirm other configs than those it confirmed before.
+        num_trials=max(job.num_trials, counts.total()),
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
         seconds_elapsed=elapsed,
         seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
         device_hours=device_hours(specification_of(job), spent_seconds),
     )
+
+
+def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
+    # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
+    is_complete = finished.total() == job.num_trials
+    return {
+        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else max(finished[phase], num_trials))
+        for phase, num_trials in allot(specification_of(job)).items()
+    }
 
 
 def _seconds_left(

@@ -13,8 +13,9 @@ from ulid import ULID
 
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import RunAskedToEnd
+from service.evidence import FinishedTrial
 from service.leases import Lease, lock_leased_job, put_back
-from service.recommendations import FinishedTrial, recommend
+from service.recommendations import recommend
 from service.store.models import Job, Measurement, Recommendation, Trial
 from service.store.repositories import (
     EventRepository,
@@ -43,9 +44,13 @@ def add_trial(
     phase: Phase,
     parameters: Mapping[str, Any],
     config: TrialConfig,
+    confirms: int | None = None,
     now: datetime,
 ) -> None:
     """Adds a queued trial.
+
+    Args:
+        confirms: in the confirmation, the number of the trial whose config it repeats.
 
     Raises:
         LeaseLost: the job is no longer this run's.
@@ -62,6 +67,7 @@ def add_trial(
         state=TrialState.QUEUED,
         parameters=dict(parameters),
         config=config.to_json(),
+        confirms=confirms,
         metrics={},
         created_at=now,
     )
@@ -170,8 +176,11 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
-        num_planned=job.num_trials,
+        num_planned=job.specification["budget"]["num_trials"],
+        num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )
+    if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
+        job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
         RecommendationRepository(session).replace(
             Recommendation(
@@ -199,6 +208,7 @@ def _finished(trial: Trial) -> FinishedTrial:
         config=trial.config,
         value=trial.value,
         curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
+        confirms=trial.confirms,
     )
 
 

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from service.api.schemas import BestRead, JobEstimate, JobRead
 from service.client import ApiError, Client, ServiceUnreachable
-from service.domain import JobRequest, JobState, TrialState
-from service.recommendations import Evidence, Verdict
+from service.domain import JobRequest, JobState, Phase, TrialState
+from service.evidence import Evidence, Verdict, Winner
 
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 60.0
@@ -78,6 +78,8 @@ def _next(client: Client, job: JobRead) -> JobRead:
 def progress_line(job: JobRead) -> str:
     """A job in one line: state, trials, best so far, time left."""
     parts = [state_words(job), f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
+    if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
+        parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
     metric = job.objective.metric
     if job.progress.best is not None:
         parts.append(f"best {metric} {_best(job.progress.best)}")
@@ -105,6 +107,8 @@ def progress_panel(job: JobRead) -> RenderableType:
     )
     table.add_row("trials", bar)
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
+    if len(progress.phases) > 1:
+        table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
     table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
     if job.specification.baseline is not None:
         table.add_row("baseline's best", _best(progress.baseline_best) if progress.baseline_best else "none yet")
@@ -143,21 +147,31 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     """Why a config is recommended, in plain words, whether it won or not."""
     best, baseline = evidence.best, evidence.baseline
     lines = [
-        f"Best of the search: trial {best.number}, {evidence.metric} {best.value:.5g} after {best.num_steps} steps."
+        f"Best of the search: trial {best.number}, {evidence.metric} {_value(evidence, best)} "
+        f"after {best.num_steps} steps."
     ]
     if baseline is None:
         lines.append("There is no baseline to compare with.")
     else:
         name = baseline.config["optimizer"]["name"]
-        lines.append(f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {baseline.value:.5g}.")
+        lines.append(
+            f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {_value(evidence, baseline)}."
+        )
         by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
         lines.append(
             {
                 Verdict.BETTER: f"Verdict: {optimizer} is better than {name}{by}.",
                 Verdict.EQUAL: f"Verdict: {optimizer} and {name} are equal, within {evidence.equal_within:.1%}.",
                 Verdict.WORSE: f"Verdict: {optimizer} is WORSE than {name}{by}; {name} is the one to use here.",
+                Verdict.UNDECIDED: f"Verdict: undecided; the new seeds do not tell {optimizer} from {name}.",
             }[evidence.verdict]
         )
+        result = evidence.confirmation
+        if result is not None and result.improvement_low is not None and result.improvement_high is not None:
+            lines.append(
+                f"Over {len(result.seeds)} new seeds the improvement lies between {result.improvement_low:+.1%} and "
+                f"{result.improvement_high:+.1%} ({result.confidence:.0%} interval)."
+            )
         reached = evidence.reached_baseline
         if reached is not None:
             lines.append(
@@ -167,7 +181,7 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
     phases = "; ".join(
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
-        for phase, endings in sorted(evidence.num_trials.items(), reverse=True)
+        for phase, endings in sorted(evidence.num_trials.items(), key=lambda item: list(Phase).index(Phase(item[0])))
     )
     return [*lines, f"{total} trials: {phases}.", *evidence.caveats]
 
@@ -188,6 +202,14 @@ def estimate_lines(estimate: JobEstimate) -> list[str]:
     if estimate.max_device_hours is not None:
         lines.append(f"At most {estimate.max_device_hours:.3g} device-hours.")
     return lines
+
+
+def _value(evidence: Evidence, winner: Winner) -> str:
+    """A winner's value, with its spread over seeds if there are several."""
+    for config in evidence.confirmation.configs if evidence.confirmation else []:
+        if config.number == winner.number and config.standard_deviation is not None:
+            return f"{winner.value:.5g} ± {config.standard_deviation:.2g}"
+    return f"{winner.value:.5g}"
 
 
 def trial_counts(job: JobRead) -> str:

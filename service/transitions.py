@@ -80,6 +80,7 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
     data: dict[str, Any] = {
         "number": trial.number,
         "phase": trial.phase.value,
+        "confirms": trial.confirms,
         "state": trial.state.value,
         "requested": trial.requested.value if trial.requested else None,
         "reason": trial.reason.value if trial.reason else None,

@@ -61,9 +61,10 @@ SPECIFICATION: dict[str, Any] = {
         "report_timeout_seconds": 7200.0,
     },
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1.0, "gpus_per_worker": 0, "parallel_trials": None},
-    "sampler": {"name": "tpe", "seed": 0},
-    "pruner": {"name": "asha", "min_steps": None, "reduction_factor": 3},
+    "sampler": {"name": "auto", "seed": 0},
+    "pruner": {"name": None, "min_steps": None, "reduction_factor": None},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
+    "confirmation": None,
 }
 
 JOB: dict[str, Any] = {
@@ -80,6 +81,7 @@ JOB: dict[str, Any] = {
     "num_steps": 200,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
+        "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},
         "num_finished": 10,
         "best": {"number": 6, "value": 0.0713},
         "baseline_best": {"number": 3, "value": 0.0871},
@@ -129,6 +131,7 @@ TRIAL: dict[str, Any] = {
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
     "config": TRIAL_CONFIG,
+    "confirms": None,
     "runs": 1,
     "step": 200,
     "num_steps": 200,
@@ -168,9 +171,40 @@ _WINNER: dict[str, Any] = {
     "number": 6,
     "value": 0.0713,
     "config": TRIAL_CONFIG,
-    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
+    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0698, "validation_accuracy": 0.9806},
     "num_steps": 200,
     "seconds": 1.9,
+}
+
+_CONFIRMATION: dict[str, Any] = {
+    "seeds": [1, 2, 3],
+    "candidates": [
+        {
+            "number": 6,
+            "found_value": 0.0698,
+            "results": [
+                {"seed": 1, "number": 20, "ending": "completed", "value": 0.0709},
+                {"seed": 2, "number": 22, "ending": "completed", "value": 0.0720},
+                {"seed": 3, "number": 24, "ending": "completed", "value": 0.0710},
+            ],
+            "mean": 0.0713,
+            "standard_deviation": 0.00061,
+        }
+    ],
+    "baseline": {
+        "number": 3,
+        "found_value": 0.0851,
+        "results": [
+            {"seed": 1, "number": 21, "ending": "completed", "value": 0.0866},
+            {"seed": 2, "number": 23, "ending": "completed", "value": 0.0880},
+            {"seed": 3, "number": 25, "ending": "completed", "value": 0.0867},
+        ],
+        "mean": 0.0871,
+        "standard_deviation": 0.00078,
+    },
+    "confidence": 0.95,
+    "improvement_low": 0.1765,
+    "improvement_high": 0.1863,
 }
 
 RECOMMENDATION: dict[str, Any] = {
@@ -203,9 +237,14 @@ RECOMMENDATION: dict[str, Any] = {
             "step_ratio": 1.667,
             "seconds_ratio": 1.364,
         },
-        "num_trials": {"baseline": {"completed": 5}, "search": {"completed": 6, "pruned": 9}},
-        "seeds": [0],
+        "num_trials": {
+            "baseline": {"completed": 5},
+            "confirmation": {"completed": 6},
+            "search": {"completed": 6, "pruned": 9},
+        },
+        "seeds": [1, 2, 3],
         "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
+        "confirmation": _CONFIRMATION,
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from service.api import examples
 from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
-from service.recommendations import Evidence
+from service.evidence import Evidence
 from service.specification import Budget, JobSpecification
 from service.strict_model import StrictModel
 from trainers.description import WorkloadDescription
@@ -92,9 +92,17 @@ class BestRead(_Read):
     value: float
 
 
+class PhaseProgressRead(_Read):
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
 class ProgressRead(_Read):
     trials: dict[TrialState, int]
     """Trials by state."""
+    phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
+    """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
     """Trials in a final state."""
     best: BestRead | None
@@ -201,6 +209,8 @@ class TrialRead(_Read):
     """The sampled values by parameter name."""
     config: dict[str, JsonValue]
     """The whole trial config: what `python -m trainers.run` reads."""
+    confirms: int | None = None
+    """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
     runs: int
     """Times it was started: more than 1 after a loss."""
     step: int

@@ -113,6 +113,17 @@ def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> H
     shown = trials[-TRIALS_SHOWN:]
     labels = view.phase_labels(job.specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
+    evidence = recommendation.content["evidence"] if recommendation else None
+    seeds = view.seed_table(evidence, labels)
+    confirmed = [
+        seeds.confirmed(is_baseline=is_baseline) if seeds and job.state.is_final else None
+        for is_baseline in (False, True)
+    ]
+    best_numbers = {
+        best.number
+        for best in (confirmed[0] or progress.best, confirmed[1] or progress.baseline_best)
+        if best is not None
+    }
     context = {
         "job": job,
         "now": now,
@@ -123,11 +134,17 @@ def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> H
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
         "has_baseline": bool(job.specification.get("baseline")),
-        "verdict": view.verdict(job, progress, labels, has_baseline=bool(job.specification.get("baseline"))),
+        "verdict": view.verdict(
+            job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
+        ),
+        "confirmed_best": confirmed[0],
+        "confirmed_baseline": confirmed[1],
+        "seeds": seeds,
+        "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,
         "num_hidden": len(trials) - len(shown),
         "parameter_names": view.parameter_names(shown),
-        "best_numbers": {best.number for best in (progress.best, progress.baseline_best) if best},
+        "best_numbers": best_numbers,
         "recommendation": recommendation.content if recommendation else None,
         "snippet": snippet_from_json(recommendation.content) if recommendation else None,
         "specification": json.dumps(job.specification, indent=2, ensure_ascii=False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,15 +31,19 @@ from service.errors import InvalidInput, LeaseLost, NotFound
 from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
+from service.scheduler.confirmation import Confirmation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import TrialHistory
-from service.scheduler.pruner import Asha, NoPruner, Pruner
+from service.scheduler.policy import Repeats, TrialHistory
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
+from service.scheduler.searching.auto import AutoSearch
+from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.pruners import make_pruner
+from service.scheduler.searching.samplers import make_sampler
 from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.settings import Settings
 from service.specification import JobPlan, plan_job
@@ -222,8 +228,8 @@ def _search(
     _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
-    policy.restore([_history(trial, plan.metric) for trial in stored.trials])
-    if not policy.num_unfinished:
+    policy.restore(_history(stored.trials, plan.metric))
+    if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
         raise RunEnded(ending)
@@ -233,7 +239,12 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric, is_to_stop=lambda number: number in watch.to_stop())
+    pruner = PolicyPruner(
+        policy,
+        metric=plan.metric,
+        constraints=plan.specification.constraints,
+        is_to_stop=lambda number: number in watch.to_stop(),
+    )
     recorder = Recorder(
         database,
         lease,
@@ -249,7 +260,7 @@ def _search(
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(policy, order=recorder.order),
+            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up),
             scheduler=pruner,
             num_samples=-1,  # the searcher says when nothing is left
             max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
@@ -284,27 +295,51 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
 
 def make_policy(plan: JobPlan) -> JobPolicy:
     """The policy of a job."""
-    specification = plan.specification
-
-    def pruner() -> Pruner:
-        if specification.pruner.name == "none":
-            return NoPruner()
-        return Asha(
-            min_steps=plan.min_pruning_steps,
-            max_steps=plan.num_steps,
-            reduction_factor=specification.pruner.reduction_factor,
-            direction=plan.direction,
-        )
-
-    phases = [phase for phase in Phase if phase in plan.spaces]
     return JobPolicy(
         [
-            PhasePlan(phase, plan.spaces[phase], plan.allotments[phase], sampler=specification.sampler.name)
-            for phase in phases
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+            )
+            for phase in Phase
+            if phase in plan.spaces
         ],
-        direction=plan.direction,
-        seed=specification.sampler.seed,
-        pruner=pruner,
+        confirmation=None
+        if plan.specification.confirmation is None
+        else Confirmation(
+            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
+        ),
+    )
+
+
+def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
+    sampler, pruner = plan.specification.sampler, plan.specification.pruner
+    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
+    if plan.sampler == "auto":
+        return AutoSearch(
+            space,
+            direction=plan.direction,
+            max_steps=plan.num_steps,
+            measure_every=plan.evaluate_every or 1,
+            first_rung=pruner.min_steps,
+            pauses=plan.pruner != "none",
+            seed=random.Random(seed).getrandbits(32),
+        )
+    assert plan.pruner != "auto"
+    return SampledSearch(
+        make_sampler(plan.sampler, space, direction=plan.direction, num_trials=plan.allotments[phase], seed=seed),
+        make_pruner(
+            plan.pruner,
+            min_steps=plan.min_pruning_steps,
+            max_steps=plan.num_steps,
+            reduction_factor=pruner.reduction_factor or 3,
+            direction=plan.direction,
+        ),
     )
 
 
@@ -313,20 +348,32 @@ def _group_size(plan: JobPlan) -> GroupSize:
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
 
 
-def _history(trial: Trial, metric: str) -> TrialHistory:
+def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
+    phase_of = {trial.number: trial.phase for trial in trials}
+
     def objective(metrics: dict[str, Any]) -> float:
         value = metrics.get(metric)
         return float("nan") if value is None else float(value)  # SQL keeps no NaN
 
-    return TrialHistory(
-        number=trial.number,
-        phase=trial.phase,
-        parameters=trial.parameters,
-        state=trial.state,
-        reason=trial.reason,
-        value=trial.value if trial.state is TrialState.COMPLETED else None,
-        curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
-    )
+    def repeats(trial: Trial) -> Repeats | None:
+        if trial.confirms is None:
+            return None
+        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
+
+    return [
+        TrialHistory(
+            number=trial.number,
+            phase=trial.phase,
+            parameters=trial.parameters,
+            state=trial.state,
+            reason=trial.reason,
+            value=trial.value if trial.state is TrialState.COMPLETED else None,
+            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
+            repeats=repeats(trial),
+            spared=trial.spared,
+        )
+        for trial in trials
+    ]
 
 
 def _read(database: Database, lease: Lease) -> _Stored:

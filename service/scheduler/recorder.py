@@ -21,8 +21,9 @@ from service import runs
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
+from service.scheduler.constraints import violation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.policy import Decision, Policy, Resume, Start
+from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.trainable import TrialOrder, TrialReport
@@ -105,11 +106,13 @@ class Recorder(TuneAdapter, tune.Callback):
             RunEnded: the run is to begin nothing more.
         """
         if isinstance(asked, Start):
+            repeats = asked.repeats
+            phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
             try:
-                config = self._plan.trial_config(asked.phase, dict(asked.parameters))
+                config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
             except ValueError as error:
                 raise JobImpossible(
-                    f"the {asked.phase} space gave trial {asked.number} a config that cannot be: {error}"
+                    f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
             self._write(
                 lambda session: runs.add_trial(
@@ -119,6 +122,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     phase=asked.phase,
                     parameters=asked.parameters,
                     config=config,
+                    confirms=None if repeats is None else repeats.number,
                     now=_now(),
                 )
             )
@@ -131,6 +135,10 @@ class Recorder(TuneAdapter, tune.Callback):
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
         )
+
+    def give_up(self, asked: GiveUp) -> None:
+        """Ends a paused trial that is not worth going on with."""
+        self._end(asked.number, _End(TrialState.PRUNED, detail="paused early, and not promising enough to go on with"))
 
     def flush(self) -> None:
         """Writes the measurements that wait."""
@@ -176,6 +184,12 @@ class Recorder(TuneAdapter, tune.Callback):
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
             return _End(TrialState.FAILED, FailureReason.ERROR, detail)
+        if report.measurement is not None:
+            broken = violation(
+                self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
+            )
+            if broken is not None:
+                return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
         match report.kind:
             case "completed":
                 self._pruner.report(number, report)
@@ -185,7 +199,7 @@ class Recorder(TuneAdapter, tune.Callback):
             case "failed":
                 return _End(TrialState.FAILED, report.reason, report.detail)
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
-                return _End(TrialState.QUEUED, detail="paused by the pruner", policy_knows=True)
+                return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 

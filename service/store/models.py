@@ -147,6 +147,8 @@ class Trial(Base):
     """{parameter name: sampled value}"""
     config: Mapped[dict[str, Any]]
     """A `TrialConfig` as JSON."""
+    confirms: Mapped[int | None]
+    """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
     step: Mapped[int] = mapped_column(default=0)
@@ -156,6 +158,8 @@ class Trial(Base):
     """Training time measured in all its runs: more than `seconds` if steps were trained again."""
     requested: Mapped[TrialRequest | None]
     """What the job's run is asked to do with it."""
+    spared: Mapped[bool] = mapped_column(default=False)
+    """Whether it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
     """The objective's metric at `step`."""
     metrics: Mapped[dict[str, Any]]

@@ -65,7 +65,8 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 @router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(404, 409, 422, 503))
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
-    from its beginning. A finished job thereby goes on, with whatever else its budget leaves.
+    from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
+    budget leaves.
     """
     job, trial = controls.retry_trial(session, job_id, number, now=now)
     return TrialRead.of(trial, num_steps=job.num_steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -21,6 +22,7 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("requested", sa.String(length=20), nullable=True))
     op.add_column("trials", sa.Column("spent_seconds", sa.Double(), nullable=False, server_default="0"))
     op.add_column("trials", sa.Column("requested", sa.String(length=20), nullable=True))
+    op.add_column("trials", sa.Column("spared", sa.Boolean(), nullable=False, server_default=sa.false()))
     where = sa.text("requested IS NOT NULL")
     op.create_index("ix_trials_requested", "trials", ["job_id"], sqlite_where=where, postgresql_where=where)
     _fill()
@@ -44,7 +46,7 @@ def _fill() -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     for job_id, state, started_at, finished_at in connection.execute(started).all():
         if state == "running":
-            values = {"running_since": started_at}
+            values: dict[str, Any] = {"running_since": started_at}
         else:
             end = finished_at or now.replace(tzinfo=started_at.tzinfo)
             values = {"running_seconds": (end - started_at).total_seconds()}
@@ -55,6 +57,7 @@ def _fill() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_trials_requested", table_name="trials")
+    op.drop_column("trials", "spared")
     op.drop_column("trials", "requested")
     op.drop_column("trials", "spent_seconds")
     op.drop_column("jobs", "requested")

@@ -41,6 +41,23 @@ def finished(sqlite_database: Database) -> Story:
     return story
 
 
+@pytest.fixture
+def confirmed(sqlite_database: Database) -> Story:
+    """A job of 20 trials whose best ones were trained again with three seeds: another one than the luckiest won."""
+    now = datetime.now(UTC) - timedelta(hours=2)
+    story = Story(sqlite_database, now=now, confirmation={"top_k": 2, "num_seeds": 3})
+    for number in range(20):
+        story.run(number, {13: 0.0712, 8: 0.0733, 11: 0.0871}.get(number))
+    values = {13: [0.0832, 0.0839, 0.0835], 8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
+    number = 20
+    for seed in (1, 2, 3):
+        for source, finals in values.items():
+            story.confirm(number, source, seed, finals[seed - 1])
+            number += 1
+    assert story.finish() is JobState.SUCCEEDED
+    return story
+
+
 def _open(page: Page, story: Story) -> None:
     """Opens the job's page and waits for its charts."""
     page.goto(f"/jobs/{story.job_id}")
@@ -123,6 +140,28 @@ def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
     expect(page.locator("#trials tbody tr.best")).to_have_count(2)
     expect(page.locator("#cancel")).to_have_count(0)
     expect(page.locator("#stream")).to_be_hidden()
+
+
+def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
+    _open(page, confirmed)
+    expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
+    expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
+    expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
+    expect(page.locator("#budget")).to_contain_text("29 of 29 trials finished, 9 of 9 to confirm")
+    table = page.get_by_role("region", name="Trained again with new seeds")
+    expect(table.get_by_role("columnheader")).to_have_text(
+        ["Config of trial", "When found", "Mean", "±", "seed 1", "seed 2", "seed 3"]
+    )
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("#8 Shampoo")
+    expect(page.locator("#trials tbody tr.best")).to_have_count(2)
+    expect(page.locator("#trial-8")).to_contain_class("best")
+    expect(rows.nth(2)).to_contain_text("baseline")
+    expect(page.locator("#trial-21")).to_contain_text("confirms #8, seed 1")
+    # The confirmation seeks nothing: it has no line of its own, but curves.
+    assert _num_traces(page, "best-so-far") == 4
+    assert _num_traces(page, "learning-curves") == 22 + 9
 
 
 def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:

@@ -19,6 +19,7 @@ LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 def _progress(best: float | None, baseline: float | None, trials: dict[TrialState, int] | None = None) -> JobProgress:
     return JobProgress(
         trials={state: (trials or {}).get(state, 0) for state in TrialState},
+        phases={},
         num_trials=20,
         best=None if best is None else BestTrial(1, best),
         baseline_best=None if baseline is None else BestTrial(2, baseline),
@@ -126,5 +127,5 @@ def test_without_two_values_the_verdict_is_open() -> None:
 def test_phases_are_called_by_the_optimizer_they_tune() -> None:
     own_space = {"optimizer": "sgd", "parameters": []}
     labels = view.phase_labels({"search_space": "shampoo", "baseline": {"search_space": own_space}}, [])
-    assert labels == {Phase.SEARCH: "Shampoo", Phase.BASELINE: "SGD"}
+    assert labels == {Phase.SEARCH: "Shampoo", Phase.BASELINE: "SGD", Phase.CONFIRMATION: "Confirmation"}
     assert view.phase_labels({"search_space": "shampoo", "baseline": None}, [])[Phase.BASELINE] == "Baseline"
