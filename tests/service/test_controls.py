@@ -21,6 +21,7 @@ from service.errors import (
 from service.jobs import cancel_job, progress_of
 from service.leases import Lease, release_job
 from service.runs import finish_job
+from service.specification import Budget
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
@@ -197,7 +198,7 @@ def test_a_larger_budget_restarts_the_run_which_begins_nothing_more(database: Da
     begin_trial(database, lease, 1, Phase.BASELINE)
     job = change(database, lease.job_id, num_trials=12, wall_clock_seconds=100.0)
     assert (job.num_trials, job.requested) == (12, JobRequest.RESTART)
-    assert job.specification["budget"] == {"num_trials": 12, "wall_clock_seconds": 100.0, "device_hours": None}
+    assert job.specification["budget"] == Budget(num_trials=12, wall_clock_seconds=100.0).model_dump()
     with pytest.raises(RunAskedToEnd):
         begin_trial(database, lease, 2)
     measure(database, lease, 1, 10, 0.9)

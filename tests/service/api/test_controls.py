@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.specification import Budget
 from service.store.session import Database
 from tests.service.live import finished_job
 from tests.service.scenarios import add_worker, begin_trial, claim, claimed_job, submit
@@ -47,7 +48,7 @@ def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: ht
     assert changed.status_code == 200, changed.text
     assert (changed.json()["state"], changed.json()["num_trials"]) == ("succeeded", 8)
     budget = changed.json()["specification"]["budget"]
-    assert budget == {"num_trials": 8, "wall_clock_seconds": None, "device_hours": 2.5}
+    assert budget == Budget(num_trials=8, device_hours=2.5).model_dump()
     assert http.post(f"/v1/jobs/{job_id}/resume").json()["state"] == "queued"
     assert http.get(f"/v1/jobs/{job_id}/recommendation").status_code == 200
 
