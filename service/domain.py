@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, TypeAlias
+
+SamplerName: TypeAlias = Literal["tpe", "gp", "cmaes", "quasi", "random", "grid"]
+PrunerName: TypeAlias = Literal["asha", "hyperband", "median", "none"]
 
 
 class JobState(StrEnum):
@@ -69,7 +73,9 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 }
 
 TRIAL_TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
-    TrialState.QUEUED: frozenset({TrialState.RUNNING, TrialState.FAILED, TrialState.CANCELLED}),
+    TrialState.QUEUED: frozenset(
+        {TrialState.RUNNING, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED}  # pruned: it was paused
+    ),
     TrialState.RUNNING: frozenset(
         {TrialState.QUEUED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED}
     ),

@@ -59,8 +59,8 @@ SPECIFICATION: dict[str, Any] = {
         "report_timeout_seconds": 7200.0,
     },
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1.0, "gpus_per_worker": 0, "parallel_trials": None},
-    "sampler": {"name": "tpe", "seed": 0},
-    "pruner": {"name": "asha", "min_steps": None, "reduction_factor": 3},
+    "sampler": {"name": "auto", "seed": 0},
+    "pruner": {"name": None, "min_steps": None, "reduction_factor": None},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
 }
 

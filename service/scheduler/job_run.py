@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,12 +33,15 @@ from service.scheduler import process_tree, ray_cluster
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import TrialHistory
-from service.scheduler.pruner import Asha, NoPruner, Pruner
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
+from service.scheduler.searching.auto import AutoSearch
+from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.pruners import make_pruner
+from service.scheduler.searching.samplers import make_sampler
 from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.settings import Settings
 from service.specification import JobPlan, plan_job
@@ -203,7 +208,7 @@ def _search(
     size = _group_size(plan)
     policy = make_policy(plan)
     policy.restore([_history(trial, plan.metric) for trial in stored.trials])
-    if not policy.num_unfinished:
+    if policy.is_done:
         raise RunEnded(Ending.DONE)
 
     nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
@@ -211,7 +216,7 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric)
+    pruner = PolicyPruner(policy, metric=plan.metric, constraints=plan.specification.constraints)
     recorder = Recorder(
         database,
         lease,
@@ -226,7 +231,7 @@ def _search(
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(policy, order=recorder.order),
+            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up),
             scheduler=pruner,
             num_samples=-1,  # the searcher says when nothing is left
             max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
@@ -248,27 +253,46 @@ def _search(
 
 def make_policy(plan: JobPlan) -> JobPolicy:
     """The policy of a job."""
-    specification = plan.specification
-
-    def pruner() -> Pruner:
-        if specification.pruner.name == "none":
-            return NoPruner()
-        return Asha(
-            min_steps=plan.min_pruning_steps,
-            max_steps=plan.num_steps,
-            reduction_factor=specification.pruner.reduction_factor,
-            direction=plan.direction,
-        )
-
-    phases = [phase for phase in Phase if phase in plan.spaces]
     return JobPolicy(
         [
-            PhasePlan(phase, plan.spaces[phase], plan.allotments[phase], sampler=specification.sampler.name)
-            for phase in phases
-        ],
-        direction=plan.direction,
-        seed=specification.sampler.seed,
-        pruner=pruner,
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+            )
+            for phase in Phase
+            if phase in plan.spaces
+        ]
+    )
+
+
+def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
+    sampler, pruner = plan.specification.sampler, plan.specification.pruner
+    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
+    if plan.sampler == "auto":
+        return AutoSearch(
+            space,
+            direction=plan.direction,
+            max_steps=plan.num_steps,
+            measure_every=plan.evaluate_every or 1,
+            first_rung=pruner.min_steps,
+            pauses=plan.pruner != "none",
+            seed=random.Random(seed).getrandbits(32),
+        )
+    assert plan.pruner != "auto"
+    return SampledSearch(
+        make_sampler(plan.sampler, space, direction=plan.direction, num_trials=plan.allotments[phase], seed=seed),
+        make_pruner(
+            plan.pruner,
+            min_steps=plan.min_pruning_steps,
+            max_steps=plan.num_steps,
+            reduction_factor=pruner.reduction_factor or 3,
+            direction=plan.direction,
+        ),
     )
 
 

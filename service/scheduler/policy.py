@@ -23,6 +23,8 @@ class Start:
     phase: Phase
     parameters: Mapping[str, Scalar]
     """Value of each active parameter of the phase's search space, by path name."""
+    until: int | None = None
+    """The step at which the policy is going to pause it; None: it may run to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,15 @@ class Resume:
     number: int
     phase: Phase
     parameters: Mapping[str, Scalar]
+    until: int | None = None
+    """As in `Start`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End a paused trial, which is not worth going on with: the caller tells it as `pruned`, and asks again."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Done:
     """Every trial of the job has ended."""
 
 
-Ask: TypeAlias = Start | Resume | Wait | Done
+Ask: TypeAlias = Start | Resume | GiveUp | Wait | Done
 
 
 class Decision(StrEnum):
@@ -52,7 +63,7 @@ class Decision(StrEnum):
 
     CONTINUE = "continue"
     PAUSE = "pause"
-    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume`."""
+    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume` or `GiveUp`."""
     STOP = "stop"
     """End it; the caller then tells it as `pruned`."""
 

@@ -21,8 +21,9 @@ from service import runs
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost
 from service.leases import Lease
+from service.scheduler.constraints import violation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.policy import Decision, Policy, Resume, Start
+from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.trainable import TrialOrder, TrialReport
@@ -123,6 +124,10 @@ class Recorder(TuneAdapter, tune.Callback):
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
         )
 
+    def give_up(self, asked: GiveUp) -> None:
+        """Ends a paused trial that is not worth going on with."""
+        self._end(asked.number, _End(TrialState.PRUNED, detail="paused early, and not promising enough to go on with"))
+
     def flush(self) -> None:
         """Writes the measurements that wait."""
         self._write(lambda _session: None)
@@ -164,6 +169,12 @@ class Recorder(TuneAdapter, tune.Callback):
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
             return _End(TrialState.FAILED, FailureReason.ERROR, detail)
+        if report.measurement is not None:
+            broken = violation(
+                self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
+            )
+            if broken is not None:
+                return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
         match report.kind:
             case "completed":
                 self._pruner.report(number, report)
@@ -173,7 +184,7 @@ class Recorder(TuneAdapter, tune.Callback):
             case "failed":
                 return _End(TrialState.FAILED, report.reason, report.detail)
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
-                return _End(TrialState.QUEUED, detail="paused by the pruner", policy_knows=True)
+                return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 

@@ -53,6 +53,16 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
         ({"training": {"num_steps": 10, "evaluate_every": 20}}, "training.evaluate_every", "20"),
         ({"training": {"batch_size": 7}, "resources": {"workers_per_trial": 2}}, "training.batch_size", "7"),
         ({"pruner": {"min_steps": 1000}}, "pruner.min_steps", "1000"),
+        ({"sampler": {"name": "auto"}, "pruner": {"name": "asha"}}, "pruner.name", "'asha' does not go with"),
+        ({"constraints": [{"metric": "bleu", "max": 1}]}, "constraints[0].metric", "'bleu'"),
+        ({"constraints": [{"metric": "step_seconds"}]}, "constraints[0]", "needs a min or a max"),
+        ({"constraints": [{"metric": "step_seconds", "min": 2, "max": 1}]}, "constraints[0].min", "2 exceeds"),
+        ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "objective.target", "'steps_to_target'"),
+        ({"pinned": [{"lr": 1e-3}, {"lr": 5.0}]}, "pinned[1].lr", "5.0"),
+        ({"pinned": [{"learning_rate": 1.0}]}, "pinned[0]", "learning_rate"),
+        ({"search_space": "soap", "pinned": ["algoperf"]}, "pinned[0]", "no point"),
+        ({"baseline": {"pinned": [{"lr": "big"}]}}, "baseline.pinned[0].lr", "'big'"),
+        ({"pruner": {"reduction_factor": 4}}, "pruner.reduction_factor", "no effect with the sampler 'auto'"),
         ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
         (
             {
@@ -101,6 +111,29 @@ def test_an_impossible_job_is_refused_naming_field_and_value(
 def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         specification(**fields)
+
+
+def test_pinned_trials_are_completed_with_defaults() -> None:
+    plan = plan_job(specification(pinned=["algoperf", {"lr": 2e-3}], baseline={"pinned": [{"lr": 1e-2}]}))
+    search, baseline = plan.pinned[Phase.SEARCH], plan.pinned[Phase.BASELINE]
+    assert [point["lr"] for point in search] == [1.749e-3, 1.438e-3, 1.2e-3, 1.308e-3, 2e-3]
+    assert search[-1] == {**plan.spaces[Phase.SEARCH].defaults(), "lr": 2e-3}
+    assert baseline == ({**plan.spaces[Phase.BASELINE].defaults(), "lr": 1e-2},)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampler", "pruner"),
+    [
+        ({}, "auto", "auto"),
+        ({"pruner": {"name": "none"}}, "auto", "none"),
+        ({"pruner": {"name": "asha"}}, "tpe", "asha"),
+        ({"sampler": {"name": "gp"}}, "gp", "asha"),
+        ({"sampler": {"name": "grid"}, "pruner": {"name": "median"}}, "grid", "median"),
+    ],
+)
+def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any], sampler: str, pruner: str) -> None:
+    plan = plan_job(specification(**fields))
+    assert (plan.sampler, plan.pruner) == (sampler, pruner)
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,21 @@ from typing import Any
 
 import pytest
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
 from service.scheduler.ending import Ending, RunEnded
 from service.scheduler.job_run import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Decision, Done
-from service.scheduler.pruner import Pruner
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import MAX_LOSSES, Recorder
 from service.scheduler.search import PolicySearcher
+from service.scheduler.searching.phase_search import Choice, GoOn
+from service.scheduler.searching.samplers import Outcome
 from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import JobSpecification, plan_job
+from service.specification import Constraint, JobSpecification, plan_job
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -43,7 +44,14 @@ SPECIFICATION = JobSpecification.model_validate(
 class Tune:
     """Calls the adapters as Tune does, for one trial at a time."""
 
-    def __init__(self, database: Database, checkpoints: Path, policy: JobPolicy | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        checkpoints: Path,
+        policy: JobPolicy | None = None,
+        *,
+        constraints: Sequence[Constraint] = (),
+    ) -> None:
         now = datetime.now(UTC)
         with database.writing() as session:
             worker_id = register_worker(session, host="here", pid=1, now=now)
@@ -52,10 +60,10 @@ class Tune:
         assert lease is not None
         self.lease: Lease = lease
         self.database = database
-        plan = plan_job(SPECIFICATION)
+        plan = plan_job(SPECIFICATION.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.pruner = PolicyPruner(self.policy, metric=plan.metric)
+        self.pruner = PolicyPruner(self.policy, metric=plan.metric, constraints=constraints)
         self.ending: Ending | None = None
         self.recorder = Recorder(
             database,
@@ -68,7 +76,7 @@ class Tune:
             checkpoints=checkpoints,
             ending=lambda: self.ending,
         )
-        self.searcher = PolicySearcher(self.policy, order=self.recorder.order)
+        self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
 
     def begin(self) -> Any:
         """Suggests and starts a trial."""
@@ -147,24 +155,49 @@ def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Data
     assert stored.detail == "the workload did not measure 'validation_loss', only: train_loss"
 
 
-class Scripted:
-    """A pruner whose decisions are given."""
+def test_a_trial_that_breaks_a_constraint_is_infeasible(sqlite_database: Database, tmp_path: Path) -> None:
+    bound = Constraint(metric="peak_memory_bytes", max=1e6)
+    tune = Tune(sqlite_database, tmp_path, constraints=[bound])
+    trial = tune.begin()
+    fits, grown = ({"validation_loss": 0.5, "peak_memory_bytes": peak} for peak in (1e6, 2e6))
+    assert tune.give(trial, measured(10, metrics=fits)) == "CONTINUE"
+    assert tune.give(trial, measured(20, metrics=grown)) == "STOP"
+    tune.give(tune.begin(), measured(40, kind="completed", metrics=grown))
+    for stored in tune.stored():
+        assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
+        assert stored.detail == "peak_memory_bytes is 2e+06, at most 1e+06 is allowed"
 
-    def __init__(self, decisions: Mapping[int, Decision]) -> None:
+
+class Scripted:
+    """A search of one config whose decisions are given; what it pauses goes on if it is `worth` that."""
+
+    def __init__(self, decisions: Mapping[int, Decision], *, worth: bool) -> None:
         self._decisions = decisions
+        self._worth = worth
+        self._paused: list[int] = []
+
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        return GoOn(self._paused.pop()) if self._worth and self._paused else None
+
+    def begin(self, number: int, parameters: Mapping[str, Any]) -> None: ...
+
+    def until(self, number: int) -> int | None:
+        return 20
+
+    def interrupt(self, number: int) -> None: ...
+
+    def finish(self, number: int, outcome: Outcome) -> None: ...
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        return self._decisions.get(step, Decision.CONTINUE)
+        decision = self._decisions.get(step, Decision.CONTINUE)
+        if decision is Decision.PAUSE:
+            self._paused.append(number)
+        return decision
 
 
-def scripted_policy(decisions: Mapping[int, Decision]) -> JobPolicy:
-
+def scripted_policy(decisions: Mapping[int, Decision], *, worth: bool = True) -> JobPolicy:
     space = plan_job(SPECIFICATION).spaces[Phase.SEARCH]
-
-    def pruner() -> Pruner:
-        return Scripted(decisions)
-
-    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1)], direction=Direction.MINIMIZE, seed=0, pruner=pruner)
+    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1, lambda: Scripted(decisions, worth=worth))])
 
 
 def test_a_trial_that_the_pruner_stops_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
@@ -190,6 +223,18 @@ def test_a_trial_that_the_pruner_pauses_waits_and_goes_on(sqlite_database: Datab
     [stored] = tune.stored()
     assert (stored.state, stored.runs) == (TrialState.COMPLETED, 2)
     assert [measurement.step for measurement in stored.measurements] == [10, 20, 40]
+
+
+def test_a_paused_trial_that_is_not_worth_going_on_with_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path, scripted_policy({20: Decision.PAUSE}, worth=False))
+    (tmp_path / "0").mkdir()
+    tune.give(tune.begin(), measured(20))
+    assert tune.stored()[0].state is TrialState.QUEUED
+    with pytest.raises(RunEnded):
+        tune.searcher.suggest("tune-1")
+    [stored] = tune.stored()
+    assert (stored.state, stored.value, stored.runs) == (TrialState.PRUNED, 1 / 20, 1)
+    assert not (tmp_path / "0").exists()
 
 
 @pytest.mark.parametrize("loss", ["cancelled", "claimed by another worker"])
