@@ -8,46 +8,33 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import random
 import shutil
 import signal
-import sys
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import psutil
 from ray import tune
 
 from service import runs
 from service.budgets import device_hours, running_seconds
-from service.domain import Phase, TrialState
-from service.errors import InvalidInput, LeaseLost, NotFound
+from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
-from service.scheduler.confirmation import Confirmation
 from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Repeats, TrialHistory
+from service.scheduler.job_policy import history_of, make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
 from service.scheduler.retries import Retries, Setbacks
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
-from service.scheduler.searching.auto import AutoSearch
-from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
-from service.scheduler.searching.pruners import make_pruner
-from service.scheduler.searching.samplers import make_sampler
 from service.scheduler.trainable import WarmTrainable, trial_resources
+from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
@@ -56,139 +43,6 @@ from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_SECONDS = 8.0
-"""After the run was told to end, how long it may take before it ends without ceremony."""
-CLUSTER_POLL_SECONDS = 2.0
-"""How often a run looks whether its Ray cluster still counts on it."""
-PROCESS_POLL_SECONDS = 0.2
-"""How often a run looks whether the processes of its own Ray cluster live."""
-
-
-class Watch:
-    """Watches from threads whether the run must end early."""
-
-    def __init__(self, database: Database, lease: Lease, *, poll_seconds: float) -> None:
-        self._database = database
-        self._lease = lease
-        self._poll_seconds = poll_seconds
-        self._told: Ending | None = None
-        self._deadline: float | None = None
-        self._allowed_seconds: float | None = None
-        self._to_stop: frozenset[int] = frozenset()
-        self._leaving = threading.Event()
-        self._finishing = threading.Event()
-        self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
-
-    def start(self) -> None:
-        threading.Thread(target=self._watch_worker, name="watch-worker", daemon=True).start()
-        threading.Thread(target=self._watch_lease, name="watch-lease", daemon=True).start()
-
-    def start_for_cluster(self) -> None:
-        """Watches the connected Ray cluster too, until `stop_for_cluster`."""
-        self._cluster_watch.start()
-
-    def start_for_processes(self) -> None:
-        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
-        threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
-
-    def stop_for_cluster(self) -> None:
-        """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
-        self._leaving.set()
-        if self._cluster_watch.is_alive():
-            self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
-
-    def stop_for_lease(self) -> None:
-        """Watches the lease no more. To be called before the run gives it up by finishing the job."""
-        self._finishing.set()
-
-    def end_on_sigterm(self) -> None:
-        """Notes the signal, from a thread of its own: a handler may interrupt code that holds a lock."""
-        signal.signal(
-            signal.SIGTERM, lambda _number, _frame: threading.Thread(target=self.end, args=[Ending.STOPPED]).start()
-        )
-
-    def limit(self, seconds: float) -> None:
-        """Ends the run after so many seconds from now."""
-        self._deadline = time.monotonic() + seconds
-
-    def limit_training(self, seconds: float) -> None:
-        """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
-        self._allowed_seconds = seconds
-
-    def to_stop(self) -> frozenset[int]:
-        """The trials that a user has asked to stop."""
-        return self._to_stop
-
-    def ending(self) -> Ending | None:
-        """What ends the run, if anything."""
-        if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return Ending.BUDGET_SPENT
-        return self._told
-
-    def end(self, ending: Ending) -> None:
-        """Tells the run to end, and sees to it that it does."""
-        if self._told is None:
-            self._told = ending
-            logger.info("the run of job %s ends: %s", self._lease.job_id, ending)
-            timer = threading.Timer(PATIENCE_SECONDS, end_at_once, kwargs={"status": 1})
-            timer.daemon = True
-            timer.start()
-
-    def _watch_worker(self) -> None:
-        while os.read(sys.stdin.fileno(), 1024):  # the worker writes nothing; this ends when it is gone
-            pass
-        self.end(Ending.STOPPED)
-
-    def _watch_lease(self) -> None:
-        sees = True
-        while self._told is None and not self._finishing.wait(self._poll_seconds):
-            try:
-                ending = self._look()
-            except NotFound:
-                ending = Ending.LEASE_LOST
-            except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
-                if sees:  # once, not at every look of a long outage
-                    logger.exception("cannot see whether the lease is still held")
-                sees = False
-                continue
-            sees = True
-            if ending is not None and not self._finishing.is_set():
-                self.end(ending)
-
-    def _look(self) -> Ending | None:
-        """What SQL says must end the run. Raises: NotFound."""
-        with self._database.reading() as session:
-            job, trials = JobRepository(session).get(self._lease.job_id), TrialRepository(session)
-            if not self._lease.is_held_on(job):
-                return Ending.LEASE_LOST
-            if job.requested is not None:
-                return Ending.ASKED
-            self._to_stop = frozenset(trials.numbers_to_stop(job.id))
-            if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
-                self.limit(0.0)
-        return None
-
-    def _watch_processes(self) -> None:
-        """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
-        vital: set[psutil.Process] = set()
-        while not self._leaving.wait(PROCESS_POLL_SECONDS):
-            vital |= process_tree.children_named("gcs_server", "raylet")
-            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
-                logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
-
-    def _watch_cluster(self) -> None:
-        """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
-        while not self._leaving.wait(CLUSTER_POLL_SECONDS):
-            try:
-                lost = ray_cluster.own_machine_is_lost()
-            except Exception:  # a thread's boundary: a run without its cluster's head is ended by Ray after a minute
-                logger.exception("cannot see whether the cluster is well")
-                continue
-            if lost and not self._leaving.is_set():
-                logger.error("the Ray cluster has lost the machine of this run; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +104,7 @@ def _search(
     _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
-    policy.restore(_history(stored.trials, plan.metric))
+    policy.restore(history_of(stored.trials, plan.metric))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
@@ -286,6 +140,7 @@ def _search(
         checkpoints=checkpoints,
         ending=watch.ending,
         to_stop=watch.to_stop,
+        seconds_left=watch.seconds_left,
     )
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
@@ -326,56 +181,6 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
             watch.limit(0.0)
 
 
-def make_policy(plan: JobPlan) -> JobPolicy:
-    """The policy of a job."""
-    return JobPolicy(
-        [
-            PhasePlan(
-                phase,
-                plan.spaces[phase],
-                plan.allotments[phase],
-                search=partial(_make_search, plan, phase),
-                pinned=plan.pinned[phase],
-                patience=plan.specification.budget.patience,
-                direction=plan.direction,
-            )
-            for phase in Phase
-            if phase in plan.spaces
-        ],
-        confirmation=None
-        if plan.specification.confirmation is None
-        else Confirmation(
-            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
-        ),
-    )
-
-
-def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
-    sampler, pruner = plan.specification.sampler, plan.specification.pruner
-    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
-    if plan.sampler == "auto":
-        return AutoSearch(
-            space,
-            direction=plan.direction,
-            max_steps=plan.num_steps,
-            measure_every=plan.evaluate_every or 1,
-            first_rung=pruner.min_steps,
-            pauses=plan.pruner != "none",
-            seed=random.Random(seed).getrandbits(32),
-        )
-    assert plan.pruner != "auto"
-    return SampledSearch(
-        make_sampler(plan.sampler, space, direction=plan.direction, num_trials=plan.allotments[phase], seed=seed),
-        make_pruner(
-            plan.pruner,
-            min_steps=plan.min_pruning_steps,
-            max_steps=plan.num_steps,
-            reduction_factor=pruner.reduction_factor or 3,
-            direction=plan.direction,
-        ),
-    )
-
-
 def _group_size(plan: JobPlan) -> GroupSize:
     resources = plan.specification.resources
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
@@ -386,34 +191,6 @@ def _retries(trials: Sequence[Trial]) -> Retries:
     for trial in trials:
         retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
     return retries
-
-
-def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
-    phase_of = {trial.number: trial.phase for trial in trials}
-
-    def objective(metrics: dict[str, Any]) -> float:
-        value = metrics.get(metric)
-        return float("nan") if value is None else float(value)  # SQL keeps no NaN
-
-    def repeats(trial: Trial) -> Repeats | None:
-        if trial.confirms is None:
-            return None
-        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
-
-    return [
-        TrialHistory(
-            number=trial.number,
-            phase=trial.phase,
-            parameters=trial.parameters,
-            state=trial.state,
-            reason=trial.reason,
-            value=trial.value if trial.state is TrialState.COMPLETED else None,
-            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
-            repeats=repeats(trial),
-            spared=trial.spared,
-        )
-        for trial in trials
-    ]
 
 
 def _read(database: Database, lease: Lease) -> _Stored:
@@ -440,13 +217,6 @@ def _write(database: Database, write: Write) -> None:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def end_at_once(*, status: int) -> NoReturn:
-    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks."""
-    process_tree.end_descendants()
-    logging.shutdown()
-    os._exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

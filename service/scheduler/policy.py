@@ -118,5 +118,8 @@ class Policy(Protocol):
     ) -> None:
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed."""
 
+    def close(self) -> None:
+        """Start no more trials: what is left of the time is for going on with those there are."""
+
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked."""

@@ -6,6 +6,7 @@ Every write is fenced by the job's lease; a run that has lost it ends at once an
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from service.leases import Lease
 from service.scheduler.constraints import violation
 from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.pace import Pace
 from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
@@ -70,6 +72,7 @@ class Recorder(TuneAdapter, tune.Callback):
         checkpoints: Path,
         ending: Callable[[], Ending | None],
         to_stop: Callable[[], Set[int]] = frozenset,
+        seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Prepares the record of one run.
 
@@ -79,6 +82,7 @@ class Recorder(TuneAdapter, tune.Callback):
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
             to_stop: trials that a user has asked to stop; asked at every turn, too.
+            seconds_left: until the time limit; shortly before, no more trials are started.
         """
         self._database = database
         self._lease = lease
@@ -92,6 +96,8 @@ class Recorder(TuneAdapter, tune.Callback):
         self._checkpoints = checkpoints
         self._ending = ending
         self._to_stop = to_stop
+        self._seconds_left = seconds_left
+        self._pace = Pace(plan.num_steps, clock=time.monotonic)
         self._ordered: set[int] = set()
         """Trials that Tune has, running or about to."""
         self._pending: dict[int, list[Measurement]] = {}
@@ -149,6 +155,8 @@ class Recorder(TuneAdapter, tune.Callback):
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
+        if self._pace.is_time_to_close(self._seconds_left()):
+            self._policy.close()
         # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
         for number in (self._to_stop() & self._configs.keys()) - self._ordered:
             self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
@@ -165,6 +173,7 @@ class Recorder(TuneAdapter, tune.Callback):
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         if report.measurement is not None:
             self._pending.setdefault(number, []).append(report.measurement)
+            self._pace.measured(number, report.measurement.step)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial gave its last report, or the pruner stopped it."""
@@ -242,6 +251,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 )
             )
         self._ordered.discard(number)
+        self._pace.stopped(number)
         if not end.policy_knows:
             value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None
             self._policy.tell(number, end.state, value, end.reason)

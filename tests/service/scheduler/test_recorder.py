@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.job_run import make_policy
+from service.scheduler.job_policy import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Decision, Done
 from service.scheduler.pruning import PolicyPruner
@@ -68,6 +69,7 @@ class Tune:
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
         self.ending: Ending | None = None
+        self.seconds_left = math.inf
         self.to_stop: frozenset[int] = frozenset()
         self.pruner = PolicyPruner(
             self.policy,
@@ -86,6 +88,7 @@ class Tune:
             configs={},
             checkpoints=checkpoints,
             ending=lambda: self.ending,
+            seconds_left=lambda: self.seconds_left,
             to_stop=lambda: self.to_stop,
         )
         self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
@@ -398,3 +401,22 @@ def test_measurements_wait_a_moment_and_are_written_together(
     clock[0] += 1.0
     tune.recorder.on_step_begin(1, [])
     assert [measurement.step for measurement in tune.stored()[0].measurements] == [10, 20]
+
+
+def test_shortly_before_the_time_limit_no_trial_is_started(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    for step in (10, 20):
+        clock[0] += 5.0
+        tune.give(trial, measured(step))  # a whole trial of 40 steps takes 20 seconds
+    tune.seconds_left = 31.0
+    tune.recorder.on_step_begin(0, [])
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+    tune.give(trial, measured(40, kind="completed"))
+    tune.seconds_left = 29.0
+    tune.recorder.on_step_begin(1, [])
+    assert tune.searcher.suggest("tune-2") is None
