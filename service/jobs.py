@@ -1,4 +1,5 @@
-"""Use cases of those who submit and watch jobs. With `leases` and `runs` the only code that changes state."""
+"""Use cases of those who submit and watch jobs. With `controls`, `leases` and `runs` the only code that
+changes state."""
 
 from __future__ import annotations
 
