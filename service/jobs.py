@@ -1,4 +1,4 @@
-"""Use cases of those who submit and watch jobs. With `leases` and `runs` the only code that changes state."""
+"""Use cases of those who submit and watch jobs. State changes only here, in `controls`, `leases` and `runs`."""
 
 from __future__ import annotations
 

@@ -182,8 +182,8 @@ def follow_job(
 ) -> Response:
     """A stream of a job's events, from its beginning or after `Last-Event-ID` or `after`.
 
-    It ends after the `job.state` event of the job's final state. A browser then connects once more and is answered 204,
-    which tells it to stop.
+    It ends after the `job.state` event of the job's final state, unless the job was resumed since. A browser then
+    connects once more and is answered 204, which tells it to stop.
     """
     job = JobRepository(session).get(job_id)
     events = EventRepository(session)

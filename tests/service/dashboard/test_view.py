@@ -26,6 +26,7 @@ def _progress(best: float | None, baseline: float | None, trials: dict[TrialStat
         baseline_best=None if baseline is None else BestTrial(2, baseline),
         seconds_elapsed=None,
         seconds_left=None,
+        device_hours=0.0,
     )
 
 
