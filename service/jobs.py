@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 from ulid import ULID
 
+from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, JobAlreadyFinished
 from service.specification import JobSpecification, allot, plan_job
@@ -53,9 +54,11 @@ class JobProgress:
     best: BestTrial | None
     baseline_best: BestTrial | None
     seconds_elapsed: float | None
-    """Since the job started; None before."""
+    """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
     """Estimate from the trials finished last; None without any, and unless the job runs."""
+    device_hours: float
+    """Training time of all trials so far, times the ranks of each."""
 
     @property
     def num_finished(self) -> int:
@@ -128,9 +131,11 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
     finished: dict[str, Counter[Phase]] = {job_id: Counter() for job_id in ids}
+    spent_seconds = dict.fromkeys(ids, 0.0)
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
         finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
+        spent_seconds[summary.job_id] += summary.spent_seconds
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
     for trial in repository.completed(ids):
         completed[trial.job_id].append(trial)
@@ -138,7 +143,15 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
         job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
     }
     return {
-        job.id: _progress(job, counts[job.id], finished[job.id], completed[job.id], recent.get(job.id, []), now=now)
+        job.id: _progress(
+            job,
+            counts[job.id],
+            finished[job.id],
+            completed[job.id],
+            recent.get(job.id, []),
+            spent_seconds=spent_seconds[job.id],
+            now=now,
+        )
         for job in jobs
     }
 
@@ -150,19 +163,20 @@ def _progress(
     completed: Sequence[Trial],
     recent: Sequence[Trial],
     *,
+    spent_seconds: float,
     now: datetime,
 ) -> JobProgress:
-    elapsed = None
-    if job.started_at is not None:
-        elapsed = ((job.finished_at or now) - job.started_at).total_seconds()
+    elapsed = None if job.started_at is None else running_seconds(job, now)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         phases=_phases(job, finished),
-        num_trials=job.num_trials,
+        # An extended job may confirm other configs than those it confirmed before.
+        num_trials=max(job.num_trials, counts.total()),
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
         seconds_elapsed=elapsed,
         seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
+        device_hours=device_hours(specification_of(job), spent_seconds),
     )
 
 
@@ -170,7 +184,7 @@ def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
     # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
     is_complete = finished.total() == job.num_trials
     return {
-        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else num_trials)
+        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else max(finished[phase], num_trials))
         for phase, num_trials in allot(specification_of(job)).items()
     }
 
@@ -179,8 +193,8 @@ def _seconds_left(
     job: Job, counts: Counter[TrialState], recent: Sequence[Trial], seconds_elapsed: float
 ) -> float | None:
     """Trials to come, each as long as the recent ones took, as many at once as there are now."""
-    # A job's first trial waits for its ranks to start, which the later ones find warm.
-    typical = [trial for trial in recent if trial.number > 0] or recent
+    # A job's first trial waits for its ranks to start, which the later ones find warm. An interrupted one has waited.
+    typical = [trial for trial in recent if trial.number > 0 and trial.runs == 1] or recent
     durations = [
         (trial.finished_at - trial.started_at).total_seconds()
         for trial in typical

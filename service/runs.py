@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from service.domain import FailureReason, JobState, Phase, TrialState
+from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
+from service.errors import RunAskedToEnd
 from service.evidence import FinishedTrial
-from service.leases import Lease, lock_leased_job
+from service.leases import Lease, lock_leased_job, put_back
 from service.recommendations import recommend
 from service.store.models import Job, Measurement, Recommendation, Trial
 from service.store.repositories import (
@@ -53,8 +54,11 @@ def add_trial(
 
     Raises:
         LeaseLost: the job is no longer this run's.
+        RunAskedToEnd: the run is to begin nothing more: its budget may have changed.
     """
-    lock_leased_job(session, lease)
+    job = lock_leased_job(session, lease)
+    if job.requested is not None:
+        raise RunAskedToEnd(lease.job_id)
     trial = Trial(
         id=f"trial_{ULID()}",
         job_id=lease.job_id,
@@ -92,7 +96,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         trial = trials.get(lease.job_id, entry.number)
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
-            is_new = measurements.put(
+            replaced = measurements.put(
                 Measurement(
                     trial_id=trial.id,
                     step=reported.step,
@@ -102,14 +106,28 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                     recorded_at=now,
                 )
             )
-            if is_new:
+            if replaced is None:
                 job.crashes = 0
+            trial.spent_seconds += _newly_spent(trial, reported, replaced_seconds=replaced)
             trial.step = reported.step
             trial.seconds = reported.seconds
             trial.metrics = metrics
             trial.value = metrics.get(job.metric)
             data = {"number": trial.number, "step": trial.step, "value": trial.value}
             events.add(job.id, "trial.measured", data, now)
+
+
+def _newly_spent(trial: Trial, reported: Reported, *, replaced_seconds: float | None) -> float:
+    """Seconds of training behind a measurement that nothing recorded before told of.
+
+    Args:
+        replaced_seconds: of the measurement recorded before at the same step, if there is one.
+    """
+    if reported.seconds == replaced_seconds:
+        return 0.0  # a resumed trial first gives its checkpoint's measurement again
+    if reported.step <= trial.step:
+        return reported.seconds  # there was no checkpoint: it began anew
+    return max(0.0, reported.seconds - trial.seconds)
 
 
 def finish_trial(
@@ -139,7 +157,8 @@ def requeue_trial(session: Session, lease: Lease, number: int, *, detail: str, n
 def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
     """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
 
-    A job without failure succeeds if at least one search trial completed.
+    A job without failure succeeds if at least one search trial completed. If its budget or trials have changed since
+    the run began, it goes back to the queue instead.
 
     Args:
         failure: what ended the run early, for a person.
@@ -148,6 +167,9 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         LeaseLost: the job is no longer this run's.
     """
     job = lock_leased_job(session, lease)
+    if failure is None and job.requested is JobRequest.RESTART:
+        put_back(session, job, now=now, crash=None)
+        return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
     trials = TrialRepository(session).with_measurements(job.id)
     recommendation = recommend(

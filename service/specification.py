@@ -68,7 +68,11 @@ class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of search and baseline together; those of the confirmation come on top."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
-    """No trial goes on after this many seconds since the job started; null: no limit."""
+    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
+    Null: no limit."""
+    device_hours: float | None = Field(default=None, gt=0)
+    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
+    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
     starts all."""

@@ -33,11 +33,13 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baseline": None,
 }
 
+JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
+
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",
     "objective": None,
-    "budget": {"num_trials": 20, "wall_clock_seconds": None},
+    "budget": {"num_trials": 20, "wall_clock_seconds": None, "device_hours": None},
     "training": {
         "num_steps": None,
         "evaluate_every": None,
@@ -70,6 +72,7 @@ JOB: dict[str, Any] = {
     "name": "digits, first try",
     "tags": {"team": "vision"},
     "state": "running",
+    "requested": None,
     "failure": None,
     "model": "digits-mlp",
     "objective": {"metric": "validation_loss", "direction": "minimize"},
@@ -84,10 +87,25 @@ JOB: dict[str, Any] = {
         "baseline_best": {"number": 3, "value": 0.0871},
         "seconds_elapsed": 24.1,
         "seconds_left": 24.1,
+        "device_hours": 0.0089,
     },
     "created_at": "2026-03-01T12:00:00Z",
     "started_at": "2026-03-01T12:00:01Z",
     "finished_at": None,
+}
+
+JOB_ESTIMATE: dict[str, Any] = {
+    "num_trials": {"search": 15, "baseline": 5},
+    "num_steps": 200,
+    "max_steps": 4000,
+    "measured": {
+        "job_id": JOB_ID,
+        "num_trials": 9,
+        "step_seconds": 0.0095,
+        "optimizer_state_bytes": 2461696.0,
+        "peak_memory_bytes": 512753664.0,
+    },
+    "max_device_hours": 0.0211,
 }
 
 TRIAL_CONFIG: dict[str, Any] = {
@@ -108,6 +126,7 @@ TRIAL: dict[str, Any] = {
     "number": 6,
     "phase": "search",
     "state": "completed",
+    "requested": None,
     "reason": None,
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
@@ -117,6 +136,7 @@ TRIAL: dict[str, Any] = {
     "step": 200,
     "num_steps": 200,
     "seconds": 1.9,
+    "spent_seconds": 1.9,
     "value": 0.0713,
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
     "created_at": "2026-03-01T12:00:11Z",

@@ -14,12 +14,13 @@ from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
 from service.api.dependencies import Now, ReadSession
+from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
 from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves
 from service.domain import JobState
 from service.errors import NotFound
-from service.jobs import progress_of
+from service.jobs import progress_of, specification_of
 from service.recommendations import snippet_from_json
 from service.store.models import Job
 from service.store.repositories import (
@@ -129,6 +130,9 @@ def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> H
         "progress": progress,
         "bar": view.bar(progress),
         "labels": labels,
+        "budget": specification_of(job).budget,
+        "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
+        "retriable": RETRIABLE,
         "has_baseline": bool(job.specification.get("baseline")),
         "verdict": view.verdict(
             job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from ray import tune
 
 from service import runs
+from service.budgets import device_hours, running_seconds
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost, NotFound
 from service.jobs import specification_of
@@ -68,6 +69,8 @@ class Watch:
         self._poll_seconds = poll_seconds
         self._told: Ending | None = None
         self._deadline: float | None = None
+        self._allowed_seconds: float | None = None
+        self._to_stop: frozenset[int] = frozenset()
         self._leaving = threading.Event()
         self._finishing = threading.Event()
         self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
@@ -100,6 +103,14 @@ class Watch:
         """Ends the run after so many seconds from now."""
         self._deadline = time.monotonic() + seconds
 
+    def limit_training(self, seconds: float) -> None:
+        """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
+        self._allowed_seconds = seconds
+
+    def to_stop(self) -> frozenset[int]:
+        """The trials that a user has asked to stop."""
+        return self._to_stop
+
     def ending(self) -> Ending | None:
         """What ends the run, if anything."""
         if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
@@ -123,15 +134,27 @@ class Watch:
     def _watch_lease(self) -> None:
         while self._told is None and not self._finishing.wait(self._poll_seconds):
             try:
-                with self._database.reading() as session:
-                    held = self._lease.is_held_on(JobRepository(session).get(self._lease.job_id))
+                ending = self._look()
             except NotFound:
-                held = False
+                ending = Ending.LEASE_LOST
             except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
                 logger.exception("cannot see whether the lease is still held")
                 continue
-            if not held and not self._finishing.is_set():
-                self.end(Ending.LEASE_LOST)
+            if ending is not None and not self._finishing.is_set():
+                self.end(ending)
+
+    def _look(self) -> Ending | None:
+        """What SQL says must end the run. Raises: NotFound."""
+        with self._database.reading() as session:
+            job, trials = JobRepository(session).get(self._lease.job_id), TrialRepository(session)
+            if not self._lease.is_held_on(job):
+                return Ending.LEASE_LOST
+            if job.requested is not None:
+                return Ending.ASKED
+            self._to_stop = frozenset(trials.numbers_to_stop(job.id))
+            if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
+                self.limit(0.0)
+        return None
 
     def _watch_cluster(self) -> None:
         """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
@@ -169,7 +192,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     # Before the job changes hands or its checkpoints go, its ranks must be gone.
     watch.stop_for_cluster()
     ray_cluster.leave(address)
-    if ending is Ending.STOPPED:
+    if ending in (Ending.ASKED, Ending.STOPPED):
         _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
         return
     watch.stop_for_lease()
@@ -202,22 +225,26 @@ def _search(
         plan = plan_job(specification_of(stored.job))
     except InvalidInput as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
-    wall_clock_seconds = plan.specification.budget.wall_clock_seconds
-    if wall_clock_seconds is not None:
-        assert stored.job.started_at is not None
-        watch.limit(wall_clock_seconds - (_now() - stored.job.started_at).total_seconds())
+    _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
     policy.restore(_history(stored.trials, plan.metric))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
+    if (ending := watch.ending()) is not None:
+        raise RunEnded(ending)
 
     nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
     watch.start_for_cluster()
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric, constraints=plan.specification.constraints)
+    pruner = PolicyPruner(
+        policy,
+        metric=plan.metric,
+        constraints=plan.specification.constraints,
+        is_to_stop=lambda number: number in watch.to_stop(),
+    )
     recorder = Recorder(
         database,
         lease,
@@ -228,6 +255,7 @@ def _search(
         configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
         checkpoints=checkpoints,
         ending=watch.ending,
+        to_stop=watch.to_stop,
     )
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
@@ -250,6 +278,19 @@ def _search(
             recorder.flush()
         raise
     raise AssertionError("Tune ended although the policy has trials left")
+
+
+def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
+    """Has the run end when the job's time is spent."""
+    specification = plan.specification
+    budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
+    if budget.wall_clock_seconds is not None:
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, _now()))
+    if budget.device_hours is not None:
+        allowed = budget.device_hours / device_hours(specification, 1.0)
+        watch.limit_training(allowed)
+        if spent >= allowed:
+            watch.limit(0.0)
 
 
 def make_policy(plan: JobPlan) -> JobPolicy:
@@ -329,6 +370,7 @@ def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
             value=trial.value if trial.state is TrialState.COMPLETED else None,
             curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
             repeats=repeats(trial),
+            spared=trial.spared,
         )
         for trial in trials
     ]

@@ -49,6 +49,8 @@ class _Trial:
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
+    spared: bool = False
+    """Whether nothing but its end stops it."""
 
 
 @dataclass(slots=True)
@@ -168,7 +170,11 @@ class JobPolicy:
         trial.curve.append((step, value))
         if trial.phase is Phase.CONFIRMATION:
             return Decision.CONTINUE
-        decision = self._phases[trial.phase].search.report(number, step, value)
+        search = self._phases[trial.phase].search
+        decision = search.report(number, step, value)
+        if trial.spared and decision is not Decision.CONTINUE:
+            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            return Decision.CONTINUE
         if decision is Decision.PAUSE:
             self._pause(number, trial)
         return decision
@@ -232,6 +238,7 @@ class JobPolicy:
             run = self._phases[past.phase]
             parameters = run.plan.space.check(past.parameters)
             trial = self._begin(run, past.number, parameters)
+            trial.spared = past.spared
             run.search.begin(past.number, parameters)
             decision = Decision.CONTINUE
             for step, value in past.curve:
@@ -240,7 +247,7 @@ class JobPolicy:
                     decision = run.search.report(past.number, step, value)
             if past.state.is_final:
                 self.tell(past.number, past.state, past.value, past.reason)
-            elif decision is Decision.PAUSE:
+            elif decision is Decision.PAUSE and not past.spared:
                 self._pause(past.number, trial)
             else:
                 self.tell(past.number, TrialState.QUEUED)
@@ -312,7 +319,8 @@ class JobPolicy:
     def _resume(self, number: int) -> Resume:
         trial = self._trials[number]
         trial.status = _Status.RUNNING
-        until = None if trial.phase is Phase.CONFIRMATION else self._phases[trial.phase].search.until(number)
+        to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
+        until = None if to_its_end else self._phases[trial.phase].search.until(number)
         return Resume(number, trial.phase, dict(trial.parameters), until)
 
     def _unfinished(self, number: int) -> _Trial:

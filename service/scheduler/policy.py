@@ -97,6 +97,8 @@ class TrialHistory:
     """The objective at each measured step, in the order of steps."""
     repeats: Repeats | None = None
     """In the confirmation phase, and only there."""
+    spared: bool = False
+    """Whether it is neither pruned nor paused: a user has it tried again."""
 
 
 class Policy(Protocol):

@@ -9,7 +9,7 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from ray import tune
 
 from service import runs
 from service.domain import FailureReason, TrialState
-from service.errors import LeaseLost
+from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
 from service.scheduler.constraints import violation
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
@@ -31,6 +31,7 @@ from service.scheduler.tune_adapter import TuneAdapter
 from service.specification import JobPlan
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database
+from service.transitions import STOPPED
 from trainers.config import Measurement
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Recorder(TuneAdapter, tune.Callback):
         configs: Mapping[int, dict[str, Any]],
         checkpoints: Path,
         ending: Callable[[], Ending | None],
+        to_stop: Callable[[], Set[int]] = frozenset,
     ) -> None:
         """Prepares the record of one run.
 
@@ -76,6 +78,7 @@ class Recorder(TuneAdapter, tune.Callback):
             configs: the stored configs of unfinished trials, by number.
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
+            to_stop: trials that a user has asked to stop; asked at every turn, too.
         """
         self._database = database
         self._lease = lease
@@ -86,6 +89,10 @@ class Recorder(TuneAdapter, tune.Callback):
         self._configs = dict(configs)
         self._checkpoints = checkpoints
         self._ending = ending
+        self._to_stop = to_stop
+        self._ordered: set[int] = set()
+        """Trials that Tune has, running or about to."""
+        self._ended: set[int] = set()
         self._running: set[int] = set()
         self._losses: Counter[int] = Counter()
         self._pending: dict[int, list[Measurement]] = {}
@@ -96,6 +103,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
         Raises:
             JobImpossible: the search space allows a value that no trial config does.
+            RunEnded: the run is to begin nothing more.
         """
         if isinstance(asked, Start):
             repeats = asked.repeats
@@ -119,6 +127,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 )
             )
             self._configs[asked.number] = config.to_json()
+        self._ordered.add(asked.number)
         return TrialOrder(
             asked.number,
             self._configs[asked.number],
@@ -141,6 +150,9 @@ class Recorder(TuneAdapter, tune.Callback):
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
+        # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
+        for number in self._to_stop() - self._ordered - self._ended:
+            self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
         if self._pending and time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
             self.flush()
 
@@ -200,6 +212,8 @@ class Recorder(TuneAdapter, tune.Callback):
         return _End(TrialState.QUEUED, detail=f"lost; goes on from its last checkpoint: {detail}")
 
     def _end(self, number: int, end: _End) -> None:
+        if number in self._to_stop() and end.state in (TrialState.QUEUED, TrialState.PRUNED):
+            end = _End(TrialState.CANCELLED, detail=STOPPED)
         detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
         if end.state is not TrialState.QUEUED:
             self._write(
@@ -208,11 +222,13 @@ class Recorder(TuneAdapter, tune.Callback):
                 )
             )
             shutil.rmtree(self._checkpoint_directory(number), ignore_errors=True)
+            self._ended.add(number)
         elif number in self._running:
             self._write(
                 lambda session: runs.requeue_trial(session, self._lease, number, detail=detail or "", now=_now())
             )
         self._running.discard(number)
+        self._ordered.discard(number)
         if not end.policy_knows:
             value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None
             self._policy.tell(number, end.state, value, end.reason)
@@ -239,6 +255,8 @@ class Recorder(TuneAdapter, tune.Callback):
             )
         except LeaseLost as error:
             raise RunEnded(Ending.LEASE_LOST) from error
+        except RunAskedToEnd as error:
+            raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
         self._flushed_at = time.monotonic()
 

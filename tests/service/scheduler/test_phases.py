@@ -134,7 +134,9 @@ class _PausesAtTwo:
             self._paused.append(number)
         return Decision.PAUSE if step == 2 else Decision.CONTINUE
 
-    def interrupt(self, number: int) -> None: ...
+    def interrupt(self, number: int) -> None:
+        if number in self._paused:
+            self._paused.remove(number)
 
     def finish(self, number: int, outcome: Outcome) -> None: ...
 
@@ -163,6 +165,23 @@ def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
             each.tell(number, TrialState.PRUNED)
         assert each.ask() == Done()
         assert each.is_done
+
+
+def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() -> None:
+    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    parameters = SEARCH_SPACE.defaults()
+    policy.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, curve=((1, 1.0), (2, 1.0)), spared=True)])
+    assert policy.ask() == Resume(0, SEARCH, parameters, None)
+    assert policy.report(0, 2, 1.0) is Decision.CONTINUE  # measured again
+    policy.tell(0, TrialState.QUEUED)
+    assert policy.ask() == Resume(0, SEARCH, parameters, None)
+
+    anew = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    anew.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, spared=True)])
+    anew.ask()
+    assert [anew.report(0, step, 1.0) for step in (1, 2, 3)] == [Decision.CONTINUE] * 3
+    anew.tell(0, TrialState.COMPLETED, 1.0)
+    assert anew.ask() == Done()
 
 
 def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None:

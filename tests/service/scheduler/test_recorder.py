@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.controls import change_budget
 from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
@@ -63,8 +64,14 @@ class Tune:
         plan = plan_job(SPECIFICATION.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.pruner = PolicyPruner(self.policy, metric=plan.metric, constraints=constraints)
         self.ending: Ending | None = None
+        self.to_stop: frozenset[int] = frozenset()
+        self.pruner = PolicyPruner(
+            self.policy,
+            metric=plan.metric,
+            constraints=constraints,
+            is_to_stop=lambda number: number in self.to_stop,
+        )
         self.recorder = Recorder(
             database,
             lease,
@@ -75,6 +82,7 @@ class Tune:
             configs={},
             checkpoints=checkpoints,
             ending=lambda: self.ending,
+            to_stop=lambda: self.to_stop,
         )
         self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
 
@@ -223,6 +231,60 @@ def test_a_trial_that_the_pruner_pauses_waits_and_goes_on(sqlite_database: Datab
     [stored] = tune.stored()
     assert (stored.state, stored.runs) == (TrialState.COMPLETED, 2)
     assert [measurement.step for measurement in stored.measurements] == [10, 20, 40]
+
+
+def test_a_trial_that_a_user_stops_is_cancelled_at_its_next_measurement(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    assert tune.stored()[0].state is TrialState.RUNNING
+    assert tune.give(trial, measured(10)) == "STOP"
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail, stored.step) == (TrialState.CANCELLED, "stopped by a user", 10)
+    tune.recorder.on_step_begin(1, [])  # the request may be seen for a moment longer
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_trial_that_is_lost_or_completes_before_it_can_be_stopped_is_no_trouble(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    lost, completed = tune.begin(), tune.begin()
+    tune.to_stop = frozenset({0, 1})
+    tune.recorder.on_trial_error(0, [], lost)
+    tune.give(completed, measured(40, kind="completed"))
+    tune.recorder.on_step_begin(0, [])
+    assert [trial.state for trial in tune.stored()] == [TrialState.CANCELLED, TrialState.COMPLETED]
+
+
+def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.recorder.on_trial_error(0, [], trial)
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail) == (TrialState.CANCELLED, "stopped by a user")
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_run_that_is_asked_to_end_begins_no_further_trial_but_writes_what_it_has(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    with sqlite_database.writing() as session:
+        change_budget(session, tune.lease.job_id, {"num_trials": 5}, now=datetime.now(UTC))
+    with pytest.raises(RunEnded) as ended:
+        tune.begin()
+    assert ended.value.ending is Ending.ASKED
+    tune.recorder.flush()
+    [stored] = tune.stored()
+    assert [measurement.step for measurement in stored.measurements] == [10]
 
 
 def test_a_paused_trial_that_is_not_worth_going_on_with_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
