@@ -50,7 +50,7 @@ class TrialRequest(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a trial failed."""
+    """Why a trial failed. Infeasible: it does not fit in memory, as was foreseen or has been seen twice."""
 
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"

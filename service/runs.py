@@ -1,4 +1,7 @@
-"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease."""
+"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease.
+
+Each may be called twice: a database that dies while it confirms a commit makes the run write the same again.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,9 @@ def add_trial(
     job = lock_leased_job(session, lease)
     if job.requested is not None:
         raise RunAskedToEnd(lease.job_id)
+    trials = TrialRepository(session)
+    if trials.find(lease.job_id, number) is not None:
+        return
     trial = Trial(
         id=f"trial_{ULID()}",
         job_id=lease.job_id,
@@ -71,14 +77,16 @@ def add_trial(
         metrics={},
         created_at=now,
     )
-    TrialRepository(session).add(trial)
+    trials.add(trial)
     record_trial_event(session, trial, now=now)
 
 
 def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
     """Moves a queued trial to running. Raises: LeaseLost, NotFound."""
     lock_leased_job(session, lease)
-    move_trial(session, TrialRepository(session).get(lease.job_id, number), TrialState.RUNNING, now=now)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    if trial.state is not TrialState.RUNNING:
+        move_trial(session, trial, TrialState.RUNNING, now=now)
 
 
 def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMeasurements], *, now: datetime) -> None:
@@ -143,15 +151,32 @@ def finish_trial(
     """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
     job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
-    move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+    if (trial.state, trial.reason) != (state, reason):
+        move_trial(session, trial, state, now=now, reason=reason, detail=detail)
     job.crashes = 0
 
 
-def requeue_trial(session: Session, lease: Lease, number: int, *, detail: str, now: datetime) -> None:
-    """Puts a running trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound."""
+def requeue_trial(
+    session: Session,
+    lease: Lease,
+    number: int,
+    *,
+    detail: str,
+    losses: int,
+    memory_failures: int,
+    now: datetime,
+) -> None:
+    """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
+
+    Args:
+        losses: how often it was taken up again after a loss, this time included.
+        memory_failures: how often after it ran out of memory, this time included.
+    """
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
-    move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+    trial.losses, trial.memory_failures = losses, memory_failures
+    if trial.state is not TrialState.QUEUED:  # it can fail before it has begun, too
+        move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 
 
 def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:

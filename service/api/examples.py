@@ -79,6 +79,7 @@ JOB: dict[str, Any] = {
     "specification": SPECIFICATION,
     "num_trials": 20,
     "num_steps": 200,
+    "disk_bytes": 1_482_752,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
         "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},

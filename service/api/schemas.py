@@ -136,6 +136,8 @@ class JobRead(_Read):
     """Trials that the job will have."""
     num_steps: int
     """Steps of a full trial."""
+    disk_bytes: int | None
+    """What its checkpoints, logs and temporary files took when its worker last looked; null before its first run."""
     progress: ProgressRead
     created_at: datetime
     started_at: datetime | None
@@ -155,6 +157,7 @@ class JobRead(_Read):
             specification=JobSpecification.model_validate(job.specification),
             num_trials=job.num_trials,
             num_steps=job.num_steps,
+            disk_bytes=job.disk_bytes,
             progress=ProgressRead.model_validate(progress),
             created_at=job.created_at,
             started_at=job.started_at,

@@ -33,4 +33,4 @@ class RunEnded(BaseException):
 
 
 class JobImpossible(BaseException):
-    """The job cannot be run, now or later; the message is for a person. Leaves Tune as `RunEnded` does."""
+    """The job cannot be run, or not any further; the message is for a person. Leaves Tune as `RunEnded` does."""

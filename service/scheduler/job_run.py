@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
 from ray import tune
 
 from service import runs
@@ -32,12 +33,14 @@ from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.confirmation import Confirmation
+from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Repeats, TrialHistory
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
+from service.scheduler.retries import Retries, Setbacks
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
 from service.scheduler.searching.auto import AutoSearch
@@ -49,7 +52,7 @@ from service.settings import Settings
 from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.retry import Write, write_with_retries
+from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
 logger = logging.getLogger(__name__)
@@ -58,6 +61,8 @@ PATIENCE_SECONDS = 8.0
 """After the run was told to end, how long it may take before it ends without ceremony."""
 CLUSTER_POLL_SECONDS = 2.0
 """How often a run looks whether its Ray cluster still counts on it."""
+PROCESS_POLL_SECONDS = 0.2
+"""How often a run looks whether the processes of its own Ray cluster live."""
 
 
 class Watch:
@@ -82,6 +87,10 @@ class Watch:
     def start_for_cluster(self) -> None:
         """Watches the connected Ray cluster too, until `stop_for_cluster`."""
         self._cluster_watch.start()
+
+    def start_for_processes(self) -> None:
+        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
+        threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
 
     def stop_for_cluster(self) -> None:
         """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
@@ -132,14 +141,18 @@ class Watch:
         self.end(Ending.STOPPED)
 
     def _watch_lease(self) -> None:
+        sees = True
         while self._told is None and not self._finishing.wait(self._poll_seconds):
             try:
                 ending = self._look()
             except NotFound:
                 ending = Ending.LEASE_LOST
             except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
-                logger.exception("cannot see whether the lease is still held")
+                if sees:  # once, not at every look of a long outage
+                    logger.exception("cannot see whether the lease is still held")
+                sees = False
                 continue
+            sees = True
             if ending is not None and not self._finishing.is_set():
                 self.end(ending)
 
@@ -155,6 +168,15 @@ class Watch:
             if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
                 self.limit(0.0)
         return None
+
+    def _watch_processes(self) -> None:
+        """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
+        vital: set[psutil.Process] = set()
+        while not self._leaving.wait(PROCESS_POLL_SECONDS):
+            vital |= process_tree.children_named("gcs_server", "raylet")
+            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
+                logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
+                end_at_once(status=1)
 
     def _watch_cluster(self) -> None:
         """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
@@ -180,7 +202,7 @@ class _Stored:
 def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
     """Runs a leased job to its end, or until `watch` ends the run."""
     stored = _read(database, lease)
-    checkpoints = settings.data_dir / "checkpoints" / lease.job_id
+    checkpoints = checkpoints_of(settings.data_dir, lease.job_id)
     address = cluster_address(settings)
     failure, ending = None, Ending.DONE
     try:
@@ -219,7 +241,7 @@ def _search(
 
     Raises:
         RunEnded: always, at the end; measurements are written.
-        JobImpossible: the job cannot be run.
+        JobImpossible: the job cannot be run, or not any further.
     """
     try:
         plan = plan_job(specification_of(stored.job))
@@ -233,8 +255,15 @@ def _search(
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
         raise RunEnded(ending)
+    retries = _retries(stored.trials)
+    hopeless = retries.why_to_stop()
+    if hopeless is not None:
+        raise JobImpossible(hopeless)
 
-    nodes = ray_cluster.connect(cluster_address(settings), directory=directory)
+    watch.start_for_processes()
+    nodes = ray_cluster.connect(
+        cluster_address(settings), directory=directory, namespace=f"shampoo-tuner/{lease.job_id}"
+    )
     watch.start_for_cluster()
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
@@ -252,6 +281,7 @@ def _search(
         policy=policy,
         pruner=pruner,
         size=size,
+        retries=retries,
         configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
         checkpoints=checkpoints,
         ending=watch.ending,
@@ -276,6 +306,9 @@ def _search(
     except RunEnded as ended:
         if ended.ending is not Ending.LEASE_LOST:
             recorder.flush()
+        raise
+    except JobImpossible:
+        recorder.flush()
         raise
     raise AssertionError("Tune ended although the policy has trials left")
 
@@ -348,6 +381,13 @@ def _group_size(plan: JobPlan) -> GroupSize:
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
 
 
+def _retries(trials: Sequence[Trial]) -> Retries:
+    retries = Retries()
+    for trial in trials:
+        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
+    return retries
+
+
 def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
     phase_of = {trial.number: trial.phase for trial in trials}
 
@@ -377,15 +417,21 @@ def _history(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
 
 
 def _read(database: Database, lease: Lease) -> _Stored:
-    with database.reading() as session:
-        return _Stored(
+    return with_retries(
+        database.reading,
+        lambda session: _Stored(
             JobRepository(session).get(lease.job_id), TrialRepository(session).with_measurements(lease.job_id)
-        )
+        ),
+        give_up_seconds=OUTAGE_SECONDS,
+    )
 
 
 def _is_final(database: Database, lease: Lease) -> bool:
-    with database.reading() as session:
-        return JobRepository(session).get(lease.job_id).state.is_final
+    return with_retries(
+        database.reading,
+        lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+        give_up_seconds=OUTAGE_SECONDS,
+    )
 
 
 def _write(database: Database, write: Write) -> None:

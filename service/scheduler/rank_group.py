@@ -10,6 +10,7 @@ import gc
 import logging
 import math
 import os
+import secrets
 import socket
 import time
 import traceback
@@ -203,11 +204,13 @@ class RankGroup:
         self.is_usable = True
         """False: a rank died or failed alone; only `close` may follow."""
         actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)
+        group = f"rank-{secrets.token_hex(8)}"
         self._ranks: list[Any] = [
             actor_class.options(
                 num_cpus=size.cpus_per_rank,
                 num_gpus=size.gpus_per_rank,
                 max_restarts=0,
+                name=f"{group}-{index}",  # so that a later run of the job finds it
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     placement_group, placement_group_bundle_index=index
                 ),

@@ -6,9 +6,7 @@ Every write is fenced by the job's lease; a run that has lost it ends at once an
 from __future__ import annotations
 
 import logging
-import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +20,12 @@ from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
 from service.scheduler.constraints import violation
+from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
+from service.scheduler.retries import Retries
 from service.scheduler.trainable import TrialOrder, TrialReport
 from service.scheduler.tune_adapter import TuneAdapter
 from service.specification import JobPlan
@@ -38,8 +38,6 @@ logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.25
 """Longest time that a measurement waits to be written."""
-MAX_LOSSES = 3
-"""Times that a trial whose rank or machine died is taken up again, before it fails as lost."""
 OUTAGE_SECONDS = 120.0
 """How long the database may be out of reach; trials wait meanwhile."""
 MAX_DETAIL_LENGTH = 2000
@@ -67,6 +65,7 @@ class Recorder(TuneAdapter, tune.Callback):
         policy: Policy,
         pruner: PolicyPruner,
         size: GroupSize,
+        retries: Retries,
         configs: Mapping[int, dict[str, Any]],
         checkpoints: Path,
         ending: Callable[[], Ending | None],
@@ -75,6 +74,7 @@ class Recorder(TuneAdapter, tune.Callback):
         """Prepares the record of one run.
 
         Args:
+            retries: knows of the failures of earlier runs.
             configs: the stored configs of unfinished trials, by number.
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
@@ -86,15 +86,14 @@ class Recorder(TuneAdapter, tune.Callback):
         self._policy = policy
         self._pruner = pruner
         self._size = size
+        self._retries = retries
         self._configs = dict(configs)
+        remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
         self._ending = ending
         self._to_stop = to_stop
         self._ordered: set[int] = set()
         """Trials that Tune has, running or about to."""
-        self._ended: set[int] = set()
-        self._running: set[int] = set()
-        self._losses: Counter[int] = Counter()
         self._pending: dict[int, list[Measurement]] = {}
         self._flushed_at = time.monotonic()
 
@@ -151,7 +150,7 @@ class Recorder(TuneAdapter, tune.Callback):
         if ending is not None:
             raise RunEnded(ending)
         # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
-        for number in self._to_stop() - self._ordered - self._ended:
+        for number in (self._to_stop() & self._configs.keys()) - self._ordered:
             self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
         if self._pending and time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
             self.flush()
@@ -159,7 +158,6 @@ class Recorder(TuneAdapter, tune.Callback):
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
         self._write(lambda session: runs.start_trial(session, self._lease, number, now=_now()))
-        self._running.add(number)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -174,17 +172,18 @@ class Recorder(TuneAdapter, tune.Callback):
         if report.trace:
             logger.warning("trial %d of job %s failed:\n%s", order.number, self._lease.job_id, report.trace)
         self._end(order.number, self._end_of(order.number, report))
+        self._stop_if_hopeless()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """The trainable's own process died, or its machine."""
         order = TrialOrder.from_tune(trial.config)
-        self._end(order.number, self._end_of_loss(order.number, "its process or its machine was lost"))
+        self._end(order.number, self._failure(order.number, FailureReason.LOST, "its process or its machine was lost"))
 
     def _end_of(self, number: int, report: TrialReport) -> _End:
         if report.measurement is not None and self._plan.metric not in report.measurement.metrics:
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
-            return _End(TrialState.FAILED, FailureReason.ERROR, detail)
+            return self._failure(number, FailureReason.ERROR, detail)
         if report.measurement is not None:
             broken = violation(
                 self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
@@ -195,21 +194,27 @@ class Recorder(TuneAdapter, tune.Callback):
             case "completed":
                 self._pruner.report(number, report)
                 return _End(TrialState.COMPLETED)
-            case "failed" if report.reason is FailureReason.LOST:
-                return self._end_of_loss(number, report.detail or "")
             case "failed":
-                return _End(TrialState.FAILED, report.reason, report.detail)
+                assert report.reason is not None
+                return self._failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
                 return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 
-    def _end_of_loss(self, number: int, detail: str) -> _End:
-        self._losses[number] += 1
-        logger.warning("trial %d of job %s was lost: %s", number, self._lease.job_id, detail)
-        if self._losses[number] > MAX_LOSSES:
-            return _End(TrialState.FAILED, FailureReason.LOST, f"lost {self._losses[number]} times; last: {detail}")
-        return _End(TrialState.QUEUED, detail=f"lost; goes on from its last checkpoint: {detail}")
+    def _failure(self, number: int, reason: FailureReason, detail: str) -> _End:
+        # As it will be stored, so that a later run finds the same errors alike.
+        verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        if verdict.reason is None:
+            logger.warning("trial %d of job %s: %s", number, self._lease.job_id, verdict.detail)
+            return _End(TrialState.QUEUED, detail=verdict.detail)
+        return _End(TrialState.FAILED, verdict.reason, verdict.detail)
+
+    def _stop_if_hopeless(self) -> None:
+        """Raises: JobImpossible: the same error ended too many trials."""
+        failure = self._retries.why_to_stop()
+        if failure is not None:
+            raise JobImpossible(failure)
 
     def _end(self, number: int, end: _End) -> None:
         if number in self._to_stop() and end.state in (TrialState.QUEUED, TrialState.PRUNED):
@@ -221,13 +226,21 @@ class Recorder(TuneAdapter, tune.Callback):
                     session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
                 )
             )
-            shutil.rmtree(self._checkpoint_directory(number), ignore_errors=True)
-            self._ended.add(number)
-        elif number in self._running:
+            self._configs.pop(number, None)
+            remove_checkpoints(self._checkpoints, unfinished=self._configs)
+        else:
+            setbacks = self._retries.setbacks(number)
             self._write(
-                lambda session: runs.requeue_trial(session, self._lease, number, detail=detail or "", now=_now())
+                lambda session: runs.requeue_trial(
+                    session,
+                    self._lease,
+                    number,
+                    detail=detail or "",
+                    losses=setbacks.losses,
+                    memory_failures=setbacks.memory_failures,
+                    now=_now(),
+                )
             )
-        self._running.discard(number)
         self._ordered.discard(number)
         if not end.policy_knows:
             value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None

@@ -116,6 +116,8 @@ class Job(Base):
     """Runs in a row that died without getting any further."""
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
+    disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
 
@@ -151,6 +153,10 @@ class Trial(Base):
     """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
+    losses: Mapped[int] = mapped_column(default=0)
+    """Times it was taken up again after a rank of it, or its machine, had died."""
+    memory_failures: Mapped[int] = mapped_column(default=0)
+    """Times it was taken up again after it had run out of memory."""
     step: Mapped[int] = mapped_column(default=0)
     seconds: Mapped[float] = mapped_column(default=0.0)
     """Training time up to `step`."""

@@ -93,6 +93,11 @@ class JobRepository:
         )
         return self._session.scalars(statement).one_or_none()
 
+    def leased_to(self, worker_id: str) -> list[Job]:
+        """The running jobs whose leases `worker_id` holds."""
+        statement = select(Job).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
+        return list(self._session.scalars(statement.order_by(Job.id)))
+
     def renew_leases(self, worker_id: str, expires_at: datetime) -> None:
         """Moves the expiry of every lease that `worker_id` holds on a running job."""
         self._session.execute(
@@ -100,6 +105,9 @@ class JobRepository:
             .where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
             .values(lease_expires_at=expires_at)
         )
+
+    def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
 
 
 class TrialRepository:
@@ -110,10 +118,13 @@ class TrialRepository:
         self._session.add(trial)
         self._session.flush()
 
+    def find(self, job_id: str, number: int) -> Trial | None:
+        statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
+        return self._session.scalars(statement).one_or_none()
+
     def get(self, job_id: str, number: int) -> Trial:
         """Raises: NotFound."""
-        statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
-        trial = self._session.scalars(statement).one_or_none()
+        trial = self.find(job_id, number)
         if trial is None:
             raise NotFound("trial", f"{job_id}/{number}")
         return trial

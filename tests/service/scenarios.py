@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,10 +56,17 @@ def add_worker(database: Database, *, now: datetime = NOW) -> str:
         return register_worker(session, host="here", pid=1, now=now)
 
 
-def claim(database: Database, worker_id: str, *, now: datetime = NOW, lease_seconds: float = 30.0) -> Lease | None:
+def claim(
+    database: Database,
+    worker_id: str,
+    *,
+    now: datetime = NOW,
+    lease_seconds: float = 30.0,
+    running: Collection[str] = (),
+) -> Lease | None:
     """The lease of the next job, if there is one."""
     with database.writing() as session:
-        return claim_job(session, worker_id, lease_seconds=lease_seconds, now=now)
+        return claim_job(session, worker_id, lease_seconds=lease_seconds, now=now, running=running)
 
 
 def claimed_job(database: Database, **fields: Any) -> Lease:

@@ -57,6 +57,25 @@ def test_a_step_measured_again_replaces_the_earlier_row(database: Database) -> N
     assert measurement.metrics["validation_loss"] == 0.8
 
 
+def test_what_is_written_again_after_an_unheard_commit_changes_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    for _ in range(2):
+        begin_trial(database, lease, 0)
+    for _ in range(2):
+        with database.writing() as session:
+            requeue_trial(session, lease, 0, detail="lost", losses=1, memory_failures=0, now=NOW)
+    with database.writing() as session:
+        start_trial(session, lease, 0, now=NOW)
+    for _ in range(2):
+        end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="nan")
+    with database.reading() as session:
+        [trial] = TrialRepository(session).page(lease.job_id)
+        events = EventRepository(session).after(0, job_id=lease.job_id, limit=99)
+    assert (trial.state, trial.runs, trial.losses) == (TrialState.FAILED, 2, 1)
+    states = [event.data["state"] for event in events if event.kind == "trial.state"]
+    assert states == ["queued", "running", "queued", "running", "failed"]
+
+
 def test_a_metric_that_is_not_finite_is_stored_as_null(database: Database) -> None:
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
@@ -71,7 +90,7 @@ def test_an_interrupted_trial_goes_on_and_counts_its_runs(database: Database) ->
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
     with database.writing() as session:
-        requeue_trial(session, lease, 0, detail="its rank died", now=NOW)
+        requeue_trial(session, lease, 0, detail="its rank died", losses=1, memory_failures=0, now=NOW)
         start_trial(session, lease, 0, now=NOW)
     with database.reading() as session:
         trial = TrialRepository(session).get(lease.job_id, 0)
