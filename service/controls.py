@@ -85,7 +85,8 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
     changed = specification.model_copy(update={"budget": budget})
     allotted = allot(changed)
     for phase, begun in _spent(session, job, now=now).trials.items():
-        if begun > allotted.get(phase, 0):
+        # After an extension other configs may be the best, and be confirmed beside those that were.
+        if phase is not Phase.CONFIRMATION and begun > allotted.get(phase, 0):
             message = (
                 f"{budget.num_trials} would leave {allotted.get(phase, 0)} for the {phase}, which has begun {begun}"
             )

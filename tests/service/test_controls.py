@@ -33,6 +33,7 @@ from tests.service.scenarios import (
     claimed_job,
     end_trial,
     measure,
+    repeat_trial,
     run_trial,
     submit,
 )
@@ -234,6 +235,17 @@ def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Data
         change(database, lease.job_id, num_trials=1)
     assert job_of(database, lease.job_id).num_trials == 12
     assert change(database, lease.job_id, num_trials=7).num_trials == 7
+
+
+def test_an_extended_job_may_confirm_more_configs_than_it_was_to(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    repeat_trial(database, lease, 1, 0.5, confirms=0, seed=1)
+    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=2)
+    run_trial(database, lease, 3, 0.4)
+    repeat_trial(database, lease, 4, 0.4, confirms=3, seed=1)
+    assert change(database, lease.job_id, num_trials=5).num_trials == 5 + 2
+    assert change(database, lease.job_id, wall_clock_seconds=100.0).num_trials == 5 + 2
 
 
 def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
