@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.adamw import ADAMW
+from search_spaces.algoperf import algoperf_points
 from search_spaces.errors import SpaceError
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.sgd import SGD
@@ -19,6 +20,7 @@ __all__ = [
     "Scalar",
     "SearchSpace",
     "SpaceError",
+    "algoperf_points",
     "preset",
     "presets",
 ]

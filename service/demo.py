@@ -29,7 +29,6 @@ JOB = {
     "search_space": "shampoo",
     "baseline": {"search_space": "adamw"},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
-    "pruner": {"name": "asha"},
 }
 
 

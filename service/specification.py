@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from search_spaces import SearchSpace, SpaceError, preset, presets
-from service.domain import Direction, Phase
+from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
+from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
 from service.training_specification import Training
@@ -23,6 +23,13 @@ from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescripti
 from trainers.workload import check_options
 
 MAX_TRIALS = 10_000
+MAX_SEEDS = 100
+"""New seeds of a confirmation, and configs that it trains with each."""
+MAX_PINNED = 100
+
+Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults, or
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space."""
 
 
 class WorkloadChoice(StrictModel):
@@ -47,11 +54,28 @@ class Objective(StrictModel):
     target: Target | None = None
 
 
+class Constraint(StrictModel):
+    """A bound that a trial must keep to be recommended; one that breaks it fails as `infeasible`, and the search learns
+    from that. Judged by a trial's last measurement; a peak of memory by every one."""
+
+    metric: str = Field(examples=["peak_memory_bytes"])
+    """One of those that can be an objective."""
+    min: float | None = None
+    max: float | None = None
+
+
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
-    """Trials of the whole job, the baseline's included."""
+    """Trials of search and baseline together; those of the confirmation come on top."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
-    """No trial goes on after this many seconds since the job started; null: no limit."""
+    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
+    Null: no limit."""
+    device_hours: float | None = Field(default=None, gt=0)
+    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
+    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
+    patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
+    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
+    starts all."""
 
 
 class Resources(StrictModel):
@@ -66,16 +90,22 @@ class Resources(StrictModel):
 
 
 class Sampler(StrictModel):
-    name: Literal["tpe", "random"] = "tpe"
+    name: Literal["auto"] | SamplerName | None = None
+    """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
+    process), `cmaes`, `quasi` (Sobol sequence), `random` and `grid` leave stopping to the pruner. Null: `tpe` if the
+    pruner is `asha`, `hyperband` or `median`, else `auto`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
 class Pruner(StrictModel):
-    name: Literal["asha", "none"] = "asha"
+    name: PrunerName | None = None
+    """`asha` (asynchronous successive halving), `hyperband`, `median` or `none`: every trial is trained to its end.
+    Null: with the sampler `auto` its own pauses, else `asha`."""
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Steps before a trial can be pruned; null: a quarter of the trial, because curves of decaying schedules cross."""
-    reduction_factor: int = Field(default=3, ge=2, le=1000)
-    """At each rung the best 1/reduction_factor of the trials go on."""
+    """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
+    cross, or with the sampler `auto` what that thinks best."""
+    reduction_factor: int | None = Field(default=None, ge=2, le=1000)
+    """At each rung of `asha` and `hyperband` the best 1/reduction_factor of the trials go on; null: 3."""
 
 
 class Baseline(StrictModel):
@@ -83,6 +113,19 @@ class Baseline(StrictModel):
     """A preset's name or a search space."""
     budget_share: float = Field(default=0.25, gt=0, lt=1)
     """Share of the budget's trials that the baseline gets."""
+    pinned: Pinned = Field(default_factory=list)
+    """As the search's."""
+
+
+class Confirmation(StrictModel):
+    """The best configs trained again, at full length, with new seeds: all of them and the baseline's best with the same
+    ones. These trials alone then decide which config is recommended and how it compares with the baseline."""
+
+    top_k: int = Field(default=3, ge=1, le=MAX_SEEDS)
+    """Configs of the search, the best first; of the baseline it is always one."""
+    num_seeds: int = Field(default=3, ge=2, le=MAX_SEEDS)
+    """New seeds for each of them. The job gets `(top_k + 1) * num_seeds` trials more than `budget.num_trials`, without
+    a baseline `top_k * num_seeds`; `budget.wall_clock_seconds` holds for them, too."""
 
 
 class JobSpecification(StrictModel):
@@ -93,13 +136,19 @@ class JobSpecification(StrictModel):
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
     objective: Objective | None = None
     """Null: the workload's default objective."""
+    constraints: list[Constraint] = Field(default_factory=list, max_length=20)
+    """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)
     training: Training = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)
+    pinned: Pinned = Field(default_factory=list)
+    """What the search tries first, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
+    confirmation: Confirmation | None = None
+    """Null: each config is trained with one seed, and whether the best is more than luck stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +163,34 @@ class JobPlan:
     evaluate_every: int | None
     """Null: trials are measured by epochs or seconds."""
     batch_size: int
+    sampler: Literal["auto"] | SamplerName
+    pruner: Literal["auto"] | PrunerName
+    """`auto`: the sampler of that name pauses trials itself."""
     min_pruning_steps: int
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
-    """Trials of each phase; their sum is the budget."""
+    """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
+    pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
+    """Assignments that a phase tries first, after the defaults."""
 
-    def trial_config(self, phase: Phase, parameters: dict[str, Any]) -> TrialConfig:
-        """The config of a trial of `phase` with these sampled values ({parameter name: value})."""
+    @property
+    def num_trials(self) -> int:
+        """Trials of all phases."""
+        return sum(self.allotments.values())
+
+    @property
+    def confirmation_seeds(self) -> list[int]:
+        """The new seeds: those after the one that all other trials have."""
+        confirmation, seed = self.specification.confirmation, self.specification.training.seed
+        num_seeds = 0 if confirmation is None else confirmation.num_seeds
+        return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(num_seeds)]
+
+    def trial_config(self, phase: Phase, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
+        """The config of a trial of search or baseline with these sampled values ({parameter name: value}).
+
+        Args:
+            seed: None: the job's.
+        """
         space = self.spaces[phase]
         assignment = space.assign(parameters)
         return TrialConfig.from_json(
@@ -134,6 +204,7 @@ class JobPlan:
                 "evaluate_every": self.evaluate_every,
                 **measured_fields(self.specification.objective, self.workload),
                 **self.specification.training.trial_fields(assignment),
+                **({} if seed is None else {"seed": seed}),
             }
         )
 
@@ -146,7 +217,9 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
-    training, budget = specification.training, specification.budget
+    for index, constraint in enumerate(specification.constraints):
+        _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
+    training = specification.training
     if training.averaging is not None:
         training.averaging.check_arguments()
     num_steps = training.num_steps or workload.default_num_steps
@@ -168,20 +241,16 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
         )
     min_pruning_steps = specification.pruner.min_steps or max(evaluate_every or 1, num_steps // 4)
-    if specification.pruner.name == "asha" and min_pruning_steps > num_steps:
+    if specification.pruner.min_steps is not None and min_pruning_steps > num_steps:
         raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
 
+    sampler, pruner = _search(specification)
     spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
-    allotments = {Phase.SEARCH: budget.num_trials}
     if specification.baseline is not None:
         spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
-        if budget.num_trials < 2:
-            raise InvalidInput(
-                "budget.num_trials", f"a job with a baseline needs at least 2 trials, got {budget.num_trials}"
-            )
-        share = round(budget.num_trials * specification.baseline.budget_share)
-        baseline = min(max(share, 1), budget.num_trials - 1)
-        allotments = {Phase.SEARCH: budget.num_trials - baseline, Phase.BASELINE: baseline}
+    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
+    if specification.baseline is not None:
+        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -190,9 +259,12 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         num_steps=num_steps,
         evaluate_every=evaluate_every,
         batch_size=batch_size,
+        sampler=sampler,
+        pruner=pruner,
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
-        allotments=allotments,
+        allotments=allot(specification),
+        pinned=pinned,
     )
     for phase, space in spaces.items():
         field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
@@ -214,6 +286,45 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
         )
     return plan
+
+
+def allot(specification: JobSpecification) -> dict[Phase, int]:
+    """How many trials each phase gets; the confirmation fewer, if fewer configs complete than it is to confirm.
+
+    More trials for the job are never fewer for a phase.
+
+    Raises:
+        InvalidInput: there are too few for the phases.
+    """
+    num_trials, baseline = specification.budget.num_trials, specification.baseline
+    allotments = {Phase.SEARCH: num_trials}
+    if baseline is not None:
+        if num_trials < 2:
+            raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
+        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+        allotments = {Phase.SEARCH: num_trials - of_baseline, Phase.BASELINE: of_baseline}
+    if (confirmation := specification.confirmation) is not None:
+        num_search = allotments[Phase.SEARCH]
+        if confirmation.top_k > num_search:
+            raise InvalidInput("confirmation.top_k", f"{confirmation.top_k} exceeds the search's {num_search} trials")
+        num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
+        allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
+    return allotments
+
+
+def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
+    """Which sampler and which pruner a job has."""
+    given = specification.pruner.name
+    sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
+    if sampler != "auto":
+        return sampler, given or "asha"
+    if given not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name", f"{given!r} does not go with the sampler 'auto', which pauses trials itself (or 'none')"
+        )
+    if specification.pruner.reduction_factor is not None:
+        raise InvalidInput("pruner.reduction_factor", "has no effect with the sampler 'auto'")
+    return sampler, given or "auto"
 
 
 def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:
@@ -252,6 +363,21 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
     return metric, Direction(measured[summarised])
 
 
+def _check_constraint(
+    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
+) -> None:
+    measured = {**LOOP_METRICS, **workload.metrics}
+    if constraint.metric not in measured:
+        raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
+    has_target = objective is not None and objective.target is not None
+    if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
+        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
+    if constraint.min is None and constraint.max is None:
+        raise InvalidInput(field, "needs a min or a max")
+    if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
+        raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
+
+
 def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
     return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
 
@@ -278,6 +404,25 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
         return SearchSpace.from_json(given)
     except SpaceError as error:
         raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
+
+
+def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
+    """The assignments of a space that are to be tried first."""
+    found: list[dict[str, Scalar]] = []
+    for index, entry in enumerate(given):
+        try:
+            if entry != "algoperf":
+                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                continue
+            points = algoperf_points(space)
+        except SpaceError as error:
+            where = f"{field}[{index}]"
+            names_one = error.field in {parameter.name for parameter in space.parameters}
+            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
+        if not points:
+            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
+        found.extend(points)
+    return tuple(found)
 
 
 def _check_workload_options(

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainers.compilation import forget_compiled_code
+from trainers.consumer import Consumer
 from trainers.device_meshes import forget_device_meshes
 
 T = TypeVar("T")
@@ -37,6 +38,9 @@ class RankContext:
     """`cpu`, or `cuda:N` as this process numbers its devices."""
     checkpoint_directory: Path | None = None
     """Directory of this trial's checkpoints, the same (shared) one for every rank; None: no checkpoints, no resume."""
+    consumer: Consumer | None = None
+    """Who takes the measurements; None: one that asks for the next only when it has dealt with the last. Given on all
+    ranks or on none."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor
 
-from trainers.checkpoints import Checkpoints, random_state, seed_random, set_random_state
+from trainers.checkpoints import CheckpointNotWritten, Checkpoints, random_state, seed_random, set_random_state
 from trainers.config import InvalidConfig, Measurement, TrialConfig
+from trainers.consumer import GivenUp
 from trainers.curve import Curve
 from trainers.distributed import (
     RankContext,
@@ -42,6 +43,9 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
     again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
     ignores it. A trial that was complete gives its last measurement again and ends.
 
+    With `context.consumer`, the next measurement can be asked for before the last one has been dealt with. What is
+    trained ahead of the consumer leaves no trace: before a checkpoint is taken, `consumer.wait()`.
+
     Random numbers are drawn from the global generators of torch, NumPy and Python, which this function seeds; between
     measurements it keeps its own state of them, so other trials may run in the process meanwhile.
 
@@ -51,6 +55,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             above `config.max_loss`; or if a metric is not finite. The group stays usable.
         CheckpointMismatch: the checkpoint directory belongs to another trial.
         CheckpointNotWritten: on all ranks; e.g. the disk is full.
+        GivenUp: on all ranks, in the same step or before a checkpoint: the consumer has given the trial up. The group
+            stays usable.
     """
     _check_shares(config, context)
     workload = load(config.workload, config.workload_options)
@@ -122,6 +128,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
             randomness = random_state(context)
             if checkpoints is not None and _is_checkpointed(first_step, step, config):
+                if context.consumer is not None and not context.consumer.wait():
+                    raise GivenUp
                 checkpoints.save(
                     trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
                 )
@@ -138,6 +146,11 @@ def _finished_together(batches: Iterator[object], checkpoints: Checkpoints | Non
     except GeneratorExit:
         if checkpoints is not None:
             checkpoints.wait()
+        raise
+    except GivenUp:
+        if checkpoints is not None:
+            with suppress(CheckpointNotWritten):  # whoever gave the trial up may have removed its directory
+                checkpoints.wait()
         raise
     finally:
         if isinstance(batches, Generator):
@@ -157,6 +170,7 @@ def _train_step(
 
     Raises:
         Diverged: before the optimizer's step.
+        GivenUp: likewise.
     """
     parallel, precision, optimizer = trial.parallel, trial.precision, trial.optimizer
     set_learning_rates(optimizer, config.schedule, step=step - 1, num_steps=config.num_steps)
@@ -172,7 +186,10 @@ def _train_step(
             if is_last:  # before the backward pass, so that the host learns of it while the device still computes
                 reduction = start_sum_over_ranks(_signals(losses, stopwatch, config, context), context)
             precision.backward(loss if config.accumulation_steps == 1 else loss / config.accumulation_steps)
-    total, num_alarms, *time_is_up = reduction.wait()
+    total, num_alarms, *told = reduction.wait()
+    time_is_up, given_up = told or (0.0, 0.0)
+    if given_up:
+        raise GivenUp
     mean = total / context.world_size
     if num_alarms > 0:
         raise_diverged(step, mean, round(num_alarms), max_loss=config.max_loss, model=parallel.model, context=context)
@@ -181,20 +198,24 @@ def _train_step(
         parallel.clip_gradients(config.gradient_clip_norm)
     with stopwatch.optimizer():
         precision.step(optimizer)
-    return mean, any(time_is_up)
+    return mean, time_is_up > 0
 
 
 def _signals(
     losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext
 ) -> Tensor | list[float]:
-    """What ranks tell each other in each step: the loss, an alarm, and whether rank 0's clock says to measure."""
+    """What ranks tell each other in each step: the loss, an alarm, and, where either may be, whether rank 0's clock says
+    to measure and whether the consumer has given up."""
     signals = alarm(losses, config.max_loss)
-    if config.evaluate_every_seconds is None:
+    seconds, consumer = config.evaluate_every_seconds, context.consumer
+    if seconds is None and consumer is None:
         return signals
-    time_is_up = float(context.rank == 0 and stopwatch.elapsed >= config.evaluate_every_seconds)
+    time_is_up = seconds is not None and context.rank == 0 and stopwatch.elapsed >= seconds
+    given_up = consumer is not None and consumer.has_given_up()
     if isinstance(signals, list):
-        return [*signals, time_is_up]
-    return torch.cat((signals, signals.new_full((1,), time_is_up)))  # no copy to wait for
+        return [*signals, float(time_is_up), float(given_up)]
+    # Filled on the device: no copy to wait for.
+    return torch.cat((signals, signals.new_full((1,), time_is_up), signals.new_full((1,), given_up)))
 
 
 def _check_shares(config: TrialConfig, context: RankContext) -> None:

@@ -8,32 +8,25 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import shutil
 import signal
-import sys
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import psutil
 from ray import tune
 
 from service import runs
-from service.domain import Phase, TrialState
-from service.errors import InvalidInput, LeaseLost, NotFound
+from service.budgets import device_hours, running_seconds
+from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import TrialHistory
-from service.scheduler.pruner import Asha, NoPruner, Pruner
+from service.scheduler.job_policy import history_of, make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
@@ -41,6 +34,7 @@ from service.scheduler.retries import Retries, Setbacks
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
 from service.scheduler.trainable import WarmTrainable, trial_resources
+from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
@@ -49,117 +43,6 @@ from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
 logger = logging.getLogger(__name__)
-
-PATIENCE_SECONDS = 8.0
-"""After the run was told to end, how long it may take before it ends without ceremony."""
-CLUSTER_POLL_SECONDS = 2.0
-"""How often a run looks whether its Ray cluster still counts on it."""
-PROCESS_POLL_SECONDS = 0.2
-"""How often a run looks whether the processes of its own Ray cluster live."""
-
-
-class Watch:
-    """Watches from threads whether the run must end early."""
-
-    def __init__(self, database: Database, lease: Lease, *, poll_seconds: float) -> None:
-        self._database = database
-        self._lease = lease
-        self._poll_seconds = poll_seconds
-        self._told: Ending | None = None
-        self._deadline: float | None = None
-        self._leaving = threading.Event()
-        self._finishing = threading.Event()
-        self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
-
-    def start(self) -> None:
-        threading.Thread(target=self._watch_worker, name="watch-worker", daemon=True).start()
-        threading.Thread(target=self._watch_lease, name="watch-lease", daemon=True).start()
-
-    def start_for_cluster(self) -> None:
-        """Watches the connected Ray cluster too, until `stop_for_cluster`."""
-        self._cluster_watch.start()
-
-    def start_for_processes(self) -> None:
-        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
-        threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
-
-    def stop_for_cluster(self) -> None:
-        """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
-        self._leaving.set()
-        if self._cluster_watch.is_alive():
-            self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
-
-    def stop_for_lease(self) -> None:
-        """Watches the lease no more. To be called before the run gives it up by finishing the job."""
-        self._finishing.set()
-
-    def end_on_sigterm(self) -> None:
-        """Notes the signal, from a thread of its own: a handler may interrupt code that holds a lock."""
-        signal.signal(
-            signal.SIGTERM, lambda _number, _frame: threading.Thread(target=self.end, args=[Ending.STOPPED]).start()
-        )
-
-    def limit(self, seconds: float) -> None:
-        """Ends the run after so many seconds from now."""
-        self._deadline = time.monotonic() + seconds
-
-    def ending(self) -> Ending | None:
-        """What ends the run, if anything."""
-        if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return Ending.BUDGET_SPENT
-        return self._told
-
-    def end(self, ending: Ending) -> None:
-        """Tells the run to end, and sees to it that it does."""
-        if self._told is None:
-            self._told = ending
-            logger.info("the run of job %s ends: %s", self._lease.job_id, ending)
-            timer = threading.Timer(PATIENCE_SECONDS, end_at_once, kwargs={"status": 1})
-            timer.daemon = True
-            timer.start()
-
-    def _watch_worker(self) -> None:
-        while os.read(sys.stdin.fileno(), 1024):  # the worker writes nothing; this ends when it is gone
-            pass
-        self.end(Ending.STOPPED)
-
-    def _watch_lease(self) -> None:
-        sees = True
-        while self._told is None and not self._finishing.wait(self._poll_seconds):
-            try:
-                with self._database.reading() as session:
-                    held = self._lease.is_held_on(JobRepository(session).get(self._lease.job_id))
-            except NotFound:
-                held = False
-            except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
-                if sees:  # once, not at every look of a long outage
-                    logger.exception("cannot see whether the lease is still held")
-                sees = False
-                continue
-            sees = True
-            if not held and not self._finishing.is_set():
-                self.end(Ending.LEASE_LOST)
-
-    def _watch_processes(self) -> None:
-        """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
-        vital: set[psutil.Process] = set()
-        while not self._leaving.wait(PROCESS_POLL_SECONDS):
-            vital |= process_tree.children_named("gcs_server", "raylet")
-            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
-                logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
-
-    def _watch_cluster(self) -> None:
-        """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
-        while not self._leaving.wait(CLUSTER_POLL_SECONDS):
-            try:
-                lost = ray_cluster.own_machine_is_lost()
-            except Exception:  # a thread's boundary: a run without its cluster's head is ended by Ray after a minute
-                logger.exception("cannot see whether the cluster is well")
-                continue
-            if lost and not self._leaving.is_set():
-                logger.error("the Ray cluster has lost the machine of this run; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +68,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     # Before the job changes hands or its checkpoints go, its ranks must be gone.
     watch.stop_for_cluster()
     ray_cluster.leave(address)
-    if ending is Ending.STOPPED:
+    if ending in (Ending.ASKED, Ending.STOPPED):
         _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
         return
     watch.stop_for_lease()
@@ -218,15 +101,14 @@ def _search(
         plan = plan_job(specification_of(stored.job))
     except InvalidInput as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
-    wall_clock_seconds = plan.specification.budget.wall_clock_seconds
-    if wall_clock_seconds is not None:
-        assert stored.job.started_at is not None
-        watch.limit(wall_clock_seconds - (_now() - stored.job.started_at).total_seconds())
+    _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
-    policy.restore([_history(trial, plan.metric) for trial in stored.trials])
-    if not policy.num_unfinished:
+    policy.restore(history_of(stored.trials, plan.metric))
+    if policy.is_done:
         raise RunEnded(Ending.DONE)
+    if (ending := watch.ending()) is not None:
+        raise RunEnded(ending)
     retries = _retries(stored.trials)
     hopeless = retries.why_to_stop()
     if hopeless is not None:
@@ -240,7 +122,12 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(policy, metric=plan.metric)
+    pruner = PolicyPruner(
+        policy,
+        metric=plan.metric,
+        constraints=plan.specification.constraints,
+        is_to_stop=lambda number: number in watch.to_stop(),
+    )
     recorder = Recorder(
         database,
         lease,
@@ -252,11 +139,13 @@ def _search(
         configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
         checkpoints=checkpoints,
         ending=watch.ending,
+        to_stop=watch.to_stop,
+        seconds_left=watch.seconds_left,
     )
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(policy, order=recorder.order),
+            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up),
             scheduler=pruner,
             num_samples=-1,  # the searcher says when nothing is left
             max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
@@ -279,30 +168,17 @@ def _search(
     raise AssertionError("Tune ended although the policy has trials left")
 
 
-def make_policy(plan: JobPlan) -> JobPolicy:
-    """The policy of a job."""
+def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
+    """Has the run end when the job's time is spent."""
     specification = plan.specification
-
-    def pruner() -> Pruner:
-        if specification.pruner.name == "none":
-            return NoPruner()
-        return Asha(
-            min_steps=plan.min_pruning_steps,
-            max_steps=plan.num_steps,
-            reduction_factor=specification.pruner.reduction_factor,
-            direction=plan.direction,
-        )
-
-    phases = [phase for phase in Phase if phase in plan.spaces]
-    return JobPolicy(
-        [
-            PhasePlan(phase, plan.spaces[phase], plan.allotments[phase], sampler=specification.sampler.name)
-            for phase in phases
-        ],
-        direction=plan.direction,
-        seed=specification.sampler.seed,
-        pruner=pruner,
-    )
+    budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
+    if budget.wall_clock_seconds is not None:
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, _now()))
+    if budget.device_hours is not None:
+        allowed = budget.device_hours / device_hours(specification, 1.0)
+        watch.limit_training(allowed)
+        if spent >= allowed:
+            watch.limit(0.0)
 
 
 def _group_size(plan: JobPlan) -> GroupSize:
@@ -315,22 +191,6 @@ def _retries(trials: Sequence[Trial]) -> Retries:
     for trial in trials:
         retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
     return retries
-
-
-def _history(trial: Trial, metric: str) -> TrialHistory:
-    def objective(metrics: dict[str, Any]) -> float:
-        value = metrics.get(metric)
-        return float("nan") if value is None else float(value)  # SQL keeps no NaN
-
-    return TrialHistory(
-        number=trial.number,
-        phase=trial.phase,
-        parameters=trial.parameters,
-        state=trial.state,
-        reason=trial.reason,
-        value=trial.value if trial.state is TrialState.COMPLETED else None,
-        curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
-    )
 
 
 def _read(database: Database, lease: Lease) -> _Stored:
@@ -357,13 +217,6 @@ def _write(database: Database, write: Write) -> None:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def end_at_once(*, status: int) -> NoReturn:
-    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks."""
-    process_tree.end_descendants()
-    logging.shutdown()
-    os._exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,7 +1,8 @@
-"""What a job tries next: its phases, interleaved by share, each with its own sampler and pruner."""
+"""What a job tries next: its phases, interleaved by share, each with its own search."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,21 +11,27 @@ from fractions import Fraction
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy import Ask, Decision, Done, Resume, Start, TrialHistory, Wait
-from service.scheduler.pruner import NoPruner, Pruner
-from service.scheduler.study import Outcome, Sampler, SamplerName, make_sampler
+from service.scheduler.confirmation import Confirmation
+from service.scheduler.policy import Ask, Decision, Done, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
+from service.scheduler.searching.phase_search import GoOn, New, PhaseSearch
+from service.scheduler.searching.samplers import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class PhasePlan:
-    """One phase of a job: what it searches and how many trials it gets."""
+    """One phase of a job: what it searches, how, and how many trials it gets."""
 
     phase: Phase
     space: SearchSpace
     num_trials: int
-    sampler: SamplerName = "tpe"
+    search: Callable[[], PhaseSearch]
+    """Makes its search; phases are never compared with each other."""
     pinned: tuple[Mapping[str, Scalar], ...] = ()
     """Assignments tried first, after the defaults of the space's branches."""
+    patience: int | None = None
+    """No more trials start once so many, begun after the best one, were tried without bettering it."""
+    direction: Direction = Direction.MINIMIZE
+    """In which the objective is better."""
 
 
 class _Status(Enum):
@@ -32,7 +39,7 @@ class _Status(Enum):
     """Interrupted; comes out of `ask` before anything new."""
     RUNNING = auto()
     PAUSED = auto()
-    """By the pruner; comes out of `ask` when nothing new is left to start."""
+    """By the search; comes out of `ask` when that chooses to go on with it, or to be given up at the phase's end."""
     ENDED = auto()
 
 
@@ -42,44 +49,61 @@ class _Trial:
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
+    spared: bool = False
+    """Whether nothing but its end stops it."""
 
 
 @dataclass(slots=True)
 class _PhaseRun:
     plan: PhasePlan
     pinned: tuple[dict[str, Scalar], ...]
-    sampler: Sampler
-    pruner: Pruner
+    search: PhaseSearch
     num_started: int = 0
+    num_running: int = 0
+    """Those that wait to go on included."""
+    paused: dict[int, None] = field(default_factory=dict)
+    best: tuple[int, float] | None = None
+    """Number and value of the best completed trial."""
+    tried: set[int] = field(default_factory=set)
+    """Numbers of the trials that were paused or have ended of themselves."""
 
     @property
     def has_trials_left(self) -> bool:
-        return self.num_started < self.plan.num_trials
+        if self.num_started >= self.plan.num_trials:
+            return False
+        if self.plan.patience is None or self.best is None:
+            return True
+        best = self.best[0]
+        return sum(number > best for number in self.tried) < self.plan.patience
+
+    def completed(self, number: int, value: float | None) -> None:
+        """Takes in the value of a completed trial."""
+        if value is None or not math.isfinite(value):
+            return
+        if self.best is None or self.plan.direction.is_better(value, than=self.best[1]):
+            self.best = number, value
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(self.num_started, max(1, self.plan.num_trials))
 
 
 class JobPolicy:
     """The policy of a whole job: implements `service.scheduler.policy.Policy`.
 
     The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
-    Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its sampler
-    suggests. Every trial counts, however it ends, so a phase ends with exactly the trials it was allotted.
+    Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
+    chooses: a new trial, or to go on with a paused one. A phase is over when it may start no more, nothing of it runs
+    and its search chooses nothing; what is still paused then is given up. When all phases are over, the best trials
+    are repeated as the confirmation says.
     """
 
-    def __init__(
-        self,
-        plans: Sequence[PhasePlan],
-        *,
-        direction: Direction,
-        seed: int,
-        pruner: Callable[[], Pruner] = NoPruner,
-    ) -> None:
-        """Prepares a job with these phases.
+    def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
+        """Prepares a job with these phases, the search first.
 
         Args:
-            plans: the phases, the search first.
-            direction: in which the objective is better.
-            seed: makes all suggestions reproducible.
-            pruner: makes the pruner of one phase; phases are never compared with each other.
+            plans: the phases that search.
+            confirmation: None: there is none.
 
         Raises:
             ValueError: a phase appears twice or has a negative number of trials.
@@ -91,33 +115,44 @@ class JobPolicy:
                 raise ValueError(f"phase {plan.phase} appears twice")
             if plan.num_trials < 0:
                 raise ValueError(f"num_trials of phase {plan.phase} must be >= 0, got {plan.num_trials}")
-            sampler = make_sampler(
-                plan.sampler, plan.space, direction=direction, num_trials=plan.num_trials, seed=f"{seed}/{plan.phase}"
-            )
             pinned = (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned))
-            self._phases[plan.phase] = _PhaseRun(plan, pinned, sampler, pruner())
+            self._phases[plan.phase] = _PhaseRun(plan, pinned, plan.search())
+        self._confirmation = confirmation
+        self._num_confirming = 0
         self._trials: dict[int, _Trial] = {}
         self._waiting: deque[int] = deque()
-        self._paused: deque[int] = deque()
         self._next_number = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        self._is_closed = True
 
     @property
-    def num_unfinished(self) -> int:
-        """Trials that are still to end, those not yet started included."""
-        not_started = sum(max(0, run.plan.num_trials - run.num_started) for run in self._phases.values())
-        return not_started + sum(trial.status is not _Status.ENDED for trial in self._trials.values())
+    def is_done(self) -> bool:
+        """Whether nothing was left to do when it was last asked, or is known to be left without asking."""
+        if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
+            return False
+        return not self._num_confirming and not self._to_confirm()
 
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
         if self._waiting:
             return self._resume(self._waiting.popleft())
-        startable = [run for run in self._phases.values() if run.has_trials_left]
-        if startable:
-            # `min` keeps the first of equals.
-            return self._start(min(startable, key=lambda run: Fraction(run.num_started, run.plan.num_trials)))
-        if self._paused:
-            return self._resume(self._paused.popleft())
-        return Wait() if self.num_unfinished else Done()
+        # `sorted` keeps the order of equals.
+        for run in sorted(self._phases.values(), key=lambda run: run.share):
+            chosen = self._choose(run)
+            if chosen is not None:
+                return chosen
+        over = [run for run in self._phases.values() if not run.num_running]
+        for run in over:
+            if run.paused:
+                return GiveUp(next(iter(run.paused)))
+        if len(over) < len(self._phases):
+            return Wait()
+        for repeats in self._to_confirm():
+            return self._confirm(repeats)
+        return Wait() if self._num_confirming else Done()
 
     def report(self, number: int, step: int, value: float) -> Decision:
         """Takes in the objective of a running trial at one step; not finite is allowed.
@@ -133,10 +168,15 @@ class JobPolicy:
         if trial.curve and step <= trial.curve[-1][0]:
             return Decision.CONTINUE
         trial.curve.append((step, value))
-        decision = self._phases[trial.phase].pruner.report(number, step, value)
+        if trial.phase is Phase.CONFIRMATION:
+            return Decision.CONTINUE
+        search = self._phases[trial.phase].search
+        decision = search.report(number, step, value)
+        if trial.spared and decision is not Decision.CONTINUE:
+            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            return Decision.CONTINUE
         if decision is Decision.PAUSE:
-            trial.status = _Status.PAUSED
-            self._paused.append(number)
+            self._pause(number, trial)
         return decision
 
     def tell(
@@ -150,20 +190,36 @@ class JobPolicy:
         trial = self._unfinished(number)
         if state is TrialState.RUNNING:
             raise ValueError(f"trial {number}: cannot be told as running")
-        for queue in (self._waiting, self._paused):
-            if number in queue:
-                queue.remove(number)
+        run = self._phases.get(trial.phase)  # None: it confirms
+        if run is not None and trial.status is _Status.PAUSED:
+            del run.paused[number]
+            run.num_running += 1
+        elif trial.status is _Status.WAITING:
+            self._waiting.remove(number)
         if state is TrialState.QUEUED:
             trial.status = _Status.WAITING
             self._waiting.append(number)
+            if run is not None:
+                run.search.interrupt(number)
             return
         trial.status = _Status.ENDED
-        self._phases[trial.phase].sampler.finish(number, Outcome(state, reason, value, trial.curve))
+        if run is None:
+            self._num_confirming -= 1
+            return
+        run.num_running -= 1
+        if state is not TrialState.CANCELLED:
+            run.tried.add(number)
+        if state is TrialState.COMPLETED:
+            run.completed(number, value)
+        run.search.finish(number, Outcome(state, reason, value, trial.curve))
+        if self._confirmation is not None and state is TrialState.COMPLETED:
+            self._confirmation.add(number, trial.phase, trial.parameters, value)
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked.
 
-        Ended trials are told; all others come out of `ask` first, in the order of their numbers.
+        Ended trials are told; those that had been interrupted come out of `ask` first, in the order of their numbers,
+        and paused ones when the search chooses them.
 
         Raises:
             ValueError: trials are known already, a number appears twice, or a phase is not among the plans.
@@ -174,41 +230,98 @@ class JobPolicy:
         for past in sorted(history, key=lambda past: past.number):
             if past.number in self._trials:
                 raise ValueError(f"trial {past.number} appears twice in the history")
+            if past.repeats is not None:
+                self._restore_confirming(past, past.repeats)
+                continue
             if past.phase not in self._phases:
                 raise ValueError(f"trial {past.number} belongs to phase {past.phase}, which the job does not have")
             run = self._phases[past.phase]
-            run.num_started += 1
             parameters = run.plan.space.check(past.parameters)
-            trial = _Trial(past.phase, parameters, _Status.WAITING)
-            self._trials[past.number] = trial
-            run.sampler.begin(past.number, parameters)
+            trial = self._begin(run, past.number, parameters)
+            trial.spared = past.spared
+            run.search.begin(past.number, parameters)
+            decision = Decision.CONTINUE
             for step, value in past.curve:
                 if not trial.curve or step > trial.curve[-1][0]:
                     trial.curve.append((step, value))
-                    run.pruner.report(past.number, step, value)
+                    decision = run.search.report(past.number, step, value)
             if past.state.is_final:
-                trial.status = _Status.ENDED
-                run.sampler.finish(past.number, Outcome(past.state, past.reason, past.value, trial.curve))
+                self.tell(past.number, past.state, past.value, past.reason)
+            elif decision is Decision.PAUSE and not past.spared:
+                self._pause(past.number, trial)
             else:
-                self._waiting.append(past.number)
+                self.tell(past.number, TrialState.QUEUED)
         self._next_number = max(self._trials, default=-1) + 1
 
-    def _start(self, run: _PhaseRun) -> Start:
+    def _to_confirm(self) -> list[Repeats]:
+        return [] if self._confirmation is None else self._confirmation.left()
+
+    def _confirm(self, repeats: Repeats) -> Start:
         number = self._next_number
         self._next_number += 1
-        if run.num_started < len(run.pinned):
-            parameters = run.pinned[run.num_started]
-            run.sampler.begin(number, parameters)
+        trial = self._begin_confirming(number, repeats)
+        return Start(number, Phase.CONFIRMATION, dict(trial.parameters), repeats=repeats)
+
+    def _begin_confirming(self, number: int, repeats: Repeats) -> _Trial:
+        if self._confirmation is None:
+            raise ValueError(f"trial {number} belongs to phase {Phase.CONFIRMATION}, which the job does not have")
+        if repeats.number not in self._trials:
+            raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
+        self._confirmation.begin(repeats)
+        parameters = self._trials[repeats.number].parameters
+        trial = self._trials[number] = _Trial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
+        self._num_confirming += 1
+        return trial
+
+    def _restore_confirming(self, past: TrialHistory, repeats: Repeats) -> None:
+        trial = self._begin_confirming(past.number, repeats)
+        trial.curve.extend(past.curve)
+        if past.state.is_final:
+            self.tell(past.number, past.state, past.value, past.reason)
         else:
-            parameters = run.sampler.suggest(number)
+            self.tell(past.number, TrialState.QUEUED)
+
+    def _choose(self, run: _PhaseRun) -> Start | Resume | None:
+        number = self._next_number
+        if self._may_start(run) and run.num_started < len(run.pinned):
+            parameters = run.pinned[run.num_started]
+            run.search.begin(number, parameters)
+        else:
+            match run.search.choose(number, may_start=self._may_start(run)):
+                case New(parameters=chosen):
+                    parameters = dict(chosen)
+                case GoOn(number=paused):
+                    del run.paused[paused]
+                    run.num_running += 1
+                    return self._resume(paused)
+                case None:
+                    return None
+        self._next_number += 1
+        self._begin(run, number, parameters)
+        return Start(number, run.plan.phase, dict(parameters), run.search.until(number))
+
+    def _may_start(self, run: _PhaseRun) -> bool:
+        return run.has_trials_left and not self._is_closed
+
+    def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _Trial:
+        trial = self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)
         run.num_started += 1
-        self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)
-        return Start(number, run.plan.phase, dict(parameters))
+        run.num_running += 1
+        return trial
+
+    def _pause(self, number: int, trial: _Trial) -> None:
+        run = self._phases[trial.phase]
+        trial.status = _Status.PAUSED
+        run.paused[number] = None
+        run.tried.add(number)
+        run.num_running -= 1
 
     def _resume(self, number: int) -> Resume:
         trial = self._trials[number]
         trial.status = _Status.RUNNING
-        return Resume(number, trial.phase, dict(trial.parameters))
+        to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
+        until = None if to_its_end else self._phases[trial.phase].search.until(number)
+        return Resume(number, trial.phase, dict(trial.parameters), until)
 
     def _unfinished(self, number: int) -> _Trial:
         if number not in self._trials:

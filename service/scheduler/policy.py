@@ -16,6 +16,18 @@ from service.domain import FailureReason, Phase, TrialState
 
 
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """What a confirmation trial repeats, and how it differs."""
+
+    number: int
+    """The trial whose config it is."""
+    phase: Phase
+    """That trial's."""
+    seed: int
+    """Its own, instead of that trial's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a new trial."""
 
@@ -23,6 +35,10 @@ class Start:
     phase: Phase
     parameters: Mapping[str, Scalar]
     """Value of each active parameter of the phase's search space, by path name."""
+    until: int | None = None
+    """The step at which the policy is going to pause it; None: it may run to its end."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,15 @@ class Resume:
     number: int
     phase: Phase
     parameters: Mapping[str, Scalar]
+    until: int | None = None
+    """As in `Start`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """End a paused trial, which is not worth going on with: the caller tells it as `pruned`, and asks again."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +69,7 @@ class Done:
     """Every trial of the job has ended."""
 
 
-Ask: TypeAlias = Start | Resume | Wait | Done
+Ask: TypeAlias = Start | Resume | GiveUp | Wait | Done
 
 
 class Decision(StrEnum):
@@ -52,7 +77,7 @@ class Decision(StrEnum):
 
     CONTINUE = "continue"
     PAUSE = "pause"
-    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume`."""
+    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume` or `GiveUp`."""
     STOP = "stop"
     """End it; the caller then tells it as `pruned`."""
 
@@ -70,6 +95,10 @@ class TrialHistory:
     """Objective at the last measurement; counts only if the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """The objective at each measured step, in the order of steps."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
+    spared: bool = False
+    """Whether it is neither pruned nor paused: a user has it tried again."""
 
 
 class Policy(Protocol):
@@ -88,6 +117,9 @@ class Policy(Protocol):
         self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
     ) -> None:
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed."""
+
+    def close(self) -> None:
+        """Start no more trials: what is left of the time is for going on with those there are."""
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked."""

@@ -5,21 +5,34 @@ Ray calls early stopping "scheduler"; we say pruner.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from service.scheduler.constraints import violation
 from service.scheduler.policy import Decision, Policy
 from service.scheduler.trainable import TrialOrder, TrialReport
 from service.scheduler.tune_adapter import TuneAdapter
+from service.specification import Constraint
 
 
 class PolicyPruner(TuneAdapter, FIFOScheduler):
     """Reports measurements to the policy and remembers what it decided."""
 
-    def __init__(self, policy: Policy, *, metric: str) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        metric: str,
+        constraints: Sequence[Constraint] = (),
+        is_to_stop: Callable[[int], bool] = lambda _number: False,
+    ) -> None:
+        """Prepares the pruner; `is_to_stop` says whether a user has asked for the end of a trial."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._is_to_stop = is_to_stop
         self._policy = policy
+        self._constraints = constraints
         self._objective = metric
         self._decisions: dict[int, Decision] = {}
         self._values: dict[int, float] = {}
@@ -30,11 +43,13 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         assert report.measurement is not None
         if self._objective not in report.measurement.metrics:
             return str(TrialScheduler.STOP)  # it has failed, as the recorder says
+        if violation(self._constraints, report.measurement.metrics, is_last=False) is not None:
+            return str(TrialScheduler.STOP)  # the same
         decision = self.report(number, report)
         # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
         go_on: str = TrialScheduler.CONTINUE
         stop: str = TrialScheduler.STOP
-        return go_on if decision is Decision.CONTINUE else stop
+        return go_on if decision is Decision.CONTINUE and not self._is_to_stop(number) else stop
 
     def report(self, number: int, report: TrialReport) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""

@@ -1,6 +1,7 @@
 """A warm group of ranks: one Ray actor per rank, one process group, many trials one after the other.
 
-Starting a group costs seconds (processes, imports, rendezvous); starting the next trial in it costs milliseconds.
+Starting a group costs seconds (processes, imports, rendezvous); starting the next trial in it costs milliseconds. While
+a measurement is being dealt with, the ranks already train up to the next one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import secrets
 import socket
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +26,16 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.domain import FailureReason
+from service.scheduler.group_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.consumer import GivenUp
 
 logger = logging.getLogger(__name__)
 
 COLLECTIVE_TIMEOUT_SECONDS = 300.0
 """How long a rank waits for the others in a collective before it fails."""
+GIVE_UP_SECONDS = 30.0
+"""How long the ranks may take to leave a trial that is given up: a step, an evaluation. A new group starts sooner."""
 BLAME_SECONDS = 2.0
 """After a rank's failure, how long the others may take to show that it was theirs: a dead rank makes its peers fail."""
 
@@ -51,6 +57,9 @@ class Failure:
 Outcome: TypeAlias = Measurement | Failure | None
 """What a trial gives next; None: its ranks have nothing more to give."""
 
+MESSAGES = "messages"
+"""The calls that a rank hears while it trains. With them, Ray runs no call in a rank's main thread."""
+
 
 class Rank:
     """One rank, in a process of its own. The first call must be `join`."""
@@ -64,6 +73,9 @@ class Rank:
         self._device = "cuda:0" if ray.get_gpu_ids() else "cpu"  # Ray hides all devices but this rank's own
         self._rank, self._world_size = 0, 1
         self._measurements: Iterator[Measurement] = iter(())
+        self._consumer = GroupConsumer()
+        self._until_step = math.inf
+        self._step = 0
 
     def meeting_point(self) -> str:
         """An address on this rank's machine at which the ranks can meet."""
@@ -88,24 +100,49 @@ class Rank:
             )
         return os.getpid()
 
-    def start(self, config: Mapping[str, Any], checkpoint_directory: str) -> None:
+    def start(
+        self, trial: int, config: Mapping[str, Any], checkpoint_directory: str, *, until_step: int | None
+    ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`."""
         from trainers.distributed import RankContext  # imports torch
         from trainers.loop import train  # imports torch
 
         self.stop()
-        context = RankContext(self._rank, self._world_size, self._device, Path(checkpoint_directory))
+        self._consumer.begin(trial)
+        self._step, self._until_step = 0, math.inf if until_step is None else until_step
+        context = RankContext(
+            self._rank, self._world_size, self._device, Path(checkpoint_directory), consumer=self._consumer
+        )
         self._measurements = train(TrialConfig.from_json(config), context)
 
     def advance(self) -> Outcome:
         """Trains up to the next measurement."""
+        if self._step >= self._until_step and not self._consumer.wait():
+            return None
         try:
-            return next(self._measurements, None)
+            measurement = next(self._measurements, None)
+        except GivenUp:
+            return None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
             failure = describe_failure(error)
+        else:
+            if measurement is not None:
+                self._step = measurement.step
+                self._consumer.give()
+            return measurement
         # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
         self.stop()
         return failure
+
+    @ray.method(concurrency_group=MESSAGES)
+    def take(self, trial: int, num_taken: int) -> None:
+        """Hears that so many measurements of a trial have been dealt with, and that the next is wanted."""
+        self._consumer.take(trial, num_taken)
+
+    @ray.method(concurrency_group=MESSAGES)
+    def give_up(self, trial: int) -> None:
+        """Hears that nothing more is wanted of a trial."""
+        self._consumer.give_up(trial)
 
     def stop(self) -> None:
         """Drops the present trial with its model, optimizer and data."""
@@ -166,7 +203,7 @@ class RankGroup:
         """Trials started in this group."""
         self.is_usable = True
         """False: a rank died or failed alone; only `close` may follow."""
-        actor_class: Any = ray.remote(Rank)
+        actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)
         group = f"rank-{secrets.token_hex(8)}"
         self._ranks: list[Any] = [
             actor_class.options(
@@ -186,26 +223,58 @@ class RankGroup:
             for rank, actor in enumerate(self._ranks)
         ]
         self._pending: list[Any] = list(self._joined)
+        self._intervals: deque[list[Any]] = deque()
+        """The calls to train the present interval, and the one ahead."""
+        self._num_taken = 0
 
-    def start(self, config: Mapping[str, Any], checkpoint_directory: str) -> None:
-        """Drops the present trial, if any, and begins the next."""
+    def start(self, config: Mapping[str, Any], checkpoint_directory: str, *, until_step: int | None = None) -> None:
+        """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped."""
+        self.drop()
         self.num_trials += 1
-        self._pending += [rank.start.remote(dict(config), checkpoint_directory) for rank in self._ranks]
+        self._num_taken = 0
+        self._pending += [
+            rank.start.remote(self.num_trials, dict(config), checkpoint_directory, until_step=until_step)
+            for rank in self._ranks
+        ]
 
     def advance(self, *, timeout_seconds: float | None = None) -> Outcome:
         """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty.
 
-        If `timeout_seconds` pass without either, the trial has failed and the group is not usable.
+        They go on at once with the interval after it. What they train there comes with the next call; until then no
+        checkpoint is taken of it. If `timeout_seconds` pass without measurement or failure, the trial has failed and
+        the group is not usable.
         """
-        steps = [rank.advance.remote() for rank in self._ranks]
+        if self._num_taken:
+            for rank in self._ranks:
+                rank.take.remote(self.num_trials, self._num_taken)
+        while len(self._intervals) < 2:
+            self._intervals.append([rank.advance.remote() for rank in self._ranks])
         deadline = math.inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        steps = self._intervals.popleft()
         failure = self._wait(self._pending, deadline) or self._wait(steps, deadline)
         self._pending = []
         if failure is not None:
             self.is_usable = failure.group_is_usable
             return failure
+        self._num_taken += 1
         outcome: Outcome = ray.get(steps[0])
         return outcome
+
+    def drop(self) -> None:
+        """Makes the ranks leave the present trial, all at the same step, instead of training on up to a measurement.
+
+        A rank that does not leave it well makes the group unusable.
+        """
+        if not self._intervals:
+            return
+        for rank in self._ranks:
+            rank.give_up.remote(self.num_trials)
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while self._intervals and self.is_usable:
+            failure = self._wait(self._intervals.popleft(), deadline)
+            if failure is not None:
+                logger.info("a trial that was given up failed: %s", failure.detail)
+                self.is_usable = failure.group_is_usable
 
     def process_ids(self) -> list[int]:
         """The process id of each rank, by rank, on its own machine."""

@@ -6,8 +6,9 @@ Every write is fenced by the job's lease; a run that has lost it ends at once an
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,11 +18,13 @@ from ray import tune
 
 from service import runs
 from service.domain import FailureReason, TrialState
-from service.errors import LeaseLost
+from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
+from service.scheduler.constraints import violation
 from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.policy import Decision, Policy, Resume, Start
+from service.scheduler.pace import Pace
+from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.retries import Retries
@@ -30,6 +33,7 @@ from service.scheduler.tune_adapter import TuneAdapter
 from service.specification import JobPlan
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database
+from service.transitions import STOPPED
 from trainers.config import Measurement
 
 logger = logging.getLogger(__name__)
@@ -67,6 +71,8 @@ class Recorder(TuneAdapter, tune.Callback):
         configs: Mapping[int, dict[str, Any]],
         checkpoints: Path,
         ending: Callable[[], Ending | None],
+        to_stop: Callable[[], Set[int]] = frozenset,
+        seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Prepares the record of one run.
 
@@ -75,6 +81,8 @@ class Recorder(TuneAdapter, tune.Callback):
             configs: the stored configs of unfinished trials, by number.
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
+            to_stop: trials that a user has asked to stop; asked at every turn, too.
+            seconds_left: until the time limit; shortly before, no more trials are started.
         """
         self._database = database
         self._lease = lease
@@ -87,6 +95,11 @@ class Recorder(TuneAdapter, tune.Callback):
         remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
         self._ending = ending
+        self._to_stop = to_stop
+        self._seconds_left = seconds_left
+        self._pace = Pace(plan.num_steps, clock=time.monotonic)
+        self._ordered: set[int] = set()
+        """Trials that Tune has, running or about to."""
         self._pending: dict[int, list[Measurement]] = {}
         self._flushed_at = time.monotonic()
 
@@ -95,13 +108,16 @@ class Recorder(TuneAdapter, tune.Callback):
 
         Raises:
             JobImpossible: the search space allows a value that no trial config does.
+            RunEnded: the run is to begin nothing more.
         """
         if isinstance(asked, Start):
+            repeats = asked.repeats
+            phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
             try:
-                config = self._plan.trial_config(asked.phase, dict(asked.parameters))
+                config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
             except ValueError as error:
                 raise JobImpossible(
-                    f"the {asked.phase} space gave trial {asked.number} a config that cannot be: {error}"
+                    f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
             self._write(
                 lambda session: runs.add_trial(
@@ -111,17 +127,24 @@ class Recorder(TuneAdapter, tune.Callback):
                     phase=asked.phase,
                     parameters=asked.parameters,
                     config=config,
+                    confirms=None if repeats is None else repeats.number,
                     now=_now(),
                 )
             )
             self._configs[asked.number] = config.to_json()
+        self._ordered.add(asked.number)
         return TrialOrder(
             asked.number,
             self._configs[asked.number],
             str(self._checkpoint_directory(asked.number)),
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
+            until_step=asked.until,
         )
+
+    def give_up(self, asked: GiveUp) -> None:
+        """Ends a paused trial that is not worth going on with."""
+        self._end(asked.number, _End(TrialState.PRUNED, detail="paused early, and not promising enough to go on with"))
 
     def flush(self) -> None:
         """Writes the measurements that wait."""
@@ -132,6 +155,11 @@ class Recorder(TuneAdapter, tune.Callback):
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
+        if self._pace.is_time_to_close(self._seconds_left()):
+            self._policy.close()
+        # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
+        for number in (self._to_stop() & self._configs.keys()) - self._ordered:
+            self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
         if self._pending and time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
             self.flush()
 
@@ -145,6 +173,7 @@ class Recorder(TuneAdapter, tune.Callback):
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         if report.measurement is not None:
             self._pending.setdefault(number, []).append(report.measurement)
+            self._pace.measured(number, report.measurement.step)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial gave its last report, or the pruner stopped it."""
@@ -164,6 +193,12 @@ class Recorder(TuneAdapter, tune.Callback):
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
             return self._failure(number, FailureReason.ERROR, detail)
+        if report.measurement is not None:
+            broken = violation(
+                self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
+            )
+            if broken is not None:
+                return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
         match report.kind:
             case "completed":
                 self._pruner.report(number, report)
@@ -172,7 +207,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 assert report.reason is not None
                 return self._failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
-                return _End(TrialState.QUEUED, detail="paused by the pruner", policy_knows=True)
+                return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 
@@ -191,6 +226,8 @@ class Recorder(TuneAdapter, tune.Callback):
             raise JobImpossible(failure)
 
     def _end(self, number: int, end: _End) -> None:
+        if number in self._to_stop() and end.state in (TrialState.QUEUED, TrialState.PRUNED):
+            end = _End(TrialState.CANCELLED, detail=STOPPED)
         detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
         if end.state is not TrialState.QUEUED:
             self._write(
@@ -198,7 +235,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
                 )
             )
-            del self._configs[number]
+            self._configs.pop(number, None)
             remove_checkpoints(self._checkpoints, unfinished=self._configs)
         else:
             setbacks = self._retries.setbacks(number)
@@ -213,6 +250,8 @@ class Recorder(TuneAdapter, tune.Callback):
                     now=_now(),
                 )
             )
+        self._ordered.discard(number)
+        self._pace.stopped(number)
         if not end.policy_knows:
             value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None
             self._policy.tell(number, end.state, value, end.reason)
@@ -239,6 +278,8 @@ class Recorder(TuneAdapter, tune.Callback):
             )
         except LeaseLost as error:
             raise RunEnded(Ending.LEASE_LOST) from error
+        except RunAskedToEnd as error:
+            raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
         self._flushed_at = time.monotonic()
 

@@ -9,7 +9,7 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from service.scheduler.ending import Ending, RunEnded
-from service.scheduler.policy import Done, Policy, Resume, Start, Wait
+from service.scheduler.policy import Done, GiveUp, Policy, Resume, Start, Wait
 from service.scheduler.trainable import TrialOrder
 from service.scheduler.tune_adapter import TuneAdapter
 
@@ -21,11 +21,19 @@ class PolicySearcher(TuneAdapter, Searcher):
     searcher only its own trial ids.
     """
 
-    def __init__(self, policy: Policy, *, order: Callable[[Start | Resume], TrialOrder]) -> None:
-        """Prepares the searcher; `order` stores a new trial and turns it into what a trainable is asked to train."""
+    def __init__(
+        self, policy: Policy, *, order: Callable[[Start | Resume], TrialOrder], give_up: Callable[[GiveUp], None]
+    ) -> None:
+        """Prepares the searcher.
+
+        Args:
+            order: stores a new trial, and turns it into what a trainable is asked to train.
+            give_up: ends a paused trial.
+        """
         super().__init__()
         self._policy = policy
         self._order = order
+        self._give_up = give_up
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         """The next trial; None: there is none at the moment.
@@ -33,14 +41,16 @@ class PolicySearcher(TuneAdapter, Searcher):
         Raises:
             RunEnded: every trial of the job has ended.
         """
-        asked = self._policy.ask()
-        match asked:
-            case Start() | Resume():
-                return self._order(asked).to_tune()
-            case Wait():
-                return None
-            case Done():
-                raise RunEnded(Ending.DONE)
+        while True:
+            match self._policy.ask():
+                case Start() | Resume() as asked:
+                    return self._order(asked).to_tune()
+                case GiveUp() as asked:
+                    self._give_up(asked)
+                case Wait():
+                    return None
+                case Done():
+                    raise RunEnded(Ending.DONE)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: see the class."""

@@ -27,6 +27,8 @@ class TrialOrder:
     size: GroupSize
     report_timeout_seconds: float | None = None
     """How long a measurement may take to come; None: for ever."""
+    until_step: int | None = None
+    """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
 
     def to_tune(self) -> dict[str, Any]:
         return asdict(self)
@@ -104,15 +106,17 @@ class WarmTrainable(tune.Trainable):
             self._group = None
 
     def _begin(self, order: TrialOrder) -> None:
-        if self._group is not None and self._group.num_trials >= TRIALS_PER_GROUP:
-            self.cleanup()
+        if self._group is not None:
+            self._group.drop()
+            if not self._group.is_usable or self._group.num_trials >= TRIALS_PER_GROUP:
+                self.cleanup()
         if self._group is None:
             placement_group = ray.util.get_current_placement_group()
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
         self._num_steps = int(order.config["num_steps"])
         self._report_timeout_seconds = order.report_timeout_seconds
-        self._group.start(order.config, order.checkpoint_directory)
+        self._group.start(order.config, order.checkpoint_directory, until_step=order.until_step)
 
 
 def trial_resources(size: GroupSize) -> tune.PlacementGroupFactory:

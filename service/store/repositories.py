@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, and_, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session, load_only, selectinload
 
-from service.domain import JobState, Phase, TrialState
+from service.domain import JobState, Phase, TrialRequest, TrialState
 from service.errors import NotFound
 from service.store.models import Event, Job, Measurement, Recommendation, Trial, Worker
 
@@ -26,6 +26,7 @@ class TrialSummary:
     phase: Phase
     state: TrialState
     count: int
+    spent_seconds: float
 
 
 class JobRepository:
@@ -159,13 +160,24 @@ class TrialRepository:
         return list(self._session.scalars(statement))
 
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
-        """Trial counts of these jobs by phase and state."""
+        """Trial counts of these jobs by phase and state, and the training time of those trials."""
         statement = (
-            select(Trial.job_id, Trial.phase, Trial.state, func.count())
+            select(Trial.job_id, Trial.phase, Trial.state, func.count(), func.sum(Trial.spent_seconds))
             .where(Trial.job_id.in_(list(job_ids)))
             .group_by(Trial.job_id, Trial.phase, Trial.state)
         )
         return [TrialSummary(*row) for row in self._session.execute(statement)]
+
+    def spent_seconds(self, job_id: str) -> float:
+        """The training time of all trials of a job."""
+        statement = select(func.coalesce(func.sum(Trial.spent_seconds), 0.0)).where(Trial.job_id == job_id)
+        return self._session.scalar(statement) or 0.0
+
+    def numbers_to_stop(self, job_id: str) -> list[int]:
+        """The trials of a job that are asked to stop."""
+        # "IS NOT NULL" is what the index is for.
+        asked = select(Trial.number).where(Trial.job_id == job_id, Trial.requested.is_not(None))
+        return list(self._session.scalars(asked.where(Trial.requested == TrialRequest.STOP)))
 
     def last_finished(self, job_id: str, *, limit: int) -> list[Trial]:
         """Up to `limit` trials that were started and have ended, the last one first."""
@@ -189,14 +201,15 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, measurement: Measurement) -> bool:
+    def put(self, measurement: Measurement) -> float | None:
         """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
 
-        Returns whether the step was not measured before.
+        Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
         earlier = self._session.get(Measurement, (measurement.trial_id, measurement.step))
+        replaced = None if earlier is None else earlier.seconds
         self._session.merge(measurement)
-        return earlier is None
+        return replaced
 
     def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
         statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)

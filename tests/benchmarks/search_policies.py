@@ -1,54 +1,76 @@
-"""The policies that `search_quality` compares, by name."""
+"""The policies that `search_quality` compares, by name: what a job runs, with one phase and no end."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 
+from service.domain import Phase, PrunerName, SamplerName
+from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Policy
-from service.scheduler.pruner import Asha
 from service.scheduler.searching.auto import AutoSearch
-from service.scheduler.searching.optuna_search import OptunaSearch
+from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.pruners import make_pruner
+from service.scheduler.searching.samplers import make_sampler
 from tests.benchmarks.search_simulation import Problem
 
 MIN_UNITS = 2
 """Of pruners: at the first unit most curves still lie together."""
+MANY = 10**6
+"""Trials: more than any budget allows."""
 
 MakePolicy = Callable[[Problem, int], Policy]
 
 
+def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: int = MANY) -> JobPolicy:
+    """A policy of one phase."""
+    return JobPolicy([PhasePlan(Phase.SEARCH, problem.space, num_trials, search)])
+
+
 def _auto(problem: Problem, seed: int) -> Policy:
-    return AutoSearch(problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed)
+    def search() -> PhaseSearch:
+        return AutoSearch(problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed)
+
+    return one_phase(problem, search)
 
 
-def _optuna(sampler: str, pruner: str = "none") -> MakePolicy:
+def _sampled(sampler: SamplerName, pruner: PrunerName = "none") -> MakePolicy:
     def make(problem: Problem, seed: int) -> Policy:
-        max_steps = problem.num_units
-        asha = Asha(min_steps=MIN_UNITS, max_steps=max_steps, direction=problem.direction) if pruner == "asha" else None
-        return OptunaSearch(
-            problem.space,
-            direction=problem.direction,
-            max_steps=max_steps,
-            sampler=sampler,
-            pruner=asha or pruner,
-            min_steps=MIN_UNITS,
-            seed=seed,
-        )
+        def search() -> PhaseSearch:
+            return SampledSearch(
+                make_sampler(
+                    sampler,
+                    problem.space,
+                    direction=problem.direction,
+                    num_trials=MANY,
+                    seed=str(random.Random(f"{seed}/{sampler}").getrandbits(32)),
+                ),
+                make_pruner(
+                    pruner,
+                    min_steps=MIN_UNITS,
+                    max_steps=problem.num_units,
+                    reduction_factor=3,
+                    direction=problem.direction,
+                ),
+            )
+
+        return one_phase(problem, search)
 
     return make
 
 
 POLICIES: Mapping[str, MakePolicy] = {
     "auto": _auto,
-    "random": _optuna("random"),
-    "quasi": _optuna("quasi"),
-    "tpe": _optuna("tpe"),
-    "gp": _optuna("gp"),
-    "cmaes": _optuna("cmaes"),
-    "asha": _optuna("random", "asha"),
-    "hyperband": _optuna("random", "hyperband"),
-    "median": _optuna("random", "median"),
-    "tpe-asha": _optuna("tpe", "asha"),
-    "tpe-hyperband": _optuna("tpe", "hyperband"),
-    "gp-median": _optuna("gp", "median"),
+    "random": _sampled("random"),
+    "quasi": _sampled("quasi"),
+    "tpe": _sampled("tpe"),
+    "gp": _sampled("gp"),
+    "cmaes": _sampled("cmaes"),
+    "asha": _sampled("random", "asha"),
+    "hyperband": _sampled("random", "hyperband"),
+    "median": _sampled("random", "median"),
+    "tpe-asha": _sampled("tpe", "asha"),
+    "tpe-hyperband": _sampled("tpe", "hyperband"),
+    "gp-median": _sampled("gp", "median"),
 }
 """A name alone is a sampler with full trainings, or a pruner with random draws."""

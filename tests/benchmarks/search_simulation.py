@@ -12,7 +12,7 @@ import numpy as np
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.policy import Decision, Done, Policy, Resume, Start, Wait
+from service.scheduler.policy import Decision, Done, GiveUp, Policy, Resume, Start, Wait
 
 Objective = Callable[[Mapping[str, Scalar]], list[float]]
 
@@ -90,6 +90,9 @@ def simulate(policy: Policy, problem: Problem, *, num_workers: int, budgets: Seq
                     curves[number], reached[number] = problem.objective(parameters), 0
                 case Resume(number=number):
                     pass
+                case GiveUp(number=given_up):
+                    policy.tell(given_up, TrialState.PRUNED)
+                    continue
                 case Wait() | Done():
                     break
             heapq.heappush(events, (now + 1, idle.pop(0), number))

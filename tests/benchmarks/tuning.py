@@ -10,7 +10,7 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.study import Outcome, make_sampler
+from service.scheduler.searching.samplers import Outcome, make_sampler
 from tests.benchmarks.training_runs import Curve, Recipe
 from trainers.config import OptimizerConfig, ScheduleConfig
 
@@ -44,7 +44,9 @@ def search(
             parameters = defaults[number]
             sampler.begin(number, parameters)
         else:
-            parameters = sampler.suggest(number)
+            suggested = sampler.suggest(number)
+            assert suggested is not None, "TPE always has one more"
+            parameters = suggested
         chosen = recipe(searched, parameters)
         curve = train(chosen)
         sampler.finish(number, _outcome(curve))

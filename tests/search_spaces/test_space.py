@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import Categorical, Float, Integer, Parameter, SearchSpace, SpaceError, preset, presets
+from search_spaces import (
+    Categorical,
+    Float,
+    Integer,
+    Parameter,
+    SearchSpace,
+    SpaceError,
+    algoperf_points,
+    preset,
+    presets,
+)
 from search_spaces.parameters import is_same
 
 GRAFTING = Categorical("grafting", ("adam", "sgd", "none"))
@@ -308,3 +318,10 @@ def test_branch_defaults_are_the_defaults_and_those_of_each_other_branch() -> No
     assert branches[0] == BRANCHED.defaults()
     assert branches[1]["lr"] == 0.1
     assert preset("adamw").branch_defaults() == [preset("adamw").defaults()]
+
+
+def test_the_points_of_the_algoperf_submission_lie_in_the_presets() -> None:
+    adam, sgd = algoperf_points(preset("shampoo")), algoperf_points(preset("shampoo-sgd"))
+    assert [point["lr"] for point in adam] == [1.749e-3, 1.438e-3, 1.2e-3, 1.308e-3]
+    assert [point["lr"] for point in sgd] == [0.132]
+    assert algoperf_points(preset("adamw")) == []

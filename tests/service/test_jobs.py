@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
         ({"training": {"num_steps": 10, "evaluate_every": 20}}, "training.evaluate_every", "20"),
         ({"training": {"batch_size": 7}, "resources": {"workers_per_trial": 2}}, "training.batch_size", "7"),
         ({"pruner": {"min_steps": 1000}}, "pruner.min_steps", "1000"),
+        ({"sampler": {"name": "auto"}, "pruner": {"name": "asha"}}, "pruner.name", "'asha' does not go with"),
+        ({"constraints": [{"metric": "bleu", "max": 1}]}, "constraints[0].metric", "'bleu'"),
+        ({"constraints": [{"metric": "step_seconds"}]}, "constraints[0]", "needs a min or a max"),
+        ({"constraints": [{"metric": "step_seconds", "min": 2, "max": 1}]}, "constraints[0].min", "2 exceeds"),
+        ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "objective.target", "'steps_to_target'"),
+        ({"pinned": [{"lr": 1e-3}, {"lr": 5.0}]}, "pinned[1].lr", "5.0"),
+        ({"pinned": [{"learning_rate": 1.0}]}, "pinned[0]", "learning_rate"),
+        ({"search_space": "soap", "pinned": ["algoperf"]}, "pinned[0]", "no point"),
+        ({"baseline": {"pinned": [{"lr": "big"}]}}, "baseline.pinned[0].lr", "'big'"),
+        ({"pruner": {"reduction_factor": 4}}, "pruner.reduction_factor", "no effect with the sampler 'auto'"),
         ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
         (
             {
@@ -103,12 +114,76 @@ def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
         specification(**fields)
 
 
+def test_pinned_trials_are_completed_with_defaults() -> None:
+    plan = plan_job(specification(pinned=["algoperf", {"lr": 2e-3}], baseline={"pinned": [{"lr": 1e-2}]}))
+    search, baseline = plan.pinned[Phase.SEARCH], plan.pinned[Phase.BASELINE]
+    assert [point["lr"] for point in search] == [1.749e-3, 1.438e-3, 1.2e-3, 1.308e-3, 2e-3]
+    assert search[-1] == {**plan.spaces[Phase.SEARCH].defaults(), "lr": 2e-3}
+    assert baseline == ({**plan.spaces[Phase.BASELINE].defaults(), "lr": 1e-2},)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampler", "pruner"),
+    [
+        ({}, "auto", "auto"),
+        ({"pruner": {"name": "none"}}, "auto", "none"),
+        ({"pruner": {"name": "asha"}}, "tpe", "asha"),
+        ({"sampler": {"name": "gp"}}, "gp", "asha"),
+        ({"sampler": {"name": "grid"}, "pruner": {"name": "median"}}, "grid", "median"),
+    ],
+)
+def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any], sampler: str, pruner: str) -> None:
+    plan = plan_job(specification(**fields))
+    assert (plan.sampler, plan.pruner) == (sampler, pruner)
+
+
 @pytest.mark.parametrize(
     ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.9, 2), (100, 0.001, 1)]
 )
 def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
     plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
     assert plan.allotments == {Phase.SEARCH: num_trials - baseline, Phase.BASELINE: baseline}
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_confirmations"),
+    [
+        ({"confirmation": {}}, 4 * 3),
+        ({"confirmation": {"top_k": 2, "num_seeds": 5}}, 3 * 5),
+        ({"confirmation": {"top_k": 2, "num_seeds": 5}, "baseline": None}, 2 * 5),
+    ],
+)
+def test_the_trials_of_the_confirmation_come_on_top_of_the_budget(
+    database: Database, fields: dict[str, Any], num_confirmations: int
+) -> None:
+    spec = specification(**fields)
+    plan = plan_job(spec)
+    assert plan.allotments[Phase.CONFIRMATION] == num_confirmations
+    job, _ = _create(database, spec)
+    assert job.num_trials == 4 + num_confirmations
+
+
+def test_the_seeds_of_the_confirmation_are_new() -> None:
+    plan = plan_job(specification(training={"seed": 2**63 - 2}, confirmation={"num_seeds": 3}))
+    assert plan.confirmation_seeds == [2**63 - 1, 0, 1]
+    defaults = plan.spaces[Phase.BASELINE].defaults()
+    config = plan.trial_config(Phase.BASELINE, defaults, seed=1)
+    assert config == replace(plan.trial_config(Phase.BASELINE, defaults), seed=1)
+    assert plan_job(specification()).confirmation_seeds == []
+
+
+def test_progress_tells_how_far_each_phase_is(database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.7, Phase.BASELINE)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        phases = progress_of(session, [job], now=NOW)[job.id].phases
+    assert {phase: (each.num_finished, each.num_trials) for phase, each in phases.items()} == {
+        Phase.SEARCH: (1, 3),
+        Phase.BASELINE: (1, 1),
+        Phase.CONFIRMATION: (0, 4),
+    }
 
 
 def test_cancelling_ends_the_job_and_its_unfinished_trials(database: Database) -> None:

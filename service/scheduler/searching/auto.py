@@ -36,7 +36,6 @@ the resolution of the objective; new trials keep that distance from known ones. 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -46,13 +45,14 @@ from scipy.special import ndtr
 from scipy.stats import qmc
 
 from search_spaces import Scalar, SearchSpace
-from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy import Ask, Decision, Resume, Start, TrialHistory
+from service.domain import Direction, TrialState
+from service.scheduler.policy import Decision
 from service.scheduler.searching.acquisition import comparable, log_expected_improvement, propose, standardised
 from service.scheduler.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.searching.encoding import Array, Encoding
+from service.scheduler.searching.phase_search import Choice, GoOn, New
+from service.scheduler.searching.samplers import TEACHING_REASONS, Outcome
 from service.scheduler.searching.twins import Beginning, resolution, tells_twins
-from service.scheduler.study import TEACHING_REASONS
 
 RUNGS = (0.15, 0.4)
 """Shares of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
@@ -68,15 +68,14 @@ NUM_BY_MEAN = 2
 """Completions chosen by the expected final value."""
 MIN_CHANCE = 0.05
 """Of improving, below which nothing is gone on with, even for the share's sake."""
-MAX_PAUSED = 150
-"""Beyond so many paused trials the model forgets unpromising ones: a decision's cost stays bounded."""
+MAX_KNOWN = 300
+"""Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2
 
 
 class _Status(Enum):
-    WAITING = auto()
-    """Interrupted; comes out of `ask` before anything else."""
     RUNNING = auto()
+    """Or interrupted, and about to."""
     PAUSED = auto()
     ENDED = auto()
 
@@ -126,10 +125,9 @@ class _View:
 
 
 class AutoSearch:
-    """One phase searched by the policy of this module: implements `service.scheduler.policy.Policy`.
+    """One phase searched by the policy of this module: implements `service.scheduler.searching.phase_search`.
 
-    A suggestion follows from the seed, the trial's number and what is known, up to the model's fit, which starts from
-    the fit before.
+    A choice follows from the seed and what is known, up to the model's fit, which starts from the fit before.
     """
 
     def __init__(
@@ -139,8 +137,9 @@ class AutoSearch:
         direction: Direction,
         max_steps: int,
         measure_every: int = 1,
+        first_rung: int | None = None,
+        pauses: bool = True,
         seed: int = 0,
-        phase: Phase = Phase.SEARCH,
     ) -> None:
         """Prepares a search.
 
@@ -149,38 +148,43 @@ class AutoSearch:
             direction: in which the objective is better.
             max_steps: steps of a whole trial.
             measure_every: steps between measurements; rungs are put on measurements, the first not on the very first.
-            seed: makes suggestions reproducible.
-            phase: that of the trials.
+            first_rung: the step at which a trial is first paused; None: `RUNGS` says.
+            pauses: False: every trial is trained to its end, and the model learns from final values alone.
+            seed: makes choices reproducible.
 
         Raises:
             ValueError: a number is not positive.
         """
         if max_steps < 1 or measure_every < 1:
             raise ValueError(f"max_steps and measure_every must be >= 1, got {max_steps} and {measure_every}")
-        self._space, self._encoding, self._model = space, Encoding(space), CurveModel(Encoding(space))
+        self._encoding = Encoding(space)
+        self._model = CurveModel(self._encoding)
         self._is_minimised = direction is Direction.MINIMIZE
         self._max_steps = max_steps
         units = max_steps / measure_every
-        rungs = sorted({max(2, round(share * units)) * measure_every for share in RUNGS})
-        self._goals = [*(rung for rung in rungs if rung < max_steps), max_steps]
-        self._seed, self._phase = seed, phase
+        rungs = {max(2, round(share * units)) * measure_every for share in RUNGS}
+        if first_rung is not None:
+            rungs = {first_rung, *(rung for rung in rungs if rung > 2 * first_rung)}
+        self._goals = [*(rung for rung in sorted(rungs) if pauses and rung < max_steps), max_steps]
+        self._seed = seed
         design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
         self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
         self._trials: dict[int, _Trial] = {}
-        self._waiting: deque[int] = deque()
         self._num_fitted = 0
+        self._nothing_left = False
+        """Nothing was worth going on with, and nothing has become known since."""
 
-    def ask(self) -> Ask:
-        """The next thing to do; there always is one."""
-        if self._waiting:
-            return self._resume(self._trials[self._waiting.popleft()])
-        number = len(self._trials)
-        if number < NUM_DESIGN:
-            return self._start(self._design[number])
-        rng = np.random.default_rng([self._seed, number, sum(trial.reached for trial in self._trials.values())])
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""
+        if not may_start:
+            return self._go_on_at_last()
+        if len(self._trials) < NUM_DESIGN:
+            return self._new(number, self._design[len(self._trials)])
+        work = sum(trial.reached for trial in self._trials.values())
+        rng = np.random.default_rng([self._seed, len(self._trials), work])
         view = self._view()
         if view is None:
-            return self._start(rng.random(self._encoding.num_dimensions))
+            return self._new(number, rng.random(self._encoding.num_dimensions))
         target = float(max(view.incumbent, view.mean.max())) if view.best is not None else float(view.mean.max())
         beginnings = [self._beginning(trial) if self._at_first_rung(trial) else None for trial in view.trials]
         proposal = propose(
@@ -194,85 +198,75 @@ class AutoSearch:
         )
         going_on = self._worth_going_on(view, proposal)
         if going_on is not None:
-            going_on.goal = next(goal for goal in self._goals if goal > going_on.reached)
-            return self._resume(going_on)
+            return self._go_on(going_on)
         if rng.random() < UNIFORM_SHARE:
             proposal = rng.random(self._encoding.num_dimensions)
-        return self._start(proposal)
+        return self._new(number, proposal)
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+        self._nothing_left = False
+        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._goals[0])
+
+    def until(self, number: int) -> int | None:
+        goal = self._trials[number].goal
+        return goal if goal < self._max_steps else None
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        """Continue, or pause at a rung.
-
-        Raises:
-            ValueError: the trial is not running.
-        """
-        trial = self._trials.get(number)
-        if trial is None or trial.status is not _Status.RUNNING:
-            raise ValueError(f"trial {number} is not running: cannot report step {step}")
-        if step <= trial.reached:
-            return Decision.CONTINUE
+        """Continue, or pause at a rung."""
+        trial = self._trials[number]
+        trial.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
+        trial.goal = self._goal_beyond(trial.reached)
         trial.curve.append((step, value))
         if trial.goal <= step < self._max_steps:
+            self._nothing_left = False
             trial.status = _Status.PAUSED
             return Decision.PAUSE
         return Decision.CONTINUE
 
-    def tell(
-        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
-    ) -> None:
-        """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
+    def interrupt(self, number: int) -> None:
+        trial = self._trials[number]
+        trial.status, trial.goal = _Status.RUNNING, self._goal_beyond(trial.reached)
 
-        Raises:
-            ValueError: the trial is unknown or has ended before.
-        """
-        trial = self._trials.get(number)
-        if trial is None or trial.status is _Status.ENDED:
-            raise ValueError(f"trial {number} is unknown or has ended already")
-        if state is TrialState.QUEUED:
-            trial.status = _Status.WAITING
-            self._waiting.append(number)
-            return
+    def finish(self, number: int, outcome: Outcome) -> None:
+        trial = self._trials[number]
+        self._nothing_left = False
         trial.status = _Status.ENDED
-        if state is TrialState.COMPLETED and value is not None and math.isfinite(value):
-            trial.final = value
+        if outcome.state is TrialState.COMPLETED and outcome.value is not None and math.isfinite(outcome.value):
+            trial.final = outcome.value
         else:
-            trial.failed = state is TrialState.COMPLETED or reason in TEACHING_REASONS
+            trial.failed = outcome.state is TrialState.COMPLETED or outcome.reason in TEACHING_REASONS
             trial.forgotten = not trial.failed and self._at_first_rung(trial) is None
 
-    def restore(self, history: Sequence[TrialHistory]) -> None:
-        """Takes in everything stored; a trial that rests at a rung counts as paused there.
+    def _goal_beyond(self, step: int) -> int:
+        return next((goal for goal in self._goals if goal > step), self._max_steps)
 
-        Raises:
-            ValueError: trials are known already.
-            SpaceError: a trial's parameters do not fit the space.
-        """
-        if self._trials:
-            raise ValueError(f"cannot restore: {len(self._trials)} trials are known already")
-        for past in sorted(history, key=lambda past: past.number):
-            parameters = self._space.check(past.parameters)
-            trial = _Trial(past.number, parameters, self._encoding.encode(parameters), self._goals[0])
-            self._trials[past.number] = trial
-            for step, value in past.curve:
-                if step > trial.reached:
-                    trial.curve.append((step, value))
-            trial.goal = next((goal for goal in self._goals if goal > trial.reached), self._max_steps)
-            if past.state.is_final:
-                self.tell(past.number, past.state, past.value, past.reason)
-            elif trial.reached in self._goals[:-1]:
-                trial.status = _Status.PAUSED
-            else:
-                self.tell(past.number, TrialState.QUEUED)
-
-    def _start(self, vector: Array) -> Start:
-        number = len(self._trials)
+    def _new(self, number: int, vector: Array) -> New:
         parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])
-        # Encoded anew: floats have been rounded.
-        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._goals[0])
-        return Start(number, self._phase, dict(parameters))
+        self.begin(number, parameters)  # which encodes them anew: floats have been rounded
+        return New(parameters)
 
-    def _resume(self, trial: _Trial) -> Resume:
-        trial.status = _Status.RUNNING
-        return Resume(trial.number, self._phase, dict(trial.parameters))
+    def _go_on(self, trial: _Trial) -> GoOn:
+        trial.status, trial.goal = _Status.RUNNING, self._goal_beyond(trial.reached)
+        return GoOn(trial.number)
+
+    def _go_on_at_last(self) -> Choice:
+        """The paused trial that most probably becomes the best, if that is more than improbable."""
+        paused = [trial for trial in self._trials.values() if trial.status is _Status.PAUSED]
+        if not paused or self._nothing_left:
+            return None
+        view = self._view()
+        if view is None:
+            return self._go_on(paused[0])
+        hopeful = [
+            (float(ndtr((mean - view.incumbent) / deviation)), trial)
+            for mean, deviation, trial in zip(view.mean, view.deviation, view.trials, strict=True)
+            if trial.status is _Status.PAUSED and trial.number not in view.twins
+        ]
+        chance, best = max(hopeful, key=lambda entry: entry[0], default=(0.0, paused[0]))
+        if chance > MIN_CHANCE:
+            return self._go_on(best)
+        self._nothing_left = True
+        return None
 
     def _worth_going_on(self, view: _View, proposal: Array) -> _Trial | None:
         """The paused trial that is worth more than starting the proposed one; None: there is none."""
@@ -313,7 +307,7 @@ class AutoSearch:
         """Of all work that is done or under way, the share beyond the first rung."""
         first, beyond = 0, 0
         for trial in self._trials.values():
-            is_under_way = trial.status in (_Status.RUNNING, _Status.WAITING)
+            is_under_way = trial.status is _Status.RUNNING
             steps = trial.goal if is_under_way else trial.reached
             first += min(steps, self._goals[0])
             beyond += max(0, steps - self._goals[0])
@@ -346,7 +340,7 @@ class AutoSearch:
             if early is not None and early[0] < trial.reached < self._max_steps:
                 step, value = trial.curve[-1]
                 points.append((index, self._distance(step), value))
-            if trial.status in (_Status.RUNNING, _Status.WAITING):
+            if trial.status is _Status.RUNNING:
                 under_way.append((index, self._distance(trial.goal)))
         if len(points) < 2:
             return None
@@ -394,10 +388,10 @@ class AutoSearch:
         return tuple(value for step, value in trial.curve if step <= self._goals[0])
 
     def _forget(self) -> None:
-        """Leaves the least promising paused trials out of the model, but for some of them, once there are too many."""
-        paused = [t for t in self._trials.values() if t.status is _Status.PAUSED and not t.forgotten]
-        if len(paused) <= MAX_PAUSED:
+        """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
+        known = [t for t in self._trials.values() if t.status is not _Status.RUNNING and not t.forgotten]
+        if len(known) <= MAX_KNOWN:
             return
-        paused.sort(key=lambda trial: -trial.mean)
-        for trial in paused[MAX_PAUSED // 2 :: 2]:
+        known.sort(key=lambda trial: -trial.mean)
+        for trial in known[MAX_KNOWN // 2 :: 2]:
             trial.forgotten = True

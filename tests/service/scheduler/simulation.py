@@ -6,13 +6,18 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, Resume, Start, TrialHistory
-from service.scheduler.pruner import Asha, NoPruner, Pruner
-from service.scheduler.study import SamplerName
+from service.scheduler.policy import Decision, GiveUp, Resume, Start, TrialHistory
+from service.scheduler.searching.auto import AutoSearch
+from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.pruners import make_pruner
+from service.scheduler.searching.samplers import make_sampler
 
 MAX_STEPS = 27
 
@@ -47,7 +52,9 @@ class Job:
 
     num_search: int = 20
     num_baseline: int = 5
-    sampler: SamplerName = "tpe"
+    confirm: tuple[int, int] | None = None
+    """(top_k, number of seeds); None: no confirmation."""
+    sampler: SamplerName | Literal["auto"] = "tpe"
     prunes: bool = True
     seed: int = 0
     direction: Direction = Direction.MINIMIZE
@@ -58,16 +65,38 @@ class Job:
 
     def policy(self) -> JobPolicy:
         """A policy as a new process would make it."""
-        plans = [
-            PhasePlan(Phase.SEARCH, SEARCH_SPACE, self.num_search, self.sampler),
-            PhasePlan(Phase.BASELINE, BASELINE_SPACE, self.num_baseline, self.sampler),
+        phases = [
+            (Phase.SEARCH, SEARCH_SPACE, self.num_search),
+            (Phase.BASELINE, BASELINE_SPACE, self.num_baseline),
         ]
-        policy = JobPolicy(plans, direction=self.direction, seed=self.seed, pruner=self._pruner)
+        policy = JobPolicy(
+            [PhasePlan(phase, space, num, partial(self._search, phase, space, num)) for phase, space, num in phases],
+            confirmation=self._confirmation(),
+        )
         policy.restore(list(self.rows.values()))
         return policy
 
-    def _pruner(self) -> Pruner:
-        return Asha(min_steps=3, max_steps=MAX_STEPS, direction=self.direction) if self.prunes else NoPruner()
+    def _confirmation(self) -> Confirmation | None:
+        if self.confirm is None:
+            return None
+        top_k, num_seeds = self.confirm
+        return Confirmation(top_k=top_k, seeds=range(1, num_seeds + 1), direction=self.direction)
+
+    def _search(self, phase: Phase, space: SearchSpace, num_trials: int) -> PhaseSearch:
+        if self.sampler == "auto":
+            return AutoSearch(space, direction=self.direction, max_steps=MAX_STEPS, seed=self.seed)
+        return SampledSearch(
+            make_sampler(
+                self.sampler, space, direction=self.direction, num_trials=num_trials, seed=f"{self.seed}/{phase}"
+            ),
+            make_pruner(
+                "asha" if self.prunes else "none",
+                min_steps=3,
+                max_steps=MAX_STEPS,
+                reduction_factor=3,
+                direction=self.direction,
+            ),
+        )
 
     def run(self, *, num_workers: int = 1, crash_every: int | None = None, rng: random.Random | None = None) -> None:
         """Runs to the end. Workers train one step each in turn, or at random with `rng`.
@@ -79,11 +108,17 @@ class Job:
         while True:
             while len(running) < num_workers:
                 work = policy.ask()
+                if isinstance(work, GiveUp):
+                    self._change(work.number, state=TrialState.PRUNED)
+                    policy.tell(work.number, TrialState.PRUNED)
+                    continue
                 if not isinstance(work, Start | Resume):
                     break
                 if isinstance(work, Start):
                     assert work.number not in self.rows
-                    self.rows[work.number] = TrialHistory(work.number, work.phase, work.parameters, TrialState.QUEUED)
+                    self.rows[work.number] = TrialHistory(
+                        work.number, work.phase, work.parameters, TrialState.QUEUED, repeats=work.repeats
+                    )
                 self._change(work.number, state=TrialState.RUNNING)
                 curve = self.rows[work.number].curve
                 running[work.number] = curve[-1][0] if curve else 0
@@ -108,6 +143,9 @@ class Job:
             return True
         self._change(number, curve=(*row.curve, (step, value)), value=value)
         decision = self.decisions[number, step] = policy.report(number, step, value)
+        if decision is Decision.PAUSE:
+            self._change(number, state=TrialState.QUEUED)
+            return True
         if step == MAX_STEPS or decision is Decision.STOP:
             state = TrialState.COMPLETED if step == MAX_STEPS else TrialState.PRUNED
             self._change(number, state=state)

@@ -131,7 +131,7 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
         specification(
             num_trials=1000,
             options={"seconds_per_step": 0.02},
-            budget={"num_trials": 1000, "wall_clock_seconds": 20},
+            budget={"num_trials": 1000, "wall_clock_seconds": 30},
         )
     )
     job, trials = service.finish(job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,21 +11,23 @@ from typing import Any
 
 import pytest
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.controls import change_budget
+from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.job_run import make_policy
+from service.scheduler.job_policy import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Decision, Done
-from service.scheduler.pruner import Pruner
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import Recorder
 from service.scheduler.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.search import PolicySearcher
+from service.scheduler.searching.phase_search import Choice, GoOn
+from service.scheduler.searching.samplers import Outcome
 from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import Budget, JobSpecification, plan_job
+from service.specification import Budget, Constraint, JobSpecification, plan_job
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -49,6 +52,8 @@ class Tune:
         database: Database,
         checkpoints: Path,
         policy: JobPolicy | None = None,
+        *,
+        constraints: Sequence[Constraint] = (),
         retries: Retries | None = None,
         specification: JobSpecification = SPECIFICATION,
     ) -> None:
@@ -60,11 +65,18 @@ class Tune:
         assert lease is not None
         self.lease: Lease = lease
         self.database = database
-        plan = plan_job(specification)
+        plan = plan_job(specification.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.pruner = PolicyPruner(self.policy, metric=plan.metric)
         self.ending: Ending | None = None
+        self.seconds_left = math.inf
+        self.to_stop: frozenset[int] = frozenset()
+        self.pruner = PolicyPruner(
+            self.policy,
+            metric=plan.metric,
+            constraints=constraints,
+            is_to_stop=lambda number: number in self.to_stop,
+        )
         self.recorder = Recorder(
             database,
             lease,
@@ -76,8 +88,10 @@ class Tune:
             configs={},
             checkpoints=checkpoints,
             ending=lambda: self.ending,
+            seconds_left=lambda: self.seconds_left,
+            to_stop=lambda: self.to_stop,
         )
-        self.searcher = PolicySearcher(self.policy, order=self.recorder.order)
+        self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
 
     def begin(self) -> Any:
         """Suggests and starts a trial."""
@@ -207,24 +221,49 @@ def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Data
     assert stored.detail == "the workload did not measure 'validation_loss', only: train_loss"
 
 
-class Scripted:
-    """A pruner whose decisions are given."""
+def test_a_trial_that_breaks_a_constraint_is_infeasible(sqlite_database: Database, tmp_path: Path) -> None:
+    bound = Constraint(metric="peak_memory_bytes", max=1e6)
+    tune = Tune(sqlite_database, tmp_path, constraints=[bound])
+    trial = tune.begin()
+    fits, grown = ({"validation_loss": 0.5, "peak_memory_bytes": peak} for peak in (1e6, 2e6))
+    assert tune.give(trial, measured(10, metrics=fits)) == "CONTINUE"
+    assert tune.give(trial, measured(20, metrics=grown)) == "STOP"
+    tune.give(tune.begin(), measured(40, kind="completed", metrics=grown))
+    for stored in tune.stored():
+        assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
+        assert stored.detail == "peak_memory_bytes is 2e+06, at most 1e+06 is allowed"
 
-    def __init__(self, decisions: Mapping[int, Decision]) -> None:
+
+class Scripted:
+    """A search of one config whose decisions are given; what it pauses goes on if it is `worth` that."""
+
+    def __init__(self, decisions: Mapping[int, Decision], *, worth: bool) -> None:
         self._decisions = decisions
+        self._worth = worth
+        self._paused: list[int] = []
+
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        return GoOn(self._paused.pop()) if self._worth and self._paused else None
+
+    def begin(self, number: int, parameters: Mapping[str, Any]) -> None: ...
+
+    def until(self, number: int) -> int | None:
+        return 20
+
+    def interrupt(self, number: int) -> None: ...
+
+    def finish(self, number: int, outcome: Outcome) -> None: ...
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        return self._decisions.get(step, Decision.CONTINUE)
+        decision = self._decisions.get(step, Decision.CONTINUE)
+        if decision is Decision.PAUSE:
+            self._paused.append(number)
+        return decision
 
 
-def scripted_policy(decisions: Mapping[int, Decision]) -> JobPolicy:
-
+def scripted_policy(decisions: Mapping[int, Decision], *, worth: bool = True) -> JobPolicy:
     space = plan_job(SPECIFICATION).spaces[Phase.SEARCH]
-
-    def pruner() -> Pruner:
-        return Scripted(decisions)
-
-    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1)], direction=Direction.MINIMIZE, seed=0, pruner=pruner)
+    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1, lambda: Scripted(decisions, worth=worth))])
 
 
 def test_a_trial_that_the_pruner_stops_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
@@ -250,6 +289,72 @@ def test_a_trial_that_the_pruner_pauses_waits_and_goes_on(sqlite_database: Datab
     [stored] = tune.stored()
     assert (stored.state, stored.runs) == (TrialState.COMPLETED, 2)
     assert [measurement.step for measurement in stored.measurements] == [10, 20, 40]
+
+
+def test_a_trial_that_a_user_stops_is_cancelled_at_its_next_measurement(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    assert tune.stored()[0].state is TrialState.RUNNING
+    assert tune.give(trial, measured(10)) == "STOP"
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail, stored.step) == (TrialState.CANCELLED, "stopped by a user", 10)
+    tune.recorder.on_step_begin(1, [])  # the request may be seen for a moment longer
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_trial_that_is_lost_or_completes_before_it_can_be_stopped_is_no_trouble(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    lost, completed = tune.begin(), tune.begin()
+    tune.to_stop = frozenset({0, 1})
+    tune.recorder.on_trial_error(0, [], lost)
+    tune.give(completed, measured(40, kind="completed"))
+    tune.recorder.on_step_begin(0, [])
+    assert [trial.state for trial in tune.stored()] == [TrialState.CANCELLED, TrialState.COMPLETED]
+
+
+def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.recorder.on_trial_error(0, [], trial)
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail) == (TrialState.CANCELLED, "stopped by a user")
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_run_that_is_asked_to_end_begins_no_further_trial_but_writes_what_it_has(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    with sqlite_database.writing() as session:
+        change_budget(session, tune.lease.job_id, {"num_trials": 5}, now=datetime.now(UTC))
+    with pytest.raises(RunEnded) as ended:
+        tune.begin()
+    assert ended.value.ending is Ending.ASKED
+    tune.recorder.flush()
+    [stored] = tune.stored()
+    assert [measurement.step for measurement in stored.measurements] == [10]
+
+
+def test_a_paused_trial_that_is_not_worth_going_on_with_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path, scripted_policy({20: Decision.PAUSE}, worth=False))
+    (tmp_path / "0").mkdir()
+    tune.give(tune.begin(), measured(20))
+    assert tune.stored()[0].state is TrialState.QUEUED
+    with pytest.raises(RunEnded):
+        tune.searcher.suggest("tune-1")
+    [stored] = tune.stored()
+    assert (stored.state, stored.value, stored.runs) == (TrialState.PRUNED, 1 / 20, 1)
+    assert not (tmp_path / "0").exists()
 
 
 @pytest.mark.parametrize("loss", ["cancelled", "claimed by another worker"])
@@ -296,3 +401,22 @@ def test_measurements_wait_a_moment_and_are_written_together(
     clock[0] += 1.0
     tune.recorder.on_step_begin(1, [])
     assert [measurement.step for measurement in tune.stored()[0].measurements] == [10, 20]
+
+
+def test_shortly_before_the_time_limit_no_trial_is_started(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    for step in (10, 20):
+        clock[0] += 5.0
+        tune.give(trial, measured(step))  # a whole trial of 40 steps takes 20 seconds
+    tune.seconds_left = 31.0
+    tune.recorder.on_step_begin(0, [])
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+    tune.give(trial, measured(40, kind="completed"))
+    tune.seconds_left = 29.0
+    tune.recorder.on_step_begin(1, [])
+    assert tune.searcher.suggest("tune-2") is None

@@ -10,7 +10,8 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy import Decision, Resume, Start, TrialHistory
+from service.scheduler.phases import JobPolicy, PhasePlan
+from service.scheduler.policy import Decision, Done, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.searching.auto import NUM_DESIGN, AutoSearch
 from tests.benchmarks.curve_families import task
 from tests.benchmarks.search_policies import POLICIES
@@ -22,11 +23,27 @@ STEPS = 20
 FIRST_RUNG = 3
 
 
-def auto(space: SearchSpace = LINE, *, seed: int = 0, direction: Direction = Direction.MAXIMIZE) -> AutoSearch:
-    return AutoSearch(space, direction=direction, max_steps=STEPS, seed=seed)
+class OnePhase(JobPolicy):
+    """A job with one search."""
+
+    def __init__(self, search: AutoSearch, space: SearchSpace, num_trials: int = 10**6) -> None:
+        self.search = search
+        super().__init__([PhasePlan(Phase.SEARCH, space, num_trials, lambda: search)])
 
 
-def train(policy: AutoSearch, number: int, final: float, *, begin: int = 1) -> Decision:
+def auto(
+    space: SearchSpace = LINE,
+    *,
+    seed: int = 0,
+    direction: Direction = Direction.MAXIMIZE,
+    num_trials: int = 10**6,
+    pauses: bool = True,
+) -> OnePhase:
+    search = AutoSearch(space, direction=direction, max_steps=STEPS, seed=seed, pauses=pauses)
+    return OnePhase(search, space, num_trials)
+
+
+def train(policy: OnePhase, number: int, final: float, *, begin: int = 1) -> Decision:
     """Reports a straight line to the final value until the policy pauses the trial, or to its end."""
     for step in range(begin, STEPS + 1):
         if policy.report(number, step, final * step / STEPS) is Decision.PAUSE:
@@ -91,7 +108,7 @@ def test_suggestions_follow_from_the_seed() -> None:
             asked = policy.ask()
             assert isinstance(asked, Start | Resume)
             found.append(asked.parameters)
-            begin = 1 if isinstance(asked, Start) else policy._trials[asked.number].reached + 1
+            begin = 1 if isinstance(asked, Start) else policy.search._trials[asked.number].reached + 1
             train(policy, asked.number, float(asked.number % 7), begin=begin)
         return found
 
@@ -107,7 +124,7 @@ def test_divergence_teaches_where_not_to_go() -> None:
     policy = auto()
     problem = Problem(objective, LINE, Direction.MAXIMIZE, STEPS, best=0.5, median=0.25, diverged_share=0.5)
     assert simulate(policy, problem, num_workers=1, budgets=[8])[0] < 0.1
-    late = [trial.parameters["lr"] for trial in list(policy._trials.values())[NUM_DESIGN + 8 :]]
+    late = [trial.parameters["lr"] for trial in list(policy.search._trials.values())[NUM_DESIGN + 8 :]]
     assert np.mean([isinstance(lr, float) and lr > 0.6 for lr in late]) < 0.25
 
 
@@ -118,12 +135,8 @@ def test_an_error_teaches_nothing_and_an_interrupted_trial_comes_again() -> None
     assert isinstance(second, Start)
     policy.tell(0, TrialState.FAILED, None, FailureReason.ERROR)
     policy.tell(1, TrialState.QUEUED)
-    assert policy.ask() == Resume(1, Phase.SEARCH, second.parameters)
-    assert policy._trials[0].forgotten
-    with pytest.raises(ValueError, match="trial 0 is not running"):
-        policy.report(0, 1, 1.0)
-    with pytest.raises(ValueError, match="has ended already"):
-        policy.tell(0, TrialState.COMPLETED, 1.0)
+    assert policy.ask() == Resume(1, Phase.SEARCH, second.parameters, FIRST_RUNG)
+    assert policy.search._trials[0].forgotten
 
 
 def test_a_repeated_step_changes_nothing() -> None:
@@ -131,7 +144,7 @@ def test_a_repeated_step_changes_nothing() -> None:
     policy.ask()
     policy.report(0, 1, 1.0)
     assert policy.report(0, 1, 5.0) is Decision.CONTINUE
-    assert policy._trials[0].curve == [(1, 1.0)]
+    assert policy.search._trials[0].curve == [(1, 1.0)]
 
 
 def test_the_twin_of_a_finished_trial_is_not_finished() -> None:
@@ -142,7 +155,7 @@ def test_the_twin_of_a_finished_trial_is_not_finished() -> None:
         asked = policy.ask()
         assert isinstance(asked, Start | Resume)
         resumed += isinstance(asked, Resume)
-        train(policy, asked.number, 1.0, begin=policy._trials[asked.number].reached + 1)
+        train(policy, asked.number, 1.0, begin=policy.search._trials[asked.number].reached + 1)
     assert resumed <= 2  # to the second rung and to the end
 
 
@@ -152,8 +165,8 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
     for number in range(12):
         asked = policy.ask()
         assert isinstance(asked, Start | Resume)
-        train(policy, asked.number, float(number), begin=policy._trials[asked.number].reached + 1)
-    for trial in policy._trials.values():
+        train(policy, asked.number, float(number), begin=policy.search._trials[asked.number].reached + 1)
+    for trial in policy.search._trials.values():
         state = TrialState.COMPLETED if trial.final is not None else TrialState.QUEUED
         history.append(
             TrialHistory(trial.number, Phase.SEARCH, trial.parameters, state, None, trial.final, tuple(trial.curve))
@@ -164,18 +177,16 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
         history.append(TrialHistory(running.number, Phase.SEARCH, running.parameters, TrialState.RUNNING))
     restored = auto()
     restored.restore(history)
-    for number, trial in policy._trials.items():
-        other = restored._trials[number]
+    for number, trial in policy.search._trials.items():
+        other = restored.search._trials[number]
         assert (other.curve, other.final, other.parameters) == (trial.curve, trial.final, trial.parameters)
     asked = restored.ask()
     if isinstance(running, Start):
-        assert asked == Resume(running.number, Phase.SEARCH, running.parameters)
-    with pytest.raises(ValueError, match="cannot restore"):
-        restored.restore(history)
+        assert asked == Resume(running.number, Phase.SEARCH, running.parameters, FIRST_RUNG)
 
 
 def test_a_trial_that_is_measured_once_is_trained_to_its_end() -> None:
-    policy = AutoSearch(LINE, direction=Direction.MINIMIZE, max_steps=10, measure_every=10)
+    policy = OnePhase(AutoSearch(LINE, direction=Direction.MINIMIZE, max_steps=10, measure_every=10), LINE)
     for number in range(NUM_DESIGN + 3):
         asked = policy.ask()
         assert isinstance(asked, Start)
@@ -192,3 +203,48 @@ def test_auto_beats_random_search_on_curves_with_crossings_and_cliffs(family: st
         for name, found in regrets.items():
             found.extend(simulate(POLICIES[name](problem, seed), problem, num_workers=1, budgets=[10]))
     assert np.mean(regrets["auto"]) < 0.8 * np.mean(regrets["random"])
+
+
+@pytest.mark.parametrize("num_trials", [1, 4, 30])
+def test_a_search_with_a_number_of_trials_ends_with_the_best_of_them_finished(num_trials: int) -> None:
+    policy = auto(num_trials=num_trials)
+    values: dict[int, float] = {}
+    while not isinstance(asked := policy.ask(), Done):
+        assert isinstance(asked, Start | Resume | GiveUp)
+        if isinstance(asked, GiveUp):
+            policy.tell(asked.number, TrialState.PRUNED)
+            continue
+        values[asked.number] = value_of(asked.parameters)
+        train(policy, asked.number, values[asked.number], begin=policy.search._trials[asked.number].reached + 1)
+    finals = {number: trial.final for number, trial in policy.search._trials.items() if trial.final is not None}
+    assert len(values) == num_trials
+    assert max(finals.values()) == max(values.values())
+    assert len(finals) < 0.7 * num_trials or num_trials < 8
+    assert policy.is_done
+
+
+def test_without_pauses_every_trial_is_trained_to_its_end() -> None:
+    policy = auto(num_trials=14, pauses=False)
+    for number in range(14):
+        asked = policy.ask()
+        assert isinstance(asked, Start)
+        assert asked.until is None
+        train(policy, number, value_of(asked.parameters))
+    assert isinstance(policy.ask(), Done)
+    assert max(trial.final or 0.0 for trial in policy.search._trials.values()) > 0.98
+
+
+def test_the_model_knows_so_many_trials_and_the_best_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.scheduler.searching.auto.MAX_KNOWN", 24)
+    policy = auto()
+    for _ in range(90):
+        asked = policy.ask()
+        assert isinstance(asked, Start | Resume)
+        begin = policy.search._trials[asked.number].reached + 1
+        train(policy, asked.number, value_of(asked.parameters), begin=begin)
+    policy.ask()
+    trials = policy.search._trials.values()
+    known = [trial for trial in trials if not trial.forgotten]
+    assert len(known) <= 25
+    best = max(trial.final for trial in trials if trial.final is not None)
+    assert best in [trial.final for trial in known]

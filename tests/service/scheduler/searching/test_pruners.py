@@ -1,15 +1,16 @@
-"""ASHA: where its rungs are, whom it stops, and that replaying measurements rebuilds it."""
+"""Pruners: where they judge, whom they stop, and that replaying measurements rebuilds them."""
 
 from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 
 import pytest
 
-from service.domain import Direction
+from service.domain import Direction, PrunerName
 from service.scheduler.policy import Decision
-from service.scheduler.pruner import Asha, NoPruner
+from service.scheduler.searching.pruners import Asha, Hyperband, MedianRule, NoPruner, make_pruner
 
 CONTINUE, STOP = Decision.CONTINUE, Decision.STOP
 
@@ -96,3 +97,57 @@ def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
 
 def test_without_a_pruner_everything_goes_on() -> None:
     assert NoPruner().report(0, 1, math.nan) is CONTINUE
+
+
+@pytest.mark.parametrize("name", ["asha", "hyperband", "median"])
+@pytest.mark.parametrize("direction", Direction)
+def test_every_pruner_stops_mostly_bad_trials(name: PrunerName, direction: Direction) -> None:
+    pruner = make_pruner(name, min_steps=1, max_steps=9, reduction_factor=3, direction=direction)
+    sign = 1 if direction is Direction.MINIMIZE else -1
+    stopped = []
+    for number in range(60):
+        for step in range(1, 10):
+            value = (10.0 if number % 2 else 1.0) - 0.01 * step
+            if pruner.report(number, step, sign * value) is STOP:
+                stopped.append(number)
+                break
+    assert len(stopped) >= 10
+    assert sum(number % 2 for number in stopped) >= 0.9 * len(stopped)
+
+
+def test_hyperband_has_brackets_of_which_the_last_stops_nothing() -> None:
+    hyperband = Hyperband(min_steps=1, max_steps=9, reduction_factor=3, direction=Direction.MINIMIZE)
+    first_stop: dict[int, int] = {}
+    for number in range(130):
+        # Ever worse: whoever is judged after a few others is stopped.
+        first_stop[number] = next(
+            (step for step in range(1, 10) if hyperband.report(number, step, float(number)) is STOP), 10
+        )
+    counts = Counter(list(first_stop.values())[65:])
+    assert counts[1] > counts[3] > counts[10] > 0
+
+
+def test_the_median_rule_compares_the_best_so_far_with_averages_at_the_same_step() -> None:
+    rule = MedianRule(min_steps=2, direction=Direction.MINIMIZE)
+    for number in range(MedianRule.NUM_STARTUP):
+        for step, value in ((1, 9.0), (2, 7.0)):
+            assert rule.report(number, step, value) is CONTINUE  # their averages at step 2 are 8
+    assert rule.report(7, 1, 99.0) is CONTINUE  # too early to judge
+    assert rule.report(7, 2, 8.5) is STOP
+    assert rule.report(8, 1, 7.5) is CONTINUE
+    assert rule.report(8, 2, 20.0) is CONTINUE  # its best so far counts
+    assert rule.report(9, 2, math.nan) is STOP
+    assert rule.report(10, 3, 50.0) is CONTINUE  # nobody has come as far
+    with pytest.raises(ValueError, match="0"):
+        MedianRule(min_steps=0, direction=Direction.MINIMIZE)
+
+
+def test_an_unknown_pruner_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown pruner 'knife'"):
+        make_pruner(
+            "knife",  # type: ignore[arg-type]
+            min_steps=1,
+            max_steps=9,
+            reduction_factor=3,
+            direction=Direction.MINIMIZE,
+        )
