@@ -133,6 +133,7 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     trial = TrialRepository(session).get(job_id, number)
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
+    trial.losses = trial.memory_failures = 0
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
     trial.spared = True
     move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")

@@ -38,7 +38,7 @@ from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
@@ -46,16 +46,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class Stored:
     """What SQL holds of a job when its run starts."""
 
     job: Job
     trials: list[Trial]
+    ended_before: datetime | None
+    """When the job had ended, if it was taken up again."""
 
 
 def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
     """Runs a leased job to its end, or until `watch` ends the run."""
-    stored = _read(database, lease)
+    stored = read_stored(database, lease)
     checkpoints = checkpoints_of(settings.data_dir, lease.job_id)
     address = cluster_address(settings)
     failure, ending = None, Ending.DONE
@@ -85,7 +87,7 @@ def _search(
     database: Database,
     lease: Lease,
     settings: Settings,
-    stored: _Stored,
+    stored: Stored,
     *,
     checkpoints: Path,
     directory: Path,
@@ -109,7 +111,7 @@ def _search(
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
         raise RunEnded(ending)
-    retries = _retries(stored.trials)
+    retries = retries_of(stored)
     hopeless = retries.why_to_stop()
     if hopeless is not None:
         raise JobImpossible(hopeless)
@@ -168,7 +170,7 @@ def _search(
     raise AssertionError("Tune ended although the policy has trials left")
 
 
-def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
+def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     """Has the run end when the job's time is spent."""
     specification = plan.specification
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
@@ -186,18 +188,25 @@ def _group_size(plan: JobPlan) -> GroupSize:
     return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
 
 
-def _retries(trials: Sequence[Trial]) -> Retries:
-    retries = Retries()
-    for trial in trials:
-        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
+def retries_of(stored: Stored) -> Retries:
+    """What a new run has to know of earlier failures."""
+    retries, before = Retries(), stored.ended_before
+    for trial in stored.trials:
+        # Who takes a job up again may have mended what stopped it.
+        is_forgiven = before is not None and trial.finished_at is not None and trial.finished_at <= before
+        reason = None if is_forgiven else trial.reason
+        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
     return retries
 
 
-def _read(database: Database, lease: Lease) -> _Stored:
+def read_stored(database: Database, lease: Lease) -> Stored:
+    """Reads a leased job; through an outage of the database, too."""
     return with_retries(
         database.reading,
-        lambda session: _Stored(
-            JobRepository(session).get(lease.job_id), TrialRepository(session).with_measurements(lease.job_id)
+        lambda session: Stored(
+            JobRepository(session).get(lease.job_id),
+            TrialRepository(session).with_measurements(lease.job_id),
+            EventRepository(session).last_ending(lease.job_id),
         ),
         give_up_seconds=OUTAGE_SECONDS,
     )

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from service.domain import FailureReason
+from service.controls import resume_job
+from service.domain import FailureReason, TrialState
+from service.runs import finish_job
+from service.scheduler.job_run import read_stored, retries_of
 from service.scheduler.retries import MAX_LOSSES, MAX_SAME_ERRORS, Retries, Setbacks, Verdict, same_error
+from service.store.session import Database
+from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
 
 
 def test_a_loss_is_taken_up_again_three_times() -> None:
@@ -49,6 +56,37 @@ def test_an_error_counts_over_restarts_but_once_per_trial() -> None:
     assert retries.why_to_stop() is None
     retries.judge(8, FailureReason.ERROR, "ValueError: shape (8, 3)")
     assert retries.why_to_stop() == "the same error ended trials 0, 1 and 8: ValueError: shape (0, 3)"
+
+
+def test_who_takes_a_job_up_again_may_have_mended_its_error(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 8})
+
+    def fail(numbers: range, seconds: float) -> None:
+        for number in numbers:
+            now = NOW + timedelta(seconds=seconds)
+            begin_trial(database, lease, number, now=now)
+            end_trial(
+                database,
+                lease,
+                number,
+                TrialState.FAILED,
+                reason=FailureReason.ERROR,
+                detail="KeyError: 'label'",
+                now=now,
+            )
+
+    fail(range(3), 1)
+    assert retries_of(read_stored(database, lease)).why_to_stop() is not None
+    with database.writing() as session:
+        finish_job(session, lease, failure="the same error", now=NOW + timedelta(seconds=2))
+    with database.writing() as session:
+        resume_job(session, lease.job_id, now=NOW + timedelta(seconds=3))
+    again = claim(database, add_worker(database), now=NOW + timedelta(seconds=4))
+    assert again is not None
+    lease = again
+    assert retries_of(read_stored(database, lease)).why_to_stop() is None
+    fail(range(3, 6), 5)
+    assert retries_of(read_stored(database, lease)).why_to_stop() is not None
 
 
 @pytest.mark.parametrize(
