@@ -45,8 +45,8 @@ def kill_both(service: ServiceProcesses) -> None:
     left, directories = service.processes(), service.directories()
     assert left
     service.start_worker()  # which ends what they have left before it runs anything
-    service.wait_for("their end", lambda: not any(process.is_running() for process in left), seconds=15)
-    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)), seconds=15)
+    service.wait_for("their end", lambda: not any(process.is_running() for process in left), seconds=40)
+    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)), seconds=40)
 
 
 def terminate_the_worker(service: ServiceProcesses) -> None:
