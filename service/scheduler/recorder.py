@@ -122,6 +122,7 @@ class Recorder(TuneAdapter, tune.Callback):
             str(self._checkpoint_directory(asked.number)),
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
+            until_step=asked.until,
         )
 
     def give_up(self, asked: GiveUp) -> None:
