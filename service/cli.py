@@ -57,6 +57,8 @@ Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service'
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
 ]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
+TrialNumber = Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The trial's number.")]
 DEFAULT_URL = "http://127.0.0.1:8730"
 
 
@@ -128,13 +130,21 @@ def submit(
     name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it makes no second job.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Submits a job."""
+    from service import terminal
     from service.job_file import apply_settings, read_job_file
 
     content = apply_settings(read_job_file(job_file), setting or [])
     with _client(url) as client:
+        if dry_run:
+            for line in terminal.estimate_lines(client.estimate(content)):
+                typer.echo(line)
+            return
         job = client.submit(content, name=name, idempotency_key=idempotency_key)
         if not watch:
             typer.echo(job.id)
@@ -170,17 +180,70 @@ def jobs(
 
 
 @app.command()
-def watch(job: Annotated[str, typer.Argument(help="A job's id.")], url: Url = DEFAULT_URL) -> None:
+def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
     """Follows a job until it ends. Exit status 0: it succeeded."""
     with _client(url) as client:
         _watch(client, job)
 
 
 @app.command()
-def cancel(job: Annotated[str, typer.Argument(help="A job's id.")], url: Url = DEFAULT_URL) -> None:
+def cancel(job: JobId, url: Url = DEFAULT_URL) -> None:
     """Cancels a job."""
     with _client(url) as client:
         typer.echo(f"job {client.cancel(job).id} is cancelled")
+
+
+@app.command()
+def pause(job: JobId, url: Url = DEFAULT_URL) -> None:
+    """Pauses a job; its trials keep their checkpoints."""
+    with _client(url) as client:
+        paused = client.pause(job)
+        typer.echo(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
+
+
+@app.command()
+def resume(job: JobId, url: Url = DEFAULT_URL) -> None:
+    """Goes on with a paused job, or a finished one whose budget is not spent."""
+    with _client(url) as client:
+        typer.echo(f"job {client.resume(job).id} goes on")
+
+
+@app.command()
+def budget(
+    job: JobId,
+    setting: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE...", help="E.g. num_trials=40.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with it if the job has finished or is paused.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Changes a job's budget, also while it runs; null: no limit."""
+    from service.job_file import apply_settings
+
+    changes = apply_settings({}, setting)
+    with _client(url) as client:
+        changed = client.change(job, budget=changes)
+        if resume:
+            changed = client.resume(job)
+        limits = changed.specification.budget.model_dump(exclude_none=True)
+        typer.echo(f"job {changed.id} is {changed.state}: {', '.join(f'{name} {limits[name]}' for name in limits)}")
+
+
+@app.command()
+def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+    """Cancels one trial of a job, at its next measurement; the job goes on."""
+    with _client(url) as client:
+        stopped = client.stop_trial(job, trial)
+        how = "is cancelled" if stopped.state == "cancelled" else "ends at its next measurement"
+        typer.echo(f"trial {trial} of job {job} {how}")
+
+
+@app.command()
+def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+    """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
+    with _client(url) as client:
+        client.retry_trial(job, trial)
+        typer.echo(f"trial {trial} of job {job} is queued")
 
 
 @app.command()

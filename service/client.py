@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from service.api.schemas import (
     EventRead,
+    JobEstimate,
     JobRead,
     MeasurementPage,
     MeasurementRead,
@@ -116,6 +117,16 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
         return self._read(JobRead, "POST", "/v1/jobs", body=body, headers=headers)
 
+    def estimate(self, specification: JobSpecification | Mapping[str, Any]) -> JobEstimate:
+        """What a job would cost at most; nothing is stored.
+
+        Raises:
+            ApiError: the service would refuse it; the problem names the field.
+        """
+        if isinstance(specification, JobSpecification):
+            specification = specification.model_dump(mode="json")
+        return self._read(JobEstimate, "POST", "/v1/jobs", params={"dry_run": "true"}, body=dict(specification))
+
     def jobs(self, *, states: Sequence[JobState] = (), model: str | None = None) -> Iterator[JobRead]:
         """Jobs, newest first; pages are asked for as they are needed."""
         params: dict[str, Any] = {"state": [state.value for state in states]}
@@ -131,6 +142,30 @@ class Client:
         """Raises: ApiError (404; 409: it had finished)."""
         return self._read(JobRead, "POST", f"{_job_path(job_id)}/cancel")
 
+    def pause(self, job_id: str) -> JobRead:
+        """Pauses a job; one that runs is `paused` when its run has ended.
+
+        Raises:
+            ApiError: 404; 409: it had finished.
+        """
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/pause")
+
+    def resume(self, job_id: str) -> JobRead:
+        """Goes on with a paused job, or a finished one whose budget was raised.
+
+        Raises:
+            ApiError: 404; 409: it has finished and its budget is spent.
+        """
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/resume")
+
+    def change(self, job_id: str, *, budget: Mapping[str, Any]) -> JobRead:
+        """Changes fields of a job's budget; those left out stay.
+
+        Raises:
+            ApiError: 404; 422: the problem names the field.
+        """
+        return self._read(JobRead, "PATCH", _job_path(job_id), body={"budget": dict(budget)})
+
     def trials(
         self, job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None
     ) -> Iterator[TrialRead]:
@@ -143,6 +178,18 @@ class Client:
     def trial(self, job_id: str, number: int) -> TrialRead:
         """Raises: ApiError (404)."""
         return self._read(TrialRead, "GET", f"{_job_path(job_id)}/trials/{number}")
+
+    def stop_trial(self, job_id: str, number: int) -> TrialRead:
+        """Cancels a trial; one that trains, at its next measurement. Raises: ApiError (404; 409: it had ended)."""
+        return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/stop")
+
+    def retry_trial(self, job_id: str, number: int) -> TrialRead:
+        """Queues a pruned, failed or cancelled trial again, to be trained to its end.
+
+        Raises:
+            ApiError: 404; 409: it has not ended so, or the job has finished and its budget leaves no time.
+        """
+        return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/retry")
 
     def measurements(self, job_id: str, number: int, *, after_step: int = -1) -> Iterator[MeasurementRead]:
         """What a trial measured, by step."""

@@ -35,8 +35,22 @@ class TrialState(StrEnum):
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
 
+class JobRequest(StrEnum):
+    """What is asked of a running job: its run ends in order, and then it is done."""
+
+    PAUSE = "pause"
+    RESTART = "restart"
+    """Go on at once, with a budget or trials that have changed since the run began."""
+
+
+class TrialRequest(StrEnum):
+    """What is asked of an unfinished trial of a running job."""
+
+    STOP = "stop"
+
+
 class FailureReason(StrEnum):
-    """Why a trial failed."""
+    """Why a trial failed. Infeasible: it does not fit in memory, as was foreseen or has been seen twice."""
 
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
@@ -50,6 +64,8 @@ class Phase(StrEnum):
 
     SEARCH = "search"
     BASELINE = "baseline"
+    CONFIRMATION = "confirmation"
+    """The best configs of the two, trained again with new seeds."""
 
 
 class Direction(StrEnum):
@@ -60,16 +76,17 @@ class Direction(StrEnum):
         return value < than if self is Direction.MINIMIZE else value > than
 
 
-# A running job goes back to the queue when its worker stops or loses it; a running trial likewise.
+# A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes
+# there when a user wants more of it, a finished trial when it is to be tried again: `service.controls` says when.
 JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.PAUSED, JobState.FAILED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset(
         {JobState.QUEUED, JobState.PAUSED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
     ),
     JobState.PAUSED: frozenset({JobState.QUEUED, JobState.CANCELLED}),
-    JobState.SUCCEEDED: frozenset(),
-    JobState.FAILED: frozenset(),
-    JobState.CANCELLED: frozenset(),
+    JobState.SUCCEEDED: frozenset({JobState.QUEUED}),
+    JobState.FAILED: frozenset({JobState.QUEUED}),
+    JobState.CANCELLED: frozenset({JobState.QUEUED}),
 }
 
 TRIAL_TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
@@ -80,7 +97,7 @@ TRIAL_TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
         {TrialState.QUEUED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED}
     ),
     TrialState.COMPLETED: frozenset(),
-    TrialState.PRUNED: frozenset(),
-    TrialState.FAILED: frozenset(),
-    TrialState.CANCELLED: frozenset(),
+    TrialState.PRUNED: frozenset({TrialState.QUEUED}),
+    TrialState.FAILED: frozenset({TrialState.QUEUED}),
+    TrialState.CANCELLED: frozenset({TrialState.QUEUED}),
 }

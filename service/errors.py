@@ -36,6 +36,28 @@ class JobAlreadyFinished(Conflict):
         self.state = state
 
 
+class TrialAlreadyFinished(Conflict):
+    def __init__(self, job_id: str, number: int, state: str) -> None:
+        super().__init__(f"trial {number} of job {job_id!r} has already ended: {state}")
+        self.job_id, self.number, self.state = job_id, number, state
+
+
+class TrialNotRetriable(Conflict):
+    def __init__(self, job_id: str, number: int, state: str) -> None:
+        super().__init__(
+            f"trial {number} of job {job_id!r} is {state}: only a pruned, failed or cancelled one can be tried again"
+        )
+        self.job_id, self.number, self.state = job_id, number, state
+
+
+class BudgetSpent(Conflict):
+    """A finished job cannot go on without more budget; the message says what to raise."""
+
+    def __init__(self, job_id: str, state: str, why: str) -> None:
+        super().__init__(f"job {job_id!r} has {state} and cannot go on: {why}")
+        self.job_id, self.state = job_id, state
+
+
 class IdempotencyKeyReused(ServiceError):
     """The same Idempotency-Key came with another request body."""
 
@@ -49,4 +71,12 @@ class LeaseLost(ServiceError):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"the lease of job {job_id!r} is lost")
+        self.job_id = job_id
+
+
+class RunAskedToEnd(ServiceError):
+    """The job's run is asked to end, and may begin no further trial."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the run of job {job_id!r} is asked to end")
         self.job_id = job_id

@@ -1,4 +1,4 @@
-"""Use cases of those who submit and watch jobs. With `leases` and `runs` the only code that changes state."""
+"""Use cases of those who submit and watch jobs. State changes only here, in `controls`, `leases` and `runs`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 from ulid import ULID
 
+from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, JobAlreadyFinished
-from service.specification import JobSpecification, plan_job
+from service.specification import JobSpecification, allot, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import cancel_unfinished_trials, move_job, record_job_event
@@ -34,17 +35,30 @@ class BestTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseProgress:
+    """How far a phase of a job is."""
+
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobProgress:
     """How far a job is."""
 
     trials: dict[TrialState, int]
+    phases: dict[Phase, PhaseProgress]
+    """Those that the job has, in their order."""
     num_trials: int
     best: BestTrial | None
     baseline_best: BestTrial | None
     seconds_elapsed: float | None
-    """Since the job started; None before."""
+    """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
     """Estimate from the trials finished last; None without any, and unless the job runs."""
+    device_hours: float
+    """Training time of all trials so far, times the ranks of each."""
 
     @property
     def num_finished(self) -> int:
@@ -85,7 +99,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
-        num_trials=specification.budget.num_trials,
+        num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         idempotency_key=idempotency_key,
         request_digest=digest,
@@ -116,39 +130,71 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
+    finished: dict[str, Counter[Phase]] = {job_id: Counter() for job_id in ids}
+    spent_seconds = dict.fromkeys(ids, 0.0)
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
+        finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
+        spent_seconds[summary.job_id] += summary.spent_seconds
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
     for trial in repository.completed(ids):
         completed[trial.job_id].append(trial)
     recent = {
         job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
     }
-    return {job.id: _progress(job, counts[job.id], completed[job.id], recent.get(job.id, []), now=now) for job in jobs}
+    return {
+        job.id: _progress(
+            job,
+            counts[job.id],
+            finished[job.id],
+            completed[job.id],
+            recent.get(job.id, []),
+            spent_seconds=spent_seconds[job.id],
+            now=now,
+        )
+        for job in jobs
+    }
 
 
 def _progress(
-    job: Job, counts: Counter[TrialState], completed: Sequence[Trial], recent: Sequence[Trial], *, now: datetime
+    job: Job,
+    counts: Counter[TrialState],
+    finished: Counter[Phase],
+    completed: Sequence[Trial],
+    recent: Sequence[Trial],
+    *,
+    spent_seconds: float,
+    now: datetime,
 ) -> JobProgress:
-    elapsed = None
-    if job.started_at is not None:
-        elapsed = ((job.finished_at or now) - job.started_at).total_seconds()
+    elapsed = None if job.started_at is None else running_seconds(job, now)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
-        num_trials=job.num_trials,
+        phases=_phases(job, finished),
+        # An extended job may confirm other configs than those it confirmed before.
+        num_trials=max(job.num_trials, counts.total()),
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
         seconds_elapsed=elapsed,
         seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
+        device_hours=device_hours(specification_of(job), spent_seconds),
     )
+
+
+def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
+    # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
+    is_complete = finished.total() == job.num_trials
+    return {
+        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else max(finished[phase], num_trials))
+        for phase, num_trials in allot(specification_of(job)).items()
+    }
 
 
 def _seconds_left(
     job: Job, counts: Counter[TrialState], recent: Sequence[Trial], seconds_elapsed: float
 ) -> float | None:
     """Trials to come, each as long as the recent ones took, as many at once as there are now."""
-    # A job's first trial waits for its ranks to start, which the later ones find warm.
-    typical = [trial for trial in recent if trial.number > 0] or recent
+    # A job's first trial waits for its ranks to start, which the later ones find warm. An interrupted one has waited.
+    typical = [trial for trial in recent if trial.number > 0 and trial.runs == 1] or recent
     durations = [
         (trial.finished_at - trial.started_at).total_seconds()
         for trial in typical

@@ -6,17 +6,18 @@ the run's writes, so a run whose lease went to another worker can change nothing
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from service.domain import JobState, TrialState
+from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
-from service.transitions import cancel_unfinished_trials, move_job, move_trial
+from service.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
 
 MAX_CRASHES = 3
 """Runs in a row that may die without getting any further before the job fails.
@@ -25,7 +26,7 @@ Further is a step that was never measured before, or a trial that ended. A trial
 first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
 """
 CRASH_BACKOFF_SECONDS = 2.0
-"""Wait after the first crash; doubles with each further one."""
+"""Wait after the second crash in a row; doubles with each further one. After one alone there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,28 @@ def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetim
     JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
 
 
-def claim_job(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
-    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none."""
-    job = JobRepository(session).next_claimable_locked(now)
+def claim_job(
+    session: Session, worker_id: str, *, lease_seconds: float, now: datetime, running: Collection[str] = ()
+) -> Lease | None:
+    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none.
+
+    Args:
+        running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
+            for the database died while it confirmed the commit; without this, it would be renewed for ever and never
+            run.
+    """
+    jobs = JobRepository(session)
+    unheard = next((job for job in jobs.leased_to(worker_id) if job.id not in running), None)
+    if unheard is not None:
+        unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
+        return Lease(unheard.id, worker_id, unheard.attempt)
+    job = jobs.next_claimable_locked(now)
     if job is None:
         return None
-    if job.state is JobState.RUNNING:
-        # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
-        _put_back(session, job, now=now, crash="its worker was lost")
-        if job.state.is_final:
-            return None
+    was_lost = job.state is JobState.RUNNING
+    # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
+    if was_lost and put_back(session, job, now=now, crash="its worker was lost") is not JobState.QUEUED:
+        return None
     move_job(session, job, JobState.RUNNING, now=now)
     job.not_before = None
     job.attempt += 1
@@ -90,25 +103,41 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
     """Gives a job back whose run has ended without finishing it; the state the job is in now.
 
     Args:
-        crash: what killed the run, for a person; None: the worker itself stops and the run was told to.
+        crash: what killed the run, for a person; None: it ended because it was told to.
     """
     try:
         job = lock_leased_job(session, lease)
     except LeaseLost:
         return JobRepository(session).get(lease.job_id).state
-    _put_back(session, job, now=now, crash=crash)
-    return job.state
+    return put_back(session, job, now=now, crash=crash)
 
 
-def _put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> None:
-    if crash is not None:
+def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
+    """Notes what disk a job takes, for those who look at it; not fenced, because it means nothing to a run."""
+    JobRepository(session).set_disk_bytes(job_id, num_bytes)
+
+
+def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:
+    """Takes a running, locked job from its run: to the queue, or to where it was asked to go; the state it is in now.
+
+    `crash`: see `release_job`.
+    """
+    pauses = job.requested is JobRequest.PAUSE
+    # A run that was asked to end and had to be killed for it has not crashed.
+    if crash is not None and job.requested is None:
         job.crashes += 1
         if job.crashes >= MAX_CRASHES:
             cancel_unfinished_trials(session, job, now=now, detail="the job failed")
             failure = f"its run died {job.crashes} times in a row without getting any further; last: {crash}"
             move_job(session, job, JobState.FAILED, now=now, failure=failure)
-            return
-        job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 1))
-    for trial in TrialRepository(session).page(job.id, states=(TrialState.RUNNING,)):
-        move_trial(session, trial, TrialState.QUEUED, now=now, detail="interrupted; goes on from its last checkpoint")
-    move_job(session, job, JobState.QUEUED, now=now)
+            return job.state
+        if job.crashes > 1:
+            job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 2))
+    for trial in TrialRepository(session).page(job.id, states=(TrialState.QUEUED, TrialState.RUNNING)):
+        if trial.requested is TrialRequest.STOP:
+            move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+        elif trial.state is TrialState.RUNNING:
+            detail = f"{'paused' if pauses else 'interrupted'}; goes on from its last checkpoint"
+            move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+    move_job(session, job, JobState.PAUSED if pauses else JobState.QUEUED, now=now)
+    return job.state

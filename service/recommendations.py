@@ -7,99 +7,28 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.confirmations import confirm, mean_curve, verdict_over_seeds
+from service.domain import Direction, Phase, TrialState
+from service.evidence import (
+    EQUAL_WITHIN,
+    ConfirmationResult,
+    ConfirmedConfig,
+    Evidence,
+    FinishedTrial,
+    ReachedBaseline,
+    Verdict,
+    Winner,
+)
 from service.snippets import render
-
-EQUAL_WITHIN = 0.005
-"""Relative difference of the objective below which search and baseline count as equal."""
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
 
-
-class Verdict(StrEnum):
-    """The best search trial against the best baseline trial, by the objective."""
-
-    BETTER = "better"
-    EQUAL = "equal"
-    WORSE = "worse"
-    NO_BASELINE = "no_baseline"
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTrial:
-    """What is known of a trial when its job ends."""
-
-    number: int
-    phase: Phase
-    state: TrialState
-    reason: FailureReason | None
-    config: Mapping[str, Any]
-    """A `trainers.config.TrialConfig` as JSON."""
-    value: float | None
-    """Objective at the last measurement."""
-    curve: Sequence[tuple[int, float, Mapping[str, float | None]]]
-    """Step, training seconds and metrics of each measurement, by step; None where a metric was not finite."""
-
-
-@dataclass(frozen=True, slots=True)
-class Winner:
-    """The best completed trial of a phase."""
-
-    number: int
-    value: float
-    config: dict[str, Any]
-    """Its whole trial config."""
-    metrics: dict[str, float | None]
-    """All metrics of its last measurement."""
-    num_steps: int
-    """Steps it trained."""
-    seconds: float
-    """Seconds it trained, without evaluation and checkpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReachedBaseline:
-    """When the recommended trial was first as good as the baseline's best trial was in the end."""
-
-    step: int
-    seconds: float
-    baseline_step: int
-    """Step at which the baseline's best trial first had that value itself."""
-    baseline_seconds: float
-    step_ratio: float
-    """`baseline_step / step`: above 1, the recommended config needs fewer steps."""
-    seconds_ratio: float | None
-    """`baseline_seconds / seconds`; None if no time was measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Why a config is recommended, and how far to trust that."""
-
-    metric: str
-    direction: Direction
-    best: Winner
-    baseline: Winner | None
-    """None: the job had no baseline, or none of its trials completed."""
-    verdict: Verdict
-    equal_within: float
-    """Relative difference that `verdict` calls equal."""
-    improvement: float | None
-    """Difference to the baseline's best value as a share of it, positive if better; None without one, or if it is 0."""
-    reached_baseline: ReachedBaseline | None
-    """None: there is no baseline, or its value was never reached."""
-    num_trials: dict[str, dict[str, int]]
-    """Number of trials by phase and state; a failed one counts as `failed (reason)`."""
-    seeds: list[int]
-    """Seeds with which the two winners were trained."""
-    caveats: list[str]
-
+Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 
 _TRAINING = (
     "num_steps",
@@ -136,30 +65,57 @@ class Recommendation:
 
 
 def recommend(
-    trials: Sequence[FinishedTrial], *, metric: str, direction: Direction, num_planned: int | None = None
+    trials: Sequence[FinishedTrial],
+    *,
+    metric: str,
+    direction: Direction,
+    num_planned: int | None = None,
+    num_seeds: int | None = None,
 ) -> Recommendation | None:
-    """The best completed search trial with its evidence; None if no search trial completed.
+    """The best config of the search with its evidence; None if no search trial completed.
 
-    A search that lost to the baseline still gives its best config, with verdict `worse`. If fewer than `num_planned`
-    trials ran to an end of their own, because the time was up or the run failed, a caveat says so.
+    Where configs were trained again with new seeds, those trials alone decide: which config is the best, how it
+    compares with the baseline (`confirmations.compare_over_seeds`), and by how much. A config that failed with a new
+    seed gives way to one that did not. Without, the best completed trial is taken at its word, with a caveat.
+
+    A search that lost to the baseline still gives its best config, with verdict `worse`.
+
+    Args:
+        num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
+            because the time was up or the run failed, a caveat says so.
+        num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
     """
     best = _winner(trials, Phase.SEARCH, direction)
     if best is None:
         return None
     baseline = _winner(trials, Phase.BASELINE, direction)
-    winners = [best] if baseline is None else [best, baseline]
+    result = confirm(trials, direction)
+    if result is not None and result.candidates:
+        best = _with_seeds(_winner_of(trials, result.candidates[0].number), result.candidates[0])
+    if result is not None and result.baseline is not None:
+        baseline = _with_seeds(_winner_of(trials, result.baseline.number), result.baseline)
+    over_seeds = result if result is not None and _compares(result, best, baseline) else None
+    verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
+    has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
     evidence = Evidence(
         metric=metric,
         direction=direction,
         best=best,
         baseline=baseline,
-        verdict=Verdict.NO_BASELINE if baseline is None else compare(best.value, baseline.value, direction),
+        verdict=verdict,
         equal_within=EQUAL_WITHIN,
-        improvement=None if baseline is None else improvement_over(baseline.value, best.value, direction),
-        reached_baseline=_reached_baseline(trials, best, baseline, metric, direction),
+        improvement=improvement,
+        reached_baseline=(
+            None if has_failed else _reached_baseline(trials, best, baseline, metric, direction, over_seeds)
+        ),
         num_trials=_num_trials(trials),
-        seeds=sorted({winner.config["seed"] for winner in winners}),
-        caveats=_caveats(trials, baseline, num_planned),
+        seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
+        caveats=[
+            *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
+            *_caveats(trials, baseline, num_planned),
+            *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
+        ],
+        confirmation=result,
     )
     return Recommendation(
         workload=best.config["workload"],
@@ -191,19 +147,50 @@ def snippet_from_json(recommendation: Mapping[str, Any]) -> str:
 def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     candidates = [
-        (sign * trial.value, trial.number, trial)
+        (sign * trial.value, trial.number)
         for trial in trials
         if trial.phase is phase
         and trial.state is TrialState.COMPLETED
         and trial.value is not None
         and math.isfinite(trial.value)
     ]
-    if not candidates:
-        return None
-    *_, trial = min(candidates, key=lambda candidate: candidate[:2])
+    return _winner_of(trials, min(candidates)[1]) if candidates else None
+
+
+def _winner_of(trials: Sequence[FinishedTrial], number: int) -> Winner:
+    trial = next(trial for trial in trials if trial.number == number)
     assert trial.value is not None
     step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config["num_steps"], 0.0, {})
     return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds)
+
+
+def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
+    return winner if config.mean is None else dataclasses.replace(winner, value=config.mean)
+
+
+def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None) -> bool:
+    """Whether the recommended config, and the baseline if there is one, were compared over seeds."""
+    means = {config.number: config.mean for config in result.configs}
+    return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
+
+
+def _verdict(
+    best: Winner,
+    baseline: Winner | None,
+    result: ConfirmationResult | None,
+    over_seeds: ConfirmationResult | None,
+    direction: Direction,
+) -> tuple[Verdict, float | None]:
+    """The verdict and the improvement that it speaks of."""
+    if baseline is None:
+        return Verdict.NO_BASELINE, None
+    improvement = improvement_over(baseline.value, best.value, direction)
+    if over_seeds is not None:
+        return verdict_over_seeds(over_seeds, direction), improvement
+    repeated = [] if result is None else [c for c in result.configs if c.number in (best.number, baseline.number)]
+    if any(config.has_failed or config.mean is not None for config in repeated):
+        return Verdict.UNDECIDED, None  # one of them failed with a new seed
+    return compare(best.value, baseline.value, direction), improvement
 
 
 def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
@@ -222,11 +209,20 @@ def compare(best: float, baseline: float, direction: Direction) -> Verdict:
 
 
 def _reached_baseline(
-    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, metric: str, direction: Direction
+    trials: Sequence[FinishedTrial],
+    best: Winner,
+    baseline: Winner | None,
+    metric: str,
+    direction: Direction,
+    over_seeds: ConfirmationResult | None,
 ) -> ReachedBaseline | None:
     if baseline is None:
         return None
-    curves = {trial.number: trial.curve for trial in trials}
+    curves: dict[int, Curve] = {trial.number: trial.curve for trial in trials}
+    if over_seeds is not None:
+        for winner in (best, baseline):
+            repeated = [trial for trial in trials if trial.confirms == winner.number]
+            curves[winner.number] = mean_curve(repeated, metric, over_seeds.seeds)
     ours = _first_reaching(curves[best.number], baseline.value, metric, direction)
     theirs = _first_reaching(curves[baseline.number], baseline.value, metric, direction)
     if ours is None or theirs is None:
@@ -242,9 +238,7 @@ def _reached_baseline(
     )
 
 
-def _first_reaching(
-    curve: Sequence[tuple[int, float, Mapping[str, float | None]]], target: float, metric: str, direction: Direction
-) -> tuple[int, float] | None:
+def _first_reaching(curve: Curve, target: float, metric: str, direction: Direction) -> tuple[int, float] | None:
     """Step and seconds of the first measurement at least as good as `target`."""
     for step, seconds, metrics in curve:
         value = metrics.get(metric)
@@ -256,18 +250,18 @@ def _first_reaching(
 def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
     counts: dict[str, Counter[str]] = {}
     for trial in trials:
-        ending = f"{trial.state.value} ({trial.reason.value})" if trial.reason else trial.state.value
-        counts.setdefault(trial.phase.value, Counter())[ending] += 1
+        counts.setdefault(trial.phase.value, Counter())[trial.ending] += 1
     return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}
 
 
 def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_planned: int | None) -> list[str]:
-    caveats = [CAVEAT_ONE_SEED]
-    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in trials)
+    caveats: list[str] = []
+    found = [trial for trial in trials if trial.confirms is None]
+    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
     if num_planned is not None and num_ended < num_planned:
         caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
-    num_baseline = sum(trial.phase is Phase.BASELINE for trial in trials)
-    num_search = sum(trial.phase is Phase.SEARCH for trial in trials)
+    num_baseline = sum(trial.phase is Phase.BASELINE for trial in found)
+    num_search = sum(trial.phase is Phase.SEARCH for trial in found)
     if baseline is None:
         why = "none of its trials completed" if num_baseline else "the job had none"
         caveats.append(f"There is no baseline to compare with: {why}.")
@@ -276,15 +270,34 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
     return caveats
 
 
+def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
+    """What the confirmation, of `num_seeds` seeds, did not show."""
+    if result is None:
+        return ["No config was trained again with new seeds: the job ended before."]
+    caveats = [
+        f"The config of trial {config.number} failed with seed {', '.join(str(failed.seed) for failed in failures)}: "
+        f"{failures[0].ending}."
+        for config in result.configs
+        if (failures := [outcome for outcome in config.results if outcome.has_failed])
+    ]
+    fit = [config for config in result.configs if not config.has_failed]
+    if fit and len(result.seeds) < num_seeds:
+        caveats.append(
+            f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} new seeds were completed by all "
+            f"{len(fit)} configs."
+        )
+    return caveats
+
+
 def _header(recommendation: Mapping[str, Any]) -> list[str]:
     """The evidence in a few lines of plain words."""
     evidence = recommendation["evidence"]
     best, baseline, metric = evidence["best"], evidence["baseline"], evidence["metric"]
     counts = evidence["num_trials"]
-    totals = ", ".join(f"{sum(endings.values())} {phase}" for phase, endings in sorted(counts.items(), reverse=True))
+    totals = ", ".join(f"{sum(counts[phase].values())} {phase}" for phase in Phase if phase in counts)
     lines = [
         f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
-        f"{metric} ({evidence['direction']}): {best['value']!r} (trial {best['number']})",
+        f"{metric} ({evidence['direction']}): {_value_of(evidence, best)}",
     ]
     if options := recommendation["workload_options"]:
         # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
@@ -292,7 +305,7 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
         lines.append(f"with the workload's options {named}")
     if baseline is not None:
         name = baseline["config"]["optimizer"]["name"]
-        lines.append(f"baseline {name}: {baseline['value']!r} (trial {baseline['number']}): {_comparison(evidence)}")
+        lines.append(f"baseline {name}: {_value_of(evidence, baseline)}: {_comparison(evidence)}")
     if evidence["verdict"] == Verdict.WORSE:
         lines.append(f"NOT RECOMMENDED over {baseline['config']['optimizer']['name']}: the baseline did better.")
     reached = evidence["reached_baseline"]
@@ -303,8 +316,24 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
     return [*lines, *evidence["caveats"]]
 
 
+def _value_of(evidence: Mapping[str, Any], winner: Mapping[str, Any]) -> str:
+    result = evidence.get("confirmation") or {}  # recommendations stored before there was one have none
+    for config in [*result.get("candidates", []), result.get("baseline")]:
+        if config is not None and config["number"] == winner["number"] and config["mean"] is not None:
+            spread, num_seeds = config["standard_deviation"], len(result["seeds"])
+            return f"{config['mean']:.5g} ± {spread:.2g} over {num_seeds} new seeds (trial {config['number']}'s config)"
+    return f"{winner['value']!r} (trial {winner['number']})"
+
+
 def _comparison(evidence: Mapping[str, Any]) -> str:
     share = "" if evidence["improvement"] is None else f" by {abs(evidence['improvement']):.2%}"
+    result = evidence.get("confirmation") or {}
+    low, high = result.get("improvement_low"), result.get("improvement_high")
+    interval = (
+        "" if low is None or high is None else f" ({result['confidence']:.0%} interval {low:+.2%} to {high:+.2%})"
+    )
     if evidence["verdict"] == Verdict.EQUAL:
-        return f"equal (within {evidence['equal_within']:.1%})"
-    return f"this config is {evidence['verdict']}{share}"
+        return f"equal (within {evidence['equal_within']:.1%}){interval}"
+    if evidence["verdict"] == Verdict.UNDECIDED:
+        return f"undecided{interval}"
+    return f"this config is {evidence['verdict']}{share}{interval}"

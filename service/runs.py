@@ -1,4 +1,7 @@
-"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease."""
+"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease.
+
+Each may be called twice: a database that dies while it confirms a commit makes the run write the same again.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from service.domain import FailureReason, JobState, Phase, TrialState
-from service.leases import Lease, lock_leased_job
-from service.recommendations import FinishedTrial, recommend
+from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
+from service.errors import RunAskedToEnd
+from service.evidence import FinishedTrial
+from service.leases import Lease, lock_leased_job, put_back
+from service.recommendations import recommend
 from service.store.models import Job, Measurement, Recommendation, Trial
 from service.store.repositories import (
     EventRepository,
@@ -42,14 +47,24 @@ def add_trial(
     phase: Phase,
     parameters: Mapping[str, Any],
     config: TrialConfig,
+    confirms: int | None = None,
     now: datetime,
 ) -> None:
     """Adds a queued trial.
 
+    Args:
+        confirms: in the confirmation, the number of the trial whose config it repeats.
+
     Raises:
         LeaseLost: the job is no longer this run's.
+        RunAskedToEnd: the run is to begin nothing more: its budget may have changed.
     """
-    lock_leased_job(session, lease)
+    job = lock_leased_job(session, lease)
+    if job.requested is not None:
+        raise RunAskedToEnd(lease.job_id)
+    trials = TrialRepository(session)
+    if trials.find(lease.job_id, number) is not None:
+        return
     trial = Trial(
         id=f"trial_{ULID()}",
         job_id=lease.job_id,
@@ -58,17 +73,20 @@ def add_trial(
         state=TrialState.QUEUED,
         parameters=dict(parameters),
         config=config.to_json(),
+        confirms=confirms,
         metrics={},
         created_at=now,
     )
-    TrialRepository(session).add(trial)
+    trials.add(trial)
     record_trial_event(session, trial, now=now)
 
 
 def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
     """Moves a queued trial to running. Raises: LeaseLost, NotFound."""
     lock_leased_job(session, lease)
-    move_trial(session, TrialRepository(session).get(lease.job_id, number), TrialState.RUNNING, now=now)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    if trial.state is not TrialState.RUNNING:
+        move_trial(session, trial, TrialState.RUNNING, now=now)
 
 
 def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMeasurements], *, now: datetime) -> None:
@@ -86,7 +104,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         trial = trials.get(lease.job_id, entry.number)
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
-            is_new = measurements.put(
+            replaced = measurements.put(
                 Measurement(
                     trial_id=trial.id,
                     step=reported.step,
@@ -96,14 +114,28 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                     recorded_at=now,
                 )
             )
-            if is_new:
+            if replaced is None:
                 job.crashes = 0
+            trial.spent_seconds += _newly_spent(trial, reported, replaced_seconds=replaced)
             trial.step = reported.step
             trial.seconds = reported.seconds
             trial.metrics = metrics
             trial.value = metrics.get(job.metric)
             data = {"number": trial.number, "step": trial.step, "value": trial.value}
             events.add(job.id, "trial.measured", data, now)
+
+
+def _newly_spent(trial: Trial, reported: Reported, *, replaced_seconds: float | None) -> float:
+    """Seconds of training behind a measurement that nothing recorded before told of.
+
+    Args:
+        replaced_seconds: of the measurement recorded before at the same step, if there is one.
+    """
+    if reported.seconds == replaced_seconds:
+        return 0.0  # a resumed trial first gives its checkpoint's measurement again
+    if reported.step <= trial.step:
+        return reported.seconds  # there was no checkpoint: it began anew
+    return max(0.0, reported.seconds - trial.seconds)
 
 
 def finish_trial(
@@ -119,21 +151,39 @@ def finish_trial(
     """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
     job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
-    move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+    if (trial.state, trial.reason) != (state, reason):
+        move_trial(session, trial, state, now=now, reason=reason, detail=detail)
     job.crashes = 0
 
 
-def requeue_trial(session: Session, lease: Lease, number: int, *, detail: str, now: datetime) -> None:
-    """Puts a running trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound."""
+def requeue_trial(
+    session: Session,
+    lease: Lease,
+    number: int,
+    *,
+    detail: str,
+    losses: int,
+    memory_failures: int,
+    now: datetime,
+) -> None:
+    """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
+
+    Args:
+        losses: how often it was taken up again after a loss, this time included.
+        memory_failures: how often after it ran out of memory, this time included.
+    """
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
-    move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+    trial.losses, trial.memory_failures = losses, memory_failures
+    if trial.state is not TrialState.QUEUED:  # it can fail before it has begun, too
+        move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 
 
 def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
     """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
 
-    A job without failure succeeds if at least one search trial completed.
+    A job without failure succeeds if at least one search trial completed. If its budget or trials have changed since
+    the run began, it goes back to the queue instead.
 
     Args:
         failure: what ended the run early, for a person.
@@ -142,14 +192,20 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         LeaseLost: the job is no longer this run's.
     """
     job = lock_leased_job(session, lease)
+    if failure is None and job.requested is JobRequest.RESTART:
+        put_back(session, job, now=now, crash=None)
+        return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
     trials = TrialRepository(session).with_measurements(job.id)
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
-        num_planned=job.num_trials,
+        num_planned=job.specification["budget"]["num_trials"],
+        num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )
+    if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
+        job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
         RecommendationRepository(session).replace(
             Recommendation(
@@ -177,6 +233,7 @@ def _finished(trial: Trial) -> FinishedTrial:
         config=trial.config,
         value=trial.value,
         curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
+        confirms=trial.confirms,
     )
 
 

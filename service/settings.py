@@ -28,7 +28,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=30.0, gt=0)
     """A worker that has not renewed a job's lease for this long has lost the job."""
     poll_seconds: float = Field(default=0.5, gt=0)
-    """How often a worker looks for jobs, and a job for its cancellation."""
+    """How often a worker looks for jobs, and a job's run for what is asked of it."""
     allow_module_workloads: bool | None = None
     """Whether a job may name its workload as `module:Class`, which the service then imports from its packages and
     directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost). Registered workloads are always

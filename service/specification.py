@@ -24,6 +24,8 @@ from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescripti
 from trainers.workload import check_options
 
 MAX_TRIALS = 10_000
+MAX_SEEDS = 100
+"""New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
 
 Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
@@ -65,9 +67,13 @@ class Constraint(StrictModel):
 
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
-    """Trials of the whole job, the baseline's included."""
+    """Trials of search and baseline together; those of the confirmation come on top."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
-    """No trial goes on after this many seconds since the job started; null: no limit."""
+    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
+    Null: no limit."""
+    device_hours: float | None = Field(default=None, gt=0)
+    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
+    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
     starts all."""
@@ -101,6 +107,17 @@ class Baseline(StrictModel):
     """As the search's."""
 
 
+class Confirmation(StrictModel):
+    """The best configs trained again, at full length, with new seeds: all of them and the baseline's best with the same
+    ones. These trials alone then decide which config is recommended and how it compares with the baseline."""
+
+    top_k: int = Field(default=3, ge=1, le=MAX_SEEDS)
+    """Configs of the search, the best first; of the baseline it is always one."""
+    num_seeds: int = Field(default=3, ge=2, le=MAX_SEEDS)
+    """New seeds for each of them. The job gets `(top_k + 1) * num_seeds` trials more than `budget.num_trials`, without
+    a baseline `top_k * num_seeds`; `budget.wall_clock_seconds` holds for them, too."""
+
+
 class JobSpecification(StrictModel):
     """A tuning job: one workload, one search, and the baseline it is compared with."""
 
@@ -120,6 +137,8 @@ class JobSpecification(StrictModel):
     """What the search tries first, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
+    confirmation: Confirmation | None = None
+    """Null: each config is trained with one seed, and whether the best is more than luck stays open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +159,28 @@ class JobPlan:
     min_pruning_steps: int
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
-    """Trials of each phase; their sum is the budget."""
+    """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
     pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
     """Assignments that a phase tries first, after the defaults."""
 
-    def trial_config(self, phase: Phase, parameters: dict[str, Any]) -> TrialConfig:
-        """The config of a trial of `phase` with these sampled values ({parameter name: value})."""
+    @property
+    def num_trials(self) -> int:
+        """Trials of all phases."""
+        return sum(self.allotments.values())
+
+    @property
+    def confirmation_seeds(self) -> list[int]:
+        """The new seeds: those after the one that all other trials have."""
+        confirmation, seed = self.specification.confirmation, self.specification.training.seed
+        num_seeds = 0 if confirmation is None else confirmation.num_seeds
+        return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(num_seeds)]
+
+    def trial_config(self, phase: Phase, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
+        """The config of a trial of search or baseline with these sampled values ({parameter name: value}).
+
+        Args:
+            seed: None: the job's.
+        """
         space = self.spaces[phase]
         assignment = space.assign(parameters)
         return TrialConfig.from_json(
@@ -159,6 +194,7 @@ class JobPlan:
                 "evaluate_every": self.evaluate_every,
                 **measured_fields(self.specification.objective, self.workload),
                 **self.specification.training.trial_fields(assignment),
+                **({} if seed is None else {"seed": seed}),
             }
         )
 
@@ -173,7 +209,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     metric, direction = _objective(specification.objective, workload)
     for index, constraint in enumerate(specification.constraints):
         _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
-    training, budget = specification.training, specification.budget
+    training = specification.training
     specification.resources.check()
     if training.averaging is not None:
         training.averaging.check_arguments()
@@ -201,16 +237,8 @@ def plan_job(specification: JobSpecification) -> JobPlan:
 
     sampler, pruner = _search(specification)
     spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
-    allotments = {Phase.SEARCH: budget.num_trials}
     if specification.baseline is not None:
         spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
-        if budget.num_trials < 2:
-            raise InvalidInput(
-                "budget.num_trials", f"a job with a baseline needs at least 2 trials, got {budget.num_trials}"
-            )
-        share = round(budget.num_trials * specification.baseline.budget_share)
-        baseline = min(max(share, 1), budget.num_trials - 1)
-        allotments = {Phase.SEARCH: budget.num_trials - baseline, Phase.BASELINE: baseline}
     pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
     if specification.baseline is not None:
         pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
@@ -226,7 +254,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         pruner=pruner,
         min_pruning_steps=min_pruning_steps,
         spaces=spaces,
-        allotments=allotments,
+        allotments=allot(specification),
         pinned=pinned,
     )
     for phase, space in spaces.items():
@@ -249,6 +277,30 @@ def plan_job(specification: JobSpecification) -> JobPlan:
             "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
         )
     return plan
+
+
+def allot(specification: JobSpecification) -> dict[Phase, int]:
+    """How many trials each phase gets; the confirmation fewer, if fewer configs complete than it is to confirm.
+
+    More trials for the job are never fewer for a phase.
+
+    Raises:
+        InvalidInput: there are too few for the phases.
+    """
+    num_trials, baseline = specification.budget.num_trials, specification.baseline
+    allotments = {Phase.SEARCH: num_trials}
+    if baseline is not None:
+        if num_trials < 2:
+            raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
+        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+        allotments = {Phase.SEARCH: num_trials - of_baseline, Phase.BASELINE: of_baseline}
+    if (confirmation := specification.confirmation) is not None:
+        num_search = allotments[Phase.SEARCH]
+        if confirmation.top_k > num_search:
+            raise InvalidInput("confirmation.top_k", f"{confirmation.top_k} exceeds the search's {num_search} trials")
+        num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
+        allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
+    return allotments
 
 
 def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:

@@ -12,10 +12,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from service.api.schemas import BestRead, JobRead
+from service.api.schemas import BestRead, JobEstimate, JobRead
 from service.client import ApiError, Client, ServiceUnreachable
-from service.domain import JobState, TrialState
-from service.recommendations import Evidence, Verdict
+from service.domain import JobRequest, JobState, Phase, TrialState
+from service.evidence import Evidence, Verdict, Winner
 
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 60.0
@@ -27,6 +27,7 @@ _STYLES = {
     JobState.FAILED: "bold red",
     JobState.CANCELLED: "yellow",
     JobState.RUNNING: "cyan",
+    JobState.PAUSED: "yellow",
 }
 
 
@@ -41,7 +42,14 @@ def watch(client: Client, job_id: str, console: Console) -> JobRead:
     if not console.is_terminal:
         shown = None
         while True:
-            facts = (job.state, job.progress.num_finished, job.progress.best, job.progress.baseline_best)
+            facts = (
+                job.state,
+                job.requested,
+                job.num_trials,
+                job.progress.num_finished,
+                job.progress.best,
+                job.progress.baseline_best,
+            )
             if facts != shown:
                 console.print(progress_line(job), highlight=False, markup=False, soft_wrap=True)
                 shown = facts
@@ -69,7 +77,9 @@ def _next(client: Client, job: JobRead) -> JobRead:
 
 def progress_line(job: JobRead) -> str:
     """A job in one line: state, trials, best so far, time left."""
-    parts = [f"{job.state}", f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
+    parts = [state_words(job), f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
+    if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
+        parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
     metric = job.objective.metric
     if job.progress.best is not None:
         parts.append(f"best {metric} {_best(job.progress.best)}")
@@ -77,6 +87,8 @@ def progress_line(job: JobRead) -> str:
         parts.append(f"baseline {_best(job.progress.baseline_best)}")
     if job.progress.seconds_left is not None:
         parts.append(f"about {duration(job.progress.seconds_left)} left")
+    if job.specification.budget.device_hours is not None:
+        parts.append(device_hours(job))
     if job.failure:
         parts.append(job.failure)
     return " · ".join(parts)
@@ -89,15 +101,19 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_column(style="dim")
     table.add_column()
     table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
-    table.add_row("state", Text(job.state, style=_STYLES.get(job.state, "")))
+    table.add_row("state", Text(state_words(job), style=_STYLES.get(job.state, "")))
     bar = ProgressBar(
         total=job.num_trials, completed=progress.num_finished, width=30, complete_style="cyan", finished_style="green"
     )
     table.add_row("trials", bar)
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
+    if len(progress.phases) > 1:
+        table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
     table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
     if job.specification.baseline is not None:
         table.add_row("baseline's best", _best(progress.baseline_best) if progress.baseline_best else "none yet")
+    if job.specification.budget.device_hours is not None:
+        table.add_row("budget", device_hours(job))
     if not job.state.is_final:
         left = "unknown yet" if progress.seconds_left is None else f"about {duration(progress.seconds_left)}"
         table.add_row("time left", left)
@@ -119,7 +135,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
         table.add_row(
             job.id,
             escape(job.name),
-            Text(job.state, style=_STYLES.get(job.state, "")),
+            Text(state_words(job), style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
             *(f"{best.value:.5g}" if best else "" for best in (job.progress.best, job.progress.baseline_best)),
             *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
@@ -131,21 +147,31 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     """Why a config is recommended, in plain words, whether it won or not."""
     best, baseline = evidence.best, evidence.baseline
     lines = [
-        f"Best of the search: trial {best.number}, {evidence.metric} {best.value:.5g} after {best.num_steps} steps."
+        f"Best of the search: trial {best.number}, {evidence.metric} {_value(evidence, best)} "
+        f"after {best.num_steps} steps."
     ]
     if baseline is None:
         lines.append("There is no baseline to compare with.")
     else:
         name = baseline.config["optimizer"]["name"]
-        lines.append(f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {baseline.value:.5g}.")
+        lines.append(
+            f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {_value(evidence, baseline)}."
+        )
         by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
         lines.append(
             {
                 Verdict.BETTER: f"Verdict: {optimizer} is better than {name}{by}.",
                 Verdict.EQUAL: f"Verdict: {optimizer} and {name} are equal, within {evidence.equal_within:.1%}.",
                 Verdict.WORSE: f"Verdict: {optimizer} is WORSE than {name}{by}; {name} is the one to use here.",
+                Verdict.UNDECIDED: f"Verdict: undecided; the new seeds do not tell {optimizer} from {name}.",
             }[evidence.verdict]
         )
+        result = evidence.confirmation
+        if result is not None and result.improvement_low is not None and result.improvement_high is not None:
+            lines.append(
+                f"Over {len(result.seeds)} new seeds the improvement lies between {result.improvement_low:+.1%} and "
+                f"{result.improvement_high:+.1%} ({result.confidence:.0%} interval)."
+            )
         reached = evidence.reached_baseline
         if reached is not None:
             lines.append(
@@ -155,9 +181,35 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
     phases = "; ".join(
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
-        for phase, endings in sorted(evidence.num_trials.items(), reverse=True)
+        for phase, endings in sorted(evidence.num_trials.items(), key=lambda item: list(Phase).index(Phase(item[0])))
     )
     return [*lines, f"{total} trials: {phases}.", *evidence.caveats]
+
+
+def estimate_lines(estimate: JobEstimate) -> list[str]:
+    """What a job would cost at most, in plain words."""
+    phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
+    trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
+    lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
+    measured = estimate.measured
+    if measured is None:
+        lines.append("No earlier job like this one has completed a trial here, so time and memory are unknown.")
+    else:
+        of = f"median of {measured.num_trials} trials"
+        lines.append(f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of}).")
+        if measured.peak_memory_bytes is not None:
+            lines.append(f"Its ranks needed up to {measured.peak_memory_bytes / 2**30:.2f} GiB.")
+    if estimate.max_device_hours is not None:
+        lines.append(f"At most {estimate.max_device_hours:.3g} device-hours.")
+    return lines
+
+
+def _value(evidence: Evidence, winner: Winner) -> str:
+    """A winner's value, with its spread over seeds if there are several."""
+    for config in evidence.confirmation.configs if evidence.confirmation else []:
+        if config.number == winner.number and config.standard_deviation is not None:
+            return f"{winner.value:.5g} ± {config.standard_deviation:.2g}"
+    return f"{winner.value:.5g}"
 
 
 def trial_counts(job: JobRead) -> str:
@@ -175,6 +227,17 @@ def trial_counts(job: JobRead) -> str:
         if job.progress.trials.get(state)
     ]
     return ", ".join(counts) or "none started"
+
+
+def state_words(job: JobRead) -> str:
+    """The job's state, and where a running one is about to go."""
+    about_to = {JobRequest.PAUSE: ", pausing", JobRequest.RESTART: ", restarting"}
+    return f"{job.state}{about_to[job.requested] if job.requested else ''}"
+
+
+def device_hours(job: JobRead) -> str:
+    """The device-hours spent and allowed."""
+    return f"{job.progress.device_hours:.3g} of {job.specification.budget.device_hours:g} device-hours"
 
 
 def duration(seconds: float) -> str:

@@ -7,9 +7,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from service.budgets import running_seconds
 from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
+
+STOPPED = "stopped by a user"
+"""Detail of a trial that was cancelled alone."""
 
 
 class IllegalTransition(RuntimeError):
@@ -17,15 +21,17 @@ class IllegalTransition(RuntimeError):
 
 
 def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure: str | None = None) -> None:
-    """Moves a locked job to another state. A final state drops the lease."""
+    """Moves a locked job to another state. Leaving `running` drops the lease and what was asked of the run."""
     if to not in JOB_TRANSITIONS[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state} -> {to}")
+    job.running_seconds = running_seconds(job, now)
+    job.running_since = now if to is JobState.RUNNING else None
+    job.requested = None
     job.state = to
     if to is JobState.RUNNING and job.started_at is None:
         job.started_at = now
-    if to.is_final:
-        job.finished_at = now
-        job.failure = None if failure is None else storable(failure)
+    job.finished_at = now if to.is_final else None
+    job.failure = None if failure is None else storable(failure)
     if to is not JobState.RUNNING:
         job.lease_worker_id = None
         job.lease_expires_at = None
@@ -35,6 +41,12 @@ def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure
 def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
     """Appends the event that tells a job's present state."""
     EventRepository(session).add(job.id, "job.state", {"state": job.state.value, "failure": job.failure}, now)
+
+
+def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
+    """Appends the event that tells a job's budget, and what is asked of its run."""
+    data = {"budget": job.specification["budget"], "requested": job.requested.value if job.requested else None}
+    EventRepository(session).add(job.id, "job.changed", data, now)
 
 
 def move_trial(
@@ -53,12 +65,13 @@ def move_trial(
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with reason {reason}")
     trial.state = to
     trial.reason = reason
+    if to is not TrialState.RUNNING:
+        trial.requested = None
     trial.detail = None if detail is None else storable(detail)
     if to is TrialState.RUNNING:
         trial.runs += 1
         trial.started_at = trial.started_at or now
-    if to.is_final:
-        trial.finished_at = now
+    trial.finished_at = now if to.is_final else None
     record_trial_event(session, trial, now=now)
 
 
@@ -67,7 +80,9 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
     data: dict[str, Any] = {
         "number": trial.number,
         "phase": trial.phase.value,
+        "confirms": trial.confirms,
         "state": trial.state.value,
+        "requested": trial.requested.value if trial.requested else None,
         "reason": trial.reason.value if trial.reason else None,
         "step": trial.step,
         "value": trial.value,

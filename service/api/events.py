@@ -100,8 +100,8 @@ class EventFeed:
             return [EventRead.model_validate(event) for event in events]
 
 
-async def _stream(feed: EventFeed, after: int, job_id: str | None) -> AsyncIterator[bytes]:
-    """The events after `after` as they come; of one job, up to the one that tells its end."""
+async def _stream(feed: EventFeed, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
+    """The events after `after` as they come; of one job, up to the one that tells its end. `is_over`: it has ended."""
     yield format_sse_event(retry=RETRY_MS)
     while not feed.closed:
         newest = feed.newest
@@ -110,25 +110,19 @@ async def _stream(feed: EventFeed, after: int, job_id: str | None) -> AsyncItera
         except DATABASE_ERRORS as error:
             logger.warning("a stream of events ends, its reader will connect again: %s", error)
             return
-        ended = False
         chunk = list[bytes]()
         for event in events:
             after = event.id
             chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
-            ended = job_id is not None and _tells_the_end(event)
-            if ended:
-                break
+            if job_id is not None and event.kind == "job.state":
+                is_over = JobState(str(event.data["state"])).is_final
         if chunk:
             # In one piece: each piece sent to a reader that has gone would be a warning in the log.
             yield b"".join(chunk)
-        if ended:
+        if is_over and len(events) < BATCH:  # a job that was resumed has ended before, with further events after it
             return
         if len(events) < BATCH and not await feed.wait(newest):
             yield KEEPALIVE_COMMENT
-
-
-def _tells_the_end(event: EventRead) -> bool:
-    return event.kind == "job.state" and JobState(str(event.data["state"])).is_final
 
 
 router = APIRouter(tags=["events"])
@@ -188,8 +182,8 @@ def follow_job(
 ) -> Response:
     """A stream of a job's events, from its beginning or after `Last-Event-ID` or `after`.
 
-    It ends after the `job.state` event of the job's final state. A browser then connects once more and is answered 204,
-    which tells it to stop.
+    It ends after the `job.state` event of the job's final state, unless the job was resumed since. A browser then
+    connects once more and is answered 204, which tells it to stop.
     """
     job = JobRepository(session).get(job_id)
     events = EventRepository(session)
@@ -198,7 +192,7 @@ def follow_job(
         start = 0
     if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
         return Response(status_code=204)
-    return _response(_stream(request.app.state.feed, start, job_id))
+    return _response(_stream(request.app.state.feed, start, job_id, is_over=job.state.is_final))
 
 
 def _response(stream: AsyncIterator[bytes]) -> EventStream:

@@ -33,11 +33,13 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baseline": None,
 }
 
+JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
+
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",
     "objective": None,
-    "budget": {"num_trials": 20, "wall_clock_seconds": None},
+    "budget": {"num_trials": 20, "wall_clock_seconds": None, "device_hours": None},
     "training": {
         "num_steps": None,
         "evaluate_every": None,
@@ -69,6 +71,7 @@ SPECIFICATION: dict[str, Any] = {
     "sampler": {"name": "auto", "seed": 0},
     "pruner": {"name": None, "min_steps": None, "reduction_factor": None},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
+    "confirmation": None,
 }
 
 JOB: dict[str, Any] = {
@@ -76,23 +79,41 @@ JOB: dict[str, Any] = {
     "name": "digits, first try",
     "tags": {"team": "vision"},
     "state": "running",
+    "requested": None,
     "failure": None,
     "model": "digits-mlp",
     "objective": {"metric": "validation_loss", "direction": "minimize"},
     "specification": SPECIFICATION,
     "num_trials": 20,
     "num_steps": 200,
+    "disk_bytes": 1_482_752,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
+        "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},
         "num_finished": 10,
         "best": {"number": 6, "value": 0.0713},
         "baseline_best": {"number": 3, "value": 0.0871},
         "seconds_elapsed": 24.1,
         "seconds_left": 24.1,
+        "device_hours": 0.0089,
     },
     "created_at": "2026-03-01T12:00:00Z",
     "started_at": "2026-03-01T12:00:01Z",
     "finished_at": None,
+}
+
+JOB_ESTIMATE: dict[str, Any] = {
+    "num_trials": {"search": 15, "baseline": 5},
+    "num_steps": 200,
+    "max_steps": 4000,
+    "measured": {
+        "job_id": JOB_ID,
+        "num_trials": 9,
+        "step_seconds": 0.0095,
+        "optimizer_state_bytes": 2461696.0,
+        "peak_memory_bytes": 512753664.0,
+    },
+    "max_device_hours": 0.0211,
 }
 
 TRIAL_CONFIG: dict[str, Any] = {
@@ -113,14 +134,17 @@ TRIAL: dict[str, Any] = {
     "number": 6,
     "phase": "search",
     "state": "completed",
+    "requested": None,
     "reason": None,
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
     "config": TRIAL_CONFIG,
+    "confirms": None,
     "runs": 1,
     "step": 200,
     "num_steps": 200,
     "seconds": 1.9,
+    "spent_seconds": 1.9,
     "value": 0.0713,
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
     "created_at": "2026-03-01T12:00:11Z",
@@ -155,9 +179,40 @@ _WINNER: dict[str, Any] = {
     "number": 6,
     "value": 0.0713,
     "config": TRIAL_CONFIG,
-    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
+    "metrics": {"train_loss": 0.0021, "validation_loss": 0.0698, "validation_accuracy": 0.9806},
     "num_steps": 200,
     "seconds": 1.9,
+}
+
+_CONFIRMATION: dict[str, Any] = {
+    "seeds": [1, 2, 3],
+    "candidates": [
+        {
+            "number": 6,
+            "found_value": 0.0698,
+            "results": [
+                {"seed": 1, "number": 20, "ending": "completed", "value": 0.0709},
+                {"seed": 2, "number": 22, "ending": "completed", "value": 0.0720},
+                {"seed": 3, "number": 24, "ending": "completed", "value": 0.0710},
+            ],
+            "mean": 0.0713,
+            "standard_deviation": 0.00061,
+        }
+    ],
+    "baseline": {
+        "number": 3,
+        "found_value": 0.0851,
+        "results": [
+            {"seed": 1, "number": 21, "ending": "completed", "value": 0.0866},
+            {"seed": 2, "number": 23, "ending": "completed", "value": 0.0880},
+            {"seed": 3, "number": 25, "ending": "completed", "value": 0.0867},
+        ],
+        "mean": 0.0871,
+        "standard_deviation": 0.00078,
+    },
+    "confidence": 0.95,
+    "improvement_low": 0.1765,
+    "improvement_high": 0.1863,
 }
 
 RECOMMENDATION: dict[str, Any] = {
@@ -190,9 +245,14 @@ RECOMMENDATION: dict[str, Any] = {
             "step_ratio": 1.667,
             "seconds_ratio": 1.364,
         },
-        "num_trials": {"baseline": {"completed": 5}, "search": {"completed": 6, "pruned": 9}},
-        "seeds": [0],
+        "num_trials": {
+            "baseline": {"completed": 5},
+            "confirmation": {"completed": 6},
+            "search": {"completed": 6, "pruned": 9},
+        },
+        "seeds": [1, 2, 3],
         "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
+        "confirmation": _CONFIRMATION,
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

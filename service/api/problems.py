@@ -20,7 +20,17 @@ from service.api import examples
 from service.api.fields import field_of, small, value_at
 from service.api.schemas import FieldError, Problem
 from service.api.text import join_field
-from service.errors import Conflict, IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound, ServiceError
+from service.errors import (
+    BudgetSpent,
+    Conflict,
+    IdempotencyKeyReused,
+    InvalidInput,
+    JobAlreadyFinished,
+    NotFound,
+    ServiceError,
+    TrialAlreadyFinished,
+    TrialNotRetriable,
+)
 from service.store.session import DATABASE_ERRORS, is_unavailable
 
 MEDIA_TYPE = "application/problem+json"
@@ -35,6 +45,9 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
     (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
+    (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
+    (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
+    (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
     (
         IdempotencyKeyReused,

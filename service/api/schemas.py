@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from service.api import examples
 from service.api.text import check_storable
-from service.domain import Direction, FailureReason, JobState, Phase, TrialState
-from service.recommendations import Evidence
-from service.specification import JobSpecification
+from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.evidence import Evidence
+from service.specification import Budget, JobSpecification
+from service.strict_model import StrictModel
 from trainers.description import WorkloadDescription
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ Item = TypeVar("Item")
 MAX_TAGS = 50
 TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 class _Read(BaseModel):
@@ -54,6 +60,26 @@ class JobCreate(JobSpecification):
         return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
 
 
+class BudgetChange(Budget):
+    """The fields of a budget to change; those left out stay as they are."""
+
+    # Budget's own defaults are of new jobs.
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values by field, of those given."""
+        return self.model_dump(exclude_unset=True)
+
+
+class JobChange(StrictModel):
+    """What can be changed of a job."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CHANGE]})
+
+    budget: BudgetChange
+
+
 class ObjectiveRead(_Read):
     metric: str
     direction: Direction
@@ -66,18 +92,28 @@ class BestRead(_Read):
     value: float
 
 
+class PhaseProgressRead(_Read):
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
 class ProgressRead(_Read):
     trials: dict[TrialState, int]
     """Trials by state."""
+    phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
+    """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
     """Trials in a final state."""
     best: BestRead | None
     """Of the search; null: none completed yet."""
     baseline_best: BestRead | None
     seconds_elapsed: float | None
-    """Since the job started."""
+    """Time that the job has been running, without time in the queue or paused."""
     seconds_left: float | None
     """An estimate from the trials finished so far."""
+    device_hours: float
+    """Training time of all trials so far, times the ranks of each."""
 
 
 class JobRead(_Read):
@@ -87,17 +123,21 @@ class JobRead(_Read):
     name: str
     tags: dict[str, str]
     state: JobState
+    requested: JobRequest | None
+    """What a running job is about to do: `pause`, or `restart` with another budget or trials; done within seconds."""
     failure: str | None
     """Why the job failed, for a person."""
     model: str
     """What recommendations are asked by: the workload's name."""
     objective: ObjectiveRead
     specification: JobSpecification
-    """As submitted, with its defaults."""
+    """As submitted, with its defaults, and with the budget as it is now."""
     num_trials: int
     """Trials that the job will have."""
     num_steps: int
     """Steps of a full trial."""
+    disk_bytes: int | None
+    """What its checkpoints, logs and temporary files took when its worker last looked; null before its first run."""
     progress: ProgressRead
     created_at: datetime
     started_at: datetime | None
@@ -110,17 +150,50 @@ class JobRead(_Read):
             name=job.name,
             tags=job.tags,
             state=job.state,
+            requested=job.requested,
             failure=job.failure,
             model=job.model,
             objective=ObjectiveRead(metric=job.metric, direction=job.direction),
             specification=JobSpecification.model_validate(job.specification),
             num_trials=job.num_trials,
             num_steps=job.num_steps,
+            disk_bytes=job.disk_bytes,
             progress=ProgressRead.model_validate(progress),
             created_at=job.created_at,
             started_at=job.started_at,
             finished_at=job.finished_at,
         )
+
+
+class MeasuredRead(_Read):
+    """What the completed trials of an earlier job took: same workload and options, ranks and kind of steps."""
+
+    job_id: str
+    num_trials: int
+    step_seconds: float
+    """Median over trials."""
+    optimizer_state_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+    peak_memory_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+
+
+class JobEstimate(_Read):
+    """What a job would cost at most."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
+
+    num_trials: dict[Phase, int]
+    """Trials by phase."""
+    num_steps: int
+    """Steps of a full trial."""
+    max_steps: int
+    """Steps of all trials, if none were pruned."""
+    measured: MeasuredRead | None
+    """Null: no earlier job like this one has completed a trial. Times and memory are measured, never predicted: the API
+    cannot build models."""
+    max_device_hours: float | None
+    """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
 
 
 class TrialRead(_Read):
@@ -129,6 +202,8 @@ class TrialRead(_Read):
     number: int
     phase: Phase
     state: TrialState
+    requested: TrialRequest | None
+    """`stop`: the trial ends at its next measurement."""
     reason: FailureReason | None
     """Why the trial failed."""
     detail: str | None
@@ -137,6 +212,8 @@ class TrialRead(_Read):
     """The sampled values by parameter name."""
     config: dict[str, JsonValue]
     """The whole trial config: what `python -m trainers.run` reads."""
+    confirms: int | None = None
+    """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
     runs: int
     """Times it was started: more than 1 after a loss."""
     step: int
@@ -145,6 +222,8 @@ class TrialRead(_Read):
     """Steps of the full trial."""
     seconds: float
     """Training time up to `step`."""
+    spent_seconds: float
+    """Training time in all its runs: more than `seconds` if steps were trained again."""
     value: float | None
     """The objective at `step`."""
     metrics: dict[str, float | None]
@@ -189,7 +268,8 @@ class EventRead(_Read):
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
     kind: str
-    """`job.state`, `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
+    """`job.state`, `job.changed` (its budget, or what is asked of its run), `job.recommendation`, `trial.state` or
+    `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     created_at: datetime
 

@@ -14,12 +14,13 @@ from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
 from service.api.dependencies import Now, ReadSession
+from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
 from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves
 from service.domain import JobState
 from service.errors import NotFound
-from service.jobs import progress_of
+from service.jobs import progress_of, specification_of
 from service.recommendations import snippet_from_json
 from service.store.models import Job
 from service.store.repositories import (
@@ -112,18 +113,38 @@ def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> H
     shown = trials[-TRIALS_SHOWN:]
     labels = view.phase_labels(job.specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
+    evidence = recommendation.content["evidence"] if recommendation else None
+    seeds = view.seed_table(evidence, labels)
+    confirmed = [
+        seeds.confirmed(is_baseline=is_baseline) if seeds and job.state.is_final else None
+        for is_baseline in (False, True)
+    ]
+    best_numbers = {
+        best.number
+        for best in (confirmed[0] or progress.best, confirmed[1] or progress.baseline_best)
+        if best is not None
+    }
     context = {
         "job": job,
         "now": now,
         "progress": progress,
         "bar": view.bar(progress),
         "labels": labels,
+        "budget": specification_of(job).budget,
+        "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
+        "retriable": RETRIABLE,
         "has_baseline": bool(job.specification.get("baseline")),
-        "verdict": view.verdict(job, progress, labels, has_baseline=bool(job.specification.get("baseline"))),
+        "verdict": view.verdict(
+            job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
+        ),
+        "confirmed_best": confirmed[0],
+        "confirmed_baseline": confirmed[1],
+        "seeds": seeds,
+        "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,
         "num_hidden": len(trials) - len(shown),
         "parameter_names": view.parameter_names(shown),
-        "best_numbers": {best.number for best in (progress.best, progress.baseline_best) if best},
+        "best_numbers": best_numbers,
         "recommendation": recommendation.content if recommendation else None,
         "snippet": snippet_from_json(recommendation.content) if recommendation else None,
         "specification": json.dumps(job.specification, indent=2, ensure_ascii=False),

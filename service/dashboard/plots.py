@@ -24,8 +24,8 @@ MAX_LOG_TICKS = 12
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 
-PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f"}
-PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot"}
+PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f", Phase.CONFIRMATION: "#9a6ee0"}
+PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot", Phase.CONFIRMATION: "dash"}
 PRUNED_COLOUR = "#8b949e"
 DIVERGED_COLOUR = "#dc4a41"
 
@@ -43,6 +43,8 @@ class PlotTrial:
     value: float | None = None
     finished_after: float | None = None
     """Seconds from the job's start to the trial's end; None while unfinished."""
+    confirms: int | None = None
+    """In the confirmation: the trial whose config it repeats."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
     """(step, objective) in order of steps; None where it was not finite."""
@@ -56,19 +58,24 @@ def best_so_far(
     labels: Mapping[Phase, str],
     axis: Axis = "trials",
 ) -> Figure:
-    """The best value reached by each phase, over its finished trials or over the job's time.
+    """The best value reached by search and baseline, over their finished trials or over the job's time.
 
-    Over trials, each phase is counted by itself: the two lines compare equal numbers of trials.
+    The confirmation seeks nothing and has no line. Over trials, each phase is counted by itself: the two lines compare
+    equal numbers of trials.
 
     Args:
         labels: name of each phase in the legend.
     """
-    finished = [trial for trial in trials if trial.state.is_final and trial.finished_after is not None]
+    finished = [
+        trial
+        for trial in trials
+        if trial.state.is_final and trial.finished_after is not None and trial.phase is not Phase.CONFIRMATION
+    ]
     finished.sort(key=lambda trial: (trial.finished_after or 0.0, trial.number))
     end = max((trial.finished_after or 0.0 for trial in finished), default=0.0)
     data: list[Figure] = []
     values: list[float] = []
-    for phase in Phase:
+    for phase in (Phase.SEARCH, Phase.BASELINE):
         own = [trial for trial in finished if trial.phase is phase]
         placed = [
             (float(position) if axis == "trials" else trial.finished_after or 0.0, trial)
@@ -236,7 +243,9 @@ def _role(trial: PlotTrial, labels: Mapping[Phase, str]) -> tuple[str, str, str]
 
 def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
     state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
-    lines = [f"<b>#{trial.number}</b> {_text(labels.get(trial.phase, trial.phase.value))}, {_text(state)}"]
+    label = _text(labels.get(trial.phase, trial.phase.value))
+    of = "" if trial.confirms is None else f" of #{trial.confirms}"
+    lines = [f"<b>#{trial.number}</b> {label}{of}, {_text(state)}"]
     for name, value in list(trial.parameters.items())[:8]:
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)
         lines.append(f"{_text(name)} = {_text(shown[:60])}")

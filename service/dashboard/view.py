@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from service import recommendations
 from service.dashboard.plots import PlotTrial
 from service.domain import Direction, JobState, Phase, TrialState
+from service.evidence import EQUAL_WITHIN
+from service.evidence import Verdict as Outcome
 from service.jobs import JobProgress
-from service.recommendations import EQUAL_WITHIN, compare, improvement_over
+from service.recommendations import compare, improvement_over
 from service.store.models import Job, Trial
 
 DASH = "–"
@@ -36,6 +37,37 @@ class Verdict:
     kind: Literal["better", "worse", "equal", "open"]
     headline: str
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRow:
+    """What a config reached with each seed of the confirmation."""
+
+    number: int
+    """The trial that found it."""
+    label: str
+    is_best: bool
+    is_baseline: bool
+    found_value: float
+    """What it reached in the search."""
+    mean: float | None
+    standard_deviation: float | None
+    results: list[Mapping[str, Any] | None]
+    """A `service.evidence.SeedResult` as JSON for each of the table's seeds; None: not trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedTable:
+    """The confirmation of a job."""
+
+    seeds: list[int]
+    num_compared: int
+    """Seeds that the means are over."""
+    rows: list[SeedRow]
+
+    def confirmed(self, *, is_baseline: bool) -> SeedRow | None:
+        """The row of the search's best, or of the baseline's, if it has a mean."""
+        return next((row for row in self.rows if row.is_baseline is is_baseline and row.mean is not None), None)
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -102,11 +134,24 @@ def bar(progress: JobProgress) -> list[BarSegment]:
     return segments
 
 
-def verdict(job: Job, progress: JobProgress, labels: Mapping[Phase, str], *, has_baseline: bool) -> Verdict:
-    """Compares the best of the search with the best of the baseline, and says so either way."""
+def verdict(
+    job: Job,
+    progress: JobProgress,
+    labels: Mapping[Phase, str],
+    *,
+    has_baseline: bool,
+    evidence: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """Compares the best of the search with the best of the baseline, and says so either way.
+
+    Args:
+        evidence: of the job's recommendation, as JSON: once the job has ended with a confirmation, it decides.
+    """
     best, baseline = progress.best, progress.baseline_best
     ours, theirs = labels[Phase.SEARCH], labels[Phase.BASELINE]
     over = job.state.is_final
+    if over and has_baseline and evidence is not None and _decides_by_seeds(evidence):
+        return _over_seeds(evidence, ours, theirs)
     if best is None:
         missing = f"No {ours} trial completed" if over else f"No {ours} trial has completed yet"
         return Verdict("open", missing, _waiting(job.state))
@@ -120,16 +165,78 @@ def verdict(job: Job, progress: JobProgress, labels: Mapping[Phase, str], *, has
 
 def _comparison(best: float, baseline: float, ours: str, theirs: str, direction: Direction, *, over: bool) -> Verdict:
     outcome = compare(best, baseline, direction)
-    if outcome is recommendations.Verdict.EQUAL:
+    if outcome is Outcome.EQUAL:
         headline = f"{ours} and {theirs} are level" + ("" if over else " so far")
         return Verdict("equal", headline, f"Their best values differ by less than {EQUAL_WITHIN:.1%}.")
     gap, share = abs(best - baseline), improvement_over(baseline, best, direction)
     size = number(gap) if share is None else f"{abs(share):.1%}"
     relation = "lower" if best < baseline else "higher"
     detail = f"Its best value is {relation} by {number(gap, 3)}."
-    if outcome is recommendations.Verdict.BETTER:
+    if outcome is Outcome.BETTER:
         return Verdict("better", f"{ours} {'beats' if over else 'leads'} {theirs} by {size}", detail)
     return Verdict("worse", f"{ours} {'falls short of' if over else 'trails'} {theirs} by {size}", detail)
+
+
+def _decides_by_seeds(evidence: Mapping[str, Any]) -> bool:
+    result = evidence.get("confirmation")
+    return evidence["verdict"] == Outcome.UNDECIDED or (result is not None and result["improvement_low"] is not None)
+
+
+def _over_seeds(evidence: Mapping[str, Any], ours: str, theirs: str) -> Verdict:
+    """What the confirmation says."""
+    result, outcome = evidence["confirmation"], Outcome(evidence["verdict"])
+    low, high = result["improvement_low"], result["improvement_high"]
+    if low is None or high is None:
+        return Verdict("open", f"{ours} and {theirs} could not be compared over new seeds", _failures(result))
+    num_seeds = len(result["seeds"])
+    detail = (
+        f"Over {num_seeds} new seeds, the improvement lies between {low:+.1%} and {high:+.1%} "
+        f"({result['confidence']:.0%} interval)."
+    )
+    share = "" if evidence["improvement"] is None else f" by {abs(evidence['improvement']):.1%}"
+    if outcome is Outcome.BETTER:
+        return Verdict("better", f"{ours} beats {theirs}{share}", detail)
+    if outcome is Outcome.WORSE:
+        return Verdict("worse", f"{ours} falls short of {theirs}{share}", detail)
+    if outcome is Outcome.EQUAL:
+        return Verdict("equal", f"{ours} and {theirs} are level", detail)
+    return Verdict("open", f"{num_seeds} new seeds do not tell {ours} from {theirs}", detail)
+
+
+def _failures(result: Mapping[str, Any]) -> str:
+    failed = [
+        f"the config of trial {config['number']} with seed {outcome['seed']}"
+        for config in [*result["candidates"], *filter(None, [result["baseline"]])]
+        for outcome in config["results"]
+        if outcome["value"] is None and outcome["ending"] != TrialState.CANCELLED
+    ]
+    return f"What failed: {', '.join(failed)}."
+
+
+def seed_table(evidence: Mapping[str, Any] | None, labels: Mapping[Phase, str]) -> SeedTable | None:
+    """The confirmation behind a recommendation, from its evidence as JSON; None: there was none."""
+    result = (evidence or {}).get("confirmation")
+    if evidence is None or result is None:
+        return None
+    configs = [(Phase.SEARCH, config) for config in result["candidates"]]
+    configs += [(Phase.BASELINE, config) for config in [result["baseline"]] if config is not None]
+    seeds = sorted({outcome["seed"] for _, config in configs for outcome in config["results"]})
+    rows = []
+    for phase, config in configs:
+        by_seed = {outcome["seed"]: outcome for outcome in config["results"]}
+        rows.append(
+            SeedRow(
+                number=config["number"],
+                label=labels[phase],
+                is_best=config["number"] == evidence["best"]["number"],
+                is_baseline=phase is Phase.BASELINE,
+                found_value=config["found_value"],
+                mean=config["mean"],
+                standard_deviation=config["standard_deviation"],
+                results=[by_seed.get(seed) for seed in seeds],
+            )
+        )
+    return SeedTable(seeds, len(result["seeds"]), rows)
 
 
 def _waiting(state: JobState) -> str:
@@ -144,7 +251,7 @@ def phase_labels(specification: Mapping[str, Any], trials: Sequence[Trial]) -> d
     """The optimizer that each phase tunes, as a person calls it."""
     baseline = specification.get("baseline") or {}
     spaces = {Phase.SEARCH: specification.get("search_space"), Phase.BASELINE: baseline.get("search_space")}
-    labels = {Phase.SEARCH: "Search", Phase.BASELINE: "Baseline"}
+    labels = {Phase.SEARCH: "Search", Phase.BASELINE: "Baseline", Phase.CONFIRMATION: "Confirmation"}
     for phase, space in spaces.items():
         name = space.get("optimizer") if isinstance(space, dict) else space
         configured = next((trial.config["optimizer"]["name"] for trial in trials if trial.phase is phase), name)
@@ -173,5 +280,6 @@ def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
         reason=trial.reason,
         value=trial.value,
         finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
+        confirms=trial.confirms,
         parameters=trial.parameters,
     )

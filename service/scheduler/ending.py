@@ -14,6 +14,8 @@ class Ending(StrEnum):
     """The job was cancelled or belongs to another worker: nothing may be written any more."""
     BUDGET_SPENT = "budget spent"
     """The job's time is up: it finishes with what it has."""
+    ASKED = "asked to end"
+    """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
 
@@ -31,4 +33,4 @@ class RunEnded(BaseException):
 
 
 class JobImpossible(BaseException):
-    """The job cannot be run, now or later; the message is for a person. Leaves Tune as `RunEnded` does."""
+    """The job cannot be run, or not any further; the message is for a person. Leaves Tune as `RunEnded` does."""

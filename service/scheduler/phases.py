@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy import Ask, Decision, Done, GiveUp, Resume, Start, TrialHistory, Wait
+from service.scheduler.confirmation import Confirmation
+from service.scheduler.policy import Ask, Decision, Done, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
 from service.scheduler.searching.phase_search import GoOn, New, PhaseSearch
 from service.scheduler.searching.samplers import Outcome
 
@@ -48,6 +49,8 @@ class _Trial:
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
+    spared: bool = False
+    """Whether nothing but its end stops it."""
 
 
 @dataclass(slots=True)
@@ -91,11 +94,16 @@ class JobPolicy:
     The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
     Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
     chooses: a new trial, or to go on with a paused one. A phase is over when it may start no more, nothing of it runs
-    and its search chooses nothing; what is still paused then is given up.
+    and its search chooses nothing; what is still paused then is given up. When all phases are over, the best trials
+    are repeated as the confirmation says.
     """
 
-    def __init__(self, plans: Sequence[PhasePlan]) -> None:
+    def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
         """Prepares a job with these phases, the search first.
+
+        Args:
+            plans: the phases that search.
+            confirmation: None: there is none.
 
         Raises:
             ValueError: a phase appears twice or has a negative number of trials.
@@ -109,14 +117,23 @@ class JobPolicy:
                 raise ValueError(f"num_trials of phase {plan.phase} must be >= 0, got {plan.num_trials}")
             pinned = (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned))
             self._phases[plan.phase] = _PhaseRun(plan, pinned, plan.search())
+        self._confirmation = confirmation
+        self._num_confirming = 0
         self._trials: dict[int, _Trial] = {}
         self._waiting: deque[int] = deque()
         self._next_number = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        self._is_closed = True
 
     @property
     def is_done(self) -> bool:
         """Whether nothing was left to do when it was last asked, or is known to be left without asking."""
-        return all(not (run.has_trials_left or run.num_running or run.paused) for run in self._phases.values())
+        if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
+            return False
+        return not self._num_confirming and not self._to_confirm()
 
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
@@ -131,7 +148,11 @@ class JobPolicy:
         for run in over:
             if run.paused:
                 return GiveUp(next(iter(run.paused)))
-        return Done() if len(over) == len(self._phases) else Wait()
+        if len(over) < len(self._phases):
+            return Wait()
+        for repeats in self._to_confirm():
+            return self._confirm(repeats)
+        return Wait() if self._num_confirming else Done()
 
     def report(self, number: int, step: int, value: float) -> Decision:
         """Takes in the objective of a running trial at one step; not finite is allowed.
@@ -147,8 +168,13 @@ class JobPolicy:
         if trial.curve and step <= trial.curve[-1][0]:
             return Decision.CONTINUE
         trial.curve.append((step, value))
-        run = self._phases[trial.phase]
-        decision = run.search.report(number, step, value)
+        if trial.phase is Phase.CONFIRMATION:
+            return Decision.CONTINUE
+        search = self._phases[trial.phase].search
+        decision = search.report(number, step, value)
+        if trial.spared and decision is not Decision.CONTINUE:
+            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            return Decision.CONTINUE
         if decision is Decision.PAUSE:
             self._pause(number, trial)
         return decision
@@ -164,8 +190,8 @@ class JobPolicy:
         trial = self._unfinished(number)
         if state is TrialState.RUNNING:
             raise ValueError(f"trial {number}: cannot be told as running")
-        run = self._phases[trial.phase]
-        if trial.status is _Status.PAUSED:
+        run = self._phases.get(trial.phase)  # None: it confirms
+        if run is not None and trial.status is _Status.PAUSED:
             del run.paused[number]
             run.num_running += 1
         elif trial.status is _Status.WAITING:
@@ -173,15 +199,21 @@ class JobPolicy:
         if state is TrialState.QUEUED:
             trial.status = _Status.WAITING
             self._waiting.append(number)
-            run.search.interrupt(number)
+            if run is not None:
+                run.search.interrupt(number)
             return
         trial.status = _Status.ENDED
+        if run is None:
+            self._num_confirming -= 1
+            return
         run.num_running -= 1
         if state is not TrialState.CANCELLED:
             run.tried.add(number)
         if state is TrialState.COMPLETED:
             run.completed(number, value)
         run.search.finish(number, Outcome(state, reason, value, trial.curve))
+        if self._confirmation is not None and state is TrialState.COMPLETED:
+            self._confirmation.add(number, trial.phase, trial.parameters, value)
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked.
@@ -198,11 +230,15 @@ class JobPolicy:
         for past in sorted(history, key=lambda past: past.number):
             if past.number in self._trials:
                 raise ValueError(f"trial {past.number} appears twice in the history")
+            if past.repeats is not None:
+                self._restore_confirming(past, past.repeats)
+                continue
             if past.phase not in self._phases:
                 raise ValueError(f"trial {past.number} belongs to phase {past.phase}, which the job does not have")
             run = self._phases[past.phase]
             parameters = run.plan.space.check(past.parameters)
             trial = self._begin(run, past.number, parameters)
+            trial.spared = past.spared
             run.search.begin(past.number, parameters)
             decision = Decision.CONTINUE
             for step, value in past.curve:
@@ -211,19 +247,47 @@ class JobPolicy:
                     decision = run.search.report(past.number, step, value)
             if past.state.is_final:
                 self.tell(past.number, past.state, past.value, past.reason)
-            elif decision is Decision.PAUSE:
+            elif decision is Decision.PAUSE and not past.spared:
                 self._pause(past.number, trial)
             else:
                 self.tell(past.number, TrialState.QUEUED)
         self._next_number = max(self._trials, default=-1) + 1
 
+    def _to_confirm(self) -> list[Repeats]:
+        return [] if self._confirmation is None else self._confirmation.left()
+
+    def _confirm(self, repeats: Repeats) -> Start:
+        number = self._next_number
+        self._next_number += 1
+        trial = self._begin_confirming(number, repeats)
+        return Start(number, Phase.CONFIRMATION, dict(trial.parameters), repeats=repeats)
+
+    def _begin_confirming(self, number: int, repeats: Repeats) -> _Trial:
+        if self._confirmation is None:
+            raise ValueError(f"trial {number} belongs to phase {Phase.CONFIRMATION}, which the job does not have")
+        if repeats.number not in self._trials:
+            raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
+        self._confirmation.begin(repeats)
+        parameters = self._trials[repeats.number].parameters
+        trial = self._trials[number] = _Trial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
+        self._num_confirming += 1
+        return trial
+
+    def _restore_confirming(self, past: TrialHistory, repeats: Repeats) -> None:
+        trial = self._begin_confirming(past.number, repeats)
+        trial.curve.extend(past.curve)
+        if past.state.is_final:
+            self.tell(past.number, past.state, past.value, past.reason)
+        else:
+            self.tell(past.number, TrialState.QUEUED)
+
     def _choose(self, run: _PhaseRun) -> Start | Resume | None:
         number = self._next_number
-        if run.has_trials_left and run.num_started < len(run.pinned):
+        if self._may_start(run) and run.num_started < len(run.pinned):
             parameters = run.pinned[run.num_started]
             run.search.begin(number, parameters)
         else:
-            match run.search.choose(number, may_start=run.has_trials_left):
+            match run.search.choose(number, may_start=self._may_start(run)):
                 case New(parameters=chosen):
                     parameters = dict(chosen)
                 case GoOn(number=paused):
@@ -235,6 +299,9 @@ class JobPolicy:
         self._next_number += 1
         self._begin(run, number, parameters)
         return Start(number, run.plan.phase, dict(parameters), run.search.until(number))
+
+    def _may_start(self, run: _PhaseRun) -> bool:
+        return run.has_trials_left and not self._is_closed
 
     def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _Trial:
         trial = self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)
@@ -252,7 +319,8 @@ class JobPolicy:
     def _resume(self, number: int) -> Resume:
         trial = self._trials[number]
         trial.status = _Status.RUNNING
-        until = self._phases[trial.phase].search.until(number)
+        to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
+        until = None if to_its_end else self._phases[trial.phase].search.until(number)
         return Resume(number, trial.phase, dict(trial.parameters), until)
 
     def _unfinished(self, number: int) -> _Trial:

@@ -16,6 +16,18 @@ from service.domain import FailureReason, Phase, TrialState
 
 
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """What a confirmation trial repeats, and how it differs."""
+
+    number: int
+    """The trial whose config it is."""
+    phase: Phase
+    """That trial's."""
+    seed: int
+    """Its own, instead of that trial's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a new trial."""
 
@@ -25,6 +37,8 @@ class Start:
     """Value of each active parameter of the phase's search space, by path name."""
     until: int | None = None
     """The step at which the policy is going to pause it; None: it may run to its end."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,10 @@ class TrialHistory:
     """Objective at the last measurement; counts only if the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """The objective at each measured step, in the order of steps."""
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
+    spared: bool = False
+    """Whether it is neither pruned nor paused: a user has it tried again."""
 
 
 class Policy(Protocol):
@@ -99,6 +117,9 @@ class Policy(Protocol):
         self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
     ) -> None:
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed."""
+
+    def close(self) -> None:
+        """Start no more trials: what is left of the time is for going on with those there are."""
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked."""

@@ -1,10 +1,14 @@
-"""Ending every process that descends from this one, whatever became of those in between."""
+"""The processes of runs: ending all that descend from this one, whatever became of those in between, and finding those
+whose worker is gone.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 
 import psutil
 
@@ -25,21 +29,58 @@ def descendants() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
-def end_descendants(*, spare: Set[psutil.Process] = frozenset(), timeout_seconds: float = 10.0) -> None:
-    """Kills all descendants but those in `spare`, and returns when they are gone.
+def children_named(*names: str) -> set[psutil.Process]:
+    """The children of this process with these names, ended ones of which it has taken no notice included."""
+    found = set()
+    for process in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if process.name() in names:
+                found.add(process)
+    return found
 
-    A descendant can start others while it is being killed, so it looks again until it finds none.
+
+def any_is_gone(processes: Iterable[psutil.Process]) -> bool:
+    """Whether any of these has ended, be it that nobody has taken notice yet."""
+    for process in processes:
+        try:
+            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+    return False
+
+
+def marked(variable: str, is_meant: Callable[[str], bool]) -> set[psutil.Process]:
+    """The other processes of this user in whose environment `variable` has a value for which `is_meant` holds."""
+    own = os.getpid()
+    found = set()
+    for process in psutil.process_iter():
+        # A process that has ended shows an error or no environment; another user's may not be read.
+        with suppress(psutil.Error, OSError):
+            value = process.environ().get(variable)
+            if value is not None and is_meant(value) and process.pid != own:
+                found.add(process)
+    return found
+
+
+def end_descendants(*, spare: Set[psutil.Process] = frozenset(), timeout_seconds: float = 10.0) -> None:
+    """Kills all descendants but those in `spare`, and returns when they are gone."""
+    end(lambda: descendants() - spare, timeout_seconds=timeout_seconds)
+
+
+def end(find: Callable[[], Set[psutil.Process]], *, timeout_seconds: float = 10.0) -> None:
+    """Kills the processes that `find` gives, and returns when they are gone.
+
+    A process can start others while it is being killed, so it looks again until it finds none.
     """
     waited = 0.0
     while waited < timeout_seconds:
-        doomed = descendants() - spare
+        doomed = find()
         if not doomed:
             return
         for process in doomed:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         # Short waits: a process that dies in the middle of the tree hands its children over only then.
         psutil.wait_procs(doomed, timeout=0.5)
         waited += 0.5

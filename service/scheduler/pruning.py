@@ -5,7 +5,7 @@ Ray calls early stopping "scheduler"; we say pruner.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -20,8 +20,17 @@ from service.specification import Constraint
 class PolicyPruner(TuneAdapter, FIFOScheduler):
     """Reports measurements to the policy and remembers what it decided."""
 
-    def __init__(self, policy: Policy, *, metric: str, constraints: Sequence[Constraint] = ()) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        metric: str,
+        constraints: Sequence[Constraint] = (),
+        is_to_stop: Callable[[int], bool] = lambda _number: False,
+    ) -> None:
+        """Prepares the pruner; `is_to_stop` says whether a user has asked for the end of a trial."""
         super().__init__()  # type: ignore[no-untyped-call]
+        self._is_to_stop = is_to_stop
         self._policy = policy
         self._constraints = constraints
         self._objective = metric
@@ -40,7 +49,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
         go_on: str = TrialScheduler.CONTINUE
         stop: str = TrialScheduler.STOP
-        return go_on if decision is Decision.CONTINUE else stop
+        return go_on if decision is Decision.CONTINUE and not self._is_to_stop(number) else stop
 
     def report(self, number: int, report: TrialReport) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""

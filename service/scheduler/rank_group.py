@@ -10,6 +10,7 @@ import gc
 import logging
 import math
 import os
+import secrets
 import socket
 import time
 import traceback
@@ -211,7 +212,8 @@ class RankGroup:
         """Trials started in this group."""
         self.is_usable = True
         """False: a rank died or failed alone; only `close` may follow."""
-        actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)  # type: ignore[call-overload]  # left out there
+        actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)  # type: ignore[call-overload]  # untyped
+        group = f"rank-{secrets.token_hex(8)}"
         self._ranks: list[Any] = [
             actor_class.options(
                 num_cpus=size.cpus_per_rank,
@@ -219,6 +221,7 @@ class RankGroup:
                 memory=size.memory_per_rank or None,
                 resources=dict(size.custom_per_rank),
                 max_restarts=0,
+                name=f"{group}-{index}",  # so that a later run of the job finds it
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     placement_group, placement_group_bundle_index=index
                 ),

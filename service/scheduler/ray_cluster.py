@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ray
+import ray.util
 
 from service.scheduler import process_tree
 from service.scheduler.rank_group import GroupSize
+
+logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
@@ -32,16 +35,18 @@ class Node:
         return min(_num_times(name, self.resources.get(name, 0.0), want) for name, want in size.rank_bundle.items())
 
 
-def connect(address: str | None, *, directory: Path) -> list[Node]:
+def connect(address: str | None, *, directory: Path, namespace: str | None = None) -> list[Node]:
     """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
 
     Args:
+        namespace: of all ranks that are started from here, and of no other job's; None: one of its own.
         directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
             108 characters.
     """
     if address is None:
         ray.init(
             address="local",
+            namespace=namespace,
             num_cpus=usable_cpus(),
             include_dashboard=False,
             log_to_driver=False,
@@ -50,9 +55,24 @@ def connect(address: str | None, *, directory: Path) -> list[Node]:
             _temp_dir=str(directory),
         )
     else:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
+        _end_ranks_of_earlier_runs()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return [Node(node["Resources"]) for node in nodes if node["Alive"]]
+
+
+def _end_ranks_of_earlier_runs() -> None:
+    """Ends ranks in this process's namespace: those of a run of the same job that was killed a moment ago.
+
+    Ray ends them itself when it notices, with their placement groups. But until then they would train and write
+    checkpoints beside the new ones, on devices that those need.
+    """
+    for name in ray.util.list_named_actors():
+        try:
+            ray.kill(ray.get_actor(name))
+        except ValueError:  # it has ended meanwhile
+            continue
+        logger.warning("ended %s, which an earlier run had left", name)
 
 
 def own_machine_is_lost() -> bool:

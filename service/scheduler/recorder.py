@@ -6,10 +6,9 @@ Every write is fenced by the job's lease; a run that has lost it ends at once an
 from __future__ import annotations
 
 import logging
-import shutil
+import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,26 +18,28 @@ from ray import tune
 
 from service import runs
 from service.domain import FailureReason, TrialState
-from service.errors import LeaseLost
+from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
 from service.scheduler.constraints import violation
+from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.pace import Pace
 from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
+from service.scheduler.retries import Retries
 from service.scheduler.trainable import TrialOrder, TrialReport
 from service.scheduler.tune_adapter import TuneAdapter
 from service.specification import JobPlan
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database
+from service.transitions import STOPPED
 from trainers.config import Measurement
 
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.25
 """Longest time that a measurement waits to be written."""
-MAX_LOSSES = 3
-"""Times that a trial whose rank or machine died is taken up again, before it fails as lost."""
 OUTAGE_SECONDS = 120.0
 """How long the database may be out of reach; trials wait meanwhile."""
 MAX_DETAIL_LENGTH = 2000
@@ -66,16 +67,22 @@ class Recorder(TuneAdapter, tune.Callback):
         policy: Policy,
         pruner: PolicyPruner,
         size: GroupSize,
+        retries: Retries,
         configs: Mapping[int, dict[str, Any]],
         checkpoints: Path,
         ending: Callable[[], Ending | None],
+        to_stop: Callable[[], Set[int]] = frozenset,
+        seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """Prepares the record of one run.
 
         Args:
+            retries: knows of the failures of earlier runs.
             configs: the stored configs of unfinished trials, by number.
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
+            to_stop: trials that a user has asked to stop; asked at every turn, too.
+            seconds_left: until the time limit; shortly before, no more trials are started.
         """
         self._database = database
         self._lease = lease
@@ -83,11 +90,16 @@ class Recorder(TuneAdapter, tune.Callback):
         self._policy = policy
         self._pruner = pruner
         self._size = size
+        self._retries = retries
         self._configs = dict(configs)
+        remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
         self._ending = ending
-        self._running: set[int] = set()
-        self._losses: Counter[int] = Counter()
+        self._to_stop = to_stop
+        self._seconds_left = seconds_left
+        self._pace = Pace(plan.num_steps, clock=time.monotonic)
+        self._ordered: set[int] = set()
+        """Trials that Tune has, running or about to."""
         self._pending: dict[int, list[Measurement]] = {}
         self._flushed_at = time.monotonic()
 
@@ -96,13 +108,16 @@ class Recorder(TuneAdapter, tune.Callback):
 
         Raises:
             JobImpossible: the search space allows a value that no trial config does.
+            RunEnded: the run is to begin nothing more.
         """
         if isinstance(asked, Start):
+            repeats = asked.repeats
+            phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
             try:
-                config = self._plan.trial_config(asked.phase, dict(asked.parameters))
+                config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
             except ValueError as error:
                 raise JobImpossible(
-                    f"the {asked.phase} space gave trial {asked.number} a config that cannot be: {error}"
+                    f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
             self._write(
                 lambda session: runs.add_trial(
@@ -112,10 +127,12 @@ class Recorder(TuneAdapter, tune.Callback):
                     phase=asked.phase,
                     parameters=asked.parameters,
                     config=config,
+                    confirms=None if repeats is None else repeats.number,
                     now=_now(),
                 )
             )
             self._configs[asked.number] = config.to_json()
+        self._ordered.add(asked.number)
         return TrialOrder(
             asked.number,
             self._configs[asked.number],
@@ -138,13 +155,17 @@ class Recorder(TuneAdapter, tune.Callback):
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
+        if self._pace.is_time_to_close(self._seconds_left()):
+            self._policy.close()
+        # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
+        for number in (self._to_stop() & self._configs.keys()) - self._ordered:
+            self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
         if self._pending and time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
             self.flush()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
         self._write(lambda session: runs.start_trial(session, self._lease, number, now=_now()))
-        self._running.add(number)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -152,6 +173,7 @@ class Recorder(TuneAdapter, tune.Callback):
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         if report.measurement is not None:
             self._pending.setdefault(number, []).append(report.measurement)
+            self._pace.measured(number, report.measurement.step)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial gave its last report, or the pruner stopped it."""
@@ -159,17 +181,18 @@ class Recorder(TuneAdapter, tune.Callback):
         if report.trace:
             logger.warning("trial %d of job %s failed:\n%s", order.number, self._lease.job_id, report.trace)
         self._end(order.number, self._end_of(order.number, report))
+        self._stop_if_hopeless()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """The trainable's own process died, or its machine."""
         order = TrialOrder.from_tune(trial.config)
-        self._end(order.number, self._end_of_loss(order.number, "its process or its machine was lost"))
+        self._end(order.number, self._failure(order.number, FailureReason.LOST, "its process or its machine was lost"))
 
     def _end_of(self, number: int, report: TrialReport) -> _End:
         if report.measurement is not None and self._plan.metric not in report.measurement.metrics:
             given = ", ".join(report.measurement.metrics)
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
-            return _End(TrialState.FAILED, FailureReason.ERROR, detail)
+            return self._failure(number, FailureReason.ERROR, detail)
         if report.measurement is not None:
             broken = violation(
                 self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
@@ -180,23 +203,31 @@ class Recorder(TuneAdapter, tune.Callback):
             case "completed":
                 self._pruner.report(number, report)
                 return _End(TrialState.COMPLETED)
-            case "failed" if report.reason is FailureReason.LOST:
-                return self._end_of_loss(number, report.detail or "")
             case "failed":
-                return _End(TrialState.FAILED, report.reason, report.detail)
+                assert report.reason is not None
+                return self._failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
                 return _End(TrialState.QUEUED, detail="paused: others are tried before it goes on", policy_knows=True)
             case "measured":
                 return _End(TrialState.PRUNED)
 
-    def _end_of_loss(self, number: int, detail: str) -> _End:
-        self._losses[number] += 1
-        logger.warning("trial %d of job %s was lost: %s", number, self._lease.job_id, detail)
-        if self._losses[number] > MAX_LOSSES:
-            return _End(TrialState.FAILED, FailureReason.LOST, f"lost {self._losses[number]} times; last: {detail}")
-        return _End(TrialState.QUEUED, detail=f"lost; goes on from its last checkpoint: {detail}")
+    def _failure(self, number: int, reason: FailureReason, detail: str) -> _End:
+        # As it will be stored, so that a later run finds the same errors alike.
+        verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        if verdict.reason is None:
+            logger.warning("trial %d of job %s: %s", number, self._lease.job_id, verdict.detail)
+            return _End(TrialState.QUEUED, detail=verdict.detail)
+        return _End(TrialState.FAILED, verdict.reason, verdict.detail)
+
+    def _stop_if_hopeless(self) -> None:
+        """Raises: JobImpossible: the same error ended too many trials."""
+        failure = self._retries.why_to_stop()
+        if failure is not None:
+            raise JobImpossible(failure)
 
     def _end(self, number: int, end: _End) -> None:
+        if number in self._to_stop() and end.state in (TrialState.QUEUED, TrialState.PRUNED):
+            end = _End(TrialState.CANCELLED, detail=STOPPED)
         detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
         if end.state is not TrialState.QUEUED:
             self._write(
@@ -204,12 +235,23 @@ class Recorder(TuneAdapter, tune.Callback):
                     session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
                 )
             )
-            shutil.rmtree(self._checkpoint_directory(number), ignore_errors=True)
-        elif number in self._running:
+            self._configs.pop(number, None)
+            remove_checkpoints(self._checkpoints, unfinished=self._configs)
+        else:
+            setbacks = self._retries.setbacks(number)
             self._write(
-                lambda session: runs.requeue_trial(session, self._lease, number, detail=detail or "", now=_now())
+                lambda session: runs.requeue_trial(
+                    session,
+                    self._lease,
+                    number,
+                    detail=detail or "",
+                    losses=setbacks.losses,
+                    memory_failures=setbacks.memory_failures,
+                    now=_now(),
+                )
             )
-        self._running.discard(number)
+        self._ordered.discard(number)
+        self._pace.stopped(number)
         if not end.policy_knows:
             value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None
             self._policy.tell(number, end.state, value, end.reason)
@@ -236,6 +278,8 @@ class Recorder(TuneAdapter, tune.Callback):
             )
         except LeaseLost as error:
             raise RunEnded(Ending.LEASE_LOST) from error
+        except RunAskedToEnd as error:
+            raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
         self._flushed_at = time.monotonic()
 

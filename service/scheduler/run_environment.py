@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from pathlib import Path
 
 from service.settings import Settings
+
+RAY_LOG_BYTES = 4 * 2**20
+DIRECTORY_VARIABLE = "SHAMPOO_RUN_DIRECTORY"
+"""Names a run's directory in the environment of each of its processes on this machine, so that they can be found."""
 
 
 def cluster_address(settings: Settings) -> str | None:
@@ -14,9 +19,14 @@ def cluster_address(settings: Settings) -> str | None:
     return settings.ray_address or os.environ.get("RAY_ADDRESS") or None
 
 
-def run_environment(settings: Settings) -> Mapping[str, str]:
-    """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave."""
+def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
+    """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave.
+
+    Args:
+        directory: for the run's temporary files.
+    """
     environment = settings.to_environment() | {
+        DIRECTORY_VARIABLE: str(directory),
         "RAY_USAGE_STATS_ENABLED": "0",
         # NumPy's own; every process of a run would keep one for each CPU of the machine. Torch has others, which a rank
         # sets by its share of the machine.
@@ -32,5 +42,8 @@ def run_environment(settings: Settings) -> Mapping[str, str]:
             # Ray would write one to the home directory.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # Of each log file that Ray keeps for a process: what a user's code prints lands there, and nobody reads it.
+            "RAY_ROTATION_MAX_BYTES": str(RAY_LOG_BYTES),
+            "RAY_ROTATION_BACKUP_COUNT": "1",
         }
     return environment

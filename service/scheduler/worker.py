@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,13 +25,13 @@ from typing import Any, TypeVar
 import psutil
 
 from service.errors import NotFound
-from service.leases import Lease, beat, claim_job, register_worker, release_job
-from service.scheduler import process_tree
-from service.scheduler.run_environment import run_environment
+from service.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
+from service.scheduler import disk, process_tree
+from service.scheduler.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.settings import Settings
 from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
-from service.store.session import Database
+from service.store.session import DATABASE_ERRORS, Database
 
 T = TypeVar("T")
 
@@ -42,8 +43,11 @@ STOP_SECONDS = 15.0
 """How long a run may take to stop before it is killed."""
 OUTAGE_SECONDS = 3600.0
 """How long the database may be out of reach before the worker gives up."""
+HOUSEKEEPING_SECONDS = 10.0
+"""How often a worker looks at the files of its run."""
 LOG_TAIL_BYTES = 2000
 DIRECTORY_PREFIX = "shampoo-"
+RUN_MODULE = "service.scheduler.job_run"
 
 
 def run_worker(settings: Settings, *, stop: threading.Event) -> None:
@@ -52,6 +56,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     To be called in a process of its own: it kills every process that a run leaves behind.
     """
     process_tree.adopt_orphans()
+    end_abandoned_runs()
     remove_abandoned_directories()
     database = Database(settings.resolved_database_url)
     writing = _Writing(database, stop)
@@ -96,12 +101,16 @@ class _Writing:
 
 
 def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> None:
+    beats = True
     while not gone.is_set():
         try:
             with database.writing() as session:
                 beat(session, worker_id, lease_seconds=settings.lease_seconds, now=_now())
+            beats = True
         except Exception:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
-            logger.exception("the heartbeat failed")
+            if beats:  # once, not at every beat of a long outage
+                logger.exception("the heartbeat failed")
+            beats = False
         gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
 
 
@@ -109,7 +118,7 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     """Runs a job in a process of its own, and gives the job back if that process did not see it through."""
     logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
     try:
-        status, how = _run_to_its_end(lease, settings, stop)
+        status, how = _run_to_its_end(lease, settings, writing.database, stop)
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
     crash = None if stop.is_set() else how
@@ -117,40 +126,62 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     if status != 0 and not stop.is_set():
         logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
     logger.info("job %s is %s", lease.job_id, state)
+    remove_checkpoints_of_finished_jobs(writing.database, settings.data_dir / "checkpoints")
 
 
-def _run_to_its_end(lease: Lease, settings: Settings, stop: threading.Event) -> tuple[int, str]:
+def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: threading.Event) -> tuple[int, str]:
     """The exit status of a run's process, and what is known of its end if it was a crash.
 
     Raises:
         OSError: the process, or the files it needs, could not be created.
     """
-    log = settings.data_dir / "logs" / f"{lease.job_id}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = disk.log_of(settings.data_dir, lease.job_id)
+    disk.begin_log(log)
     directory = make_directory()
     others = process_tree.descendants()
     log_start = log.stat().st_size if log.exists() else 0
+    ended = threading.Event()
+    keeper = threading.Thread(
+        target=_keep_house, args=(lease.job_id, settings.data_dir, directory, database, ended), name="housekeeping"
+    )
+    keeper.start()
     try:
         with log.open("ab") as output:
             status = _supervise(start_run(lease, settings, directory, output), stop)
     finally:
         process_tree.end_descendants(spare=others)
         shutil.rmtree(directory, ignore_errors=True)
+        ended.set()
+        keeper.join()
     return status, describe_crash(status, log, log_start)
+
+
+def _keep_house(job_id: str, data_dir: Path, directory: Path, database: Database, ended: threading.Event) -> None:
+    """Notes what disk a job takes and removes what of it is of no use, until its run has ended and once more."""
+    is_last = False
+    while not is_last:
+        is_last = ended.wait(HOUSEKEEPING_SECONDS)
+        try:
+            disk.remove_logs_of_ended_processes(directory)
+            num_bytes = disk.disk_bytes(data_dir, job_id, run_directory=directory)
+            with database.writing() as session:
+                note_disk_use(session, job_id, num_bytes)
+        except (OSError, *DATABASE_ERRORS) as error:
+            logger.warning("cannot look after the files of job %s: %s", job_id, error)
 
 
 def start_run(lease: Lease, settings: Settings, directory: Path, output: Any) -> subprocess.Popen[bytes]:
     """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "service.scheduler.job_run"),
+            *(sys.executable, "-m", RUN_MODULE),
             *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
             *("--directory", str(directory)),
         ],
         stdin=subprocess.PIPE,  # never written to: its end of file tells the run that this process is gone
         stdout=output,
         stderr=output,
-        env={**os.environ, **run_environment(settings)},
+        env={**os.environ, **run_environment(settings, directory)},
         start_new_session=True,
     )
 
@@ -188,6 +219,29 @@ def make_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
 
 
+def end_abandoned_runs() -> None:
+    """Ends what workers on this machine that were killed have left running.
+
+    A run that sees its worker gone ends by itself; it gets the time to give its job back, so that nobody has to wait
+    for the end of the lease. To be called before this worker starts any.
+    """
+
+    def abandoned() -> set[psutil.Process]:
+        return process_tree.marked(DIRECTORY_VARIABLE, lambda directory: is_abandoned(Path(directory)))
+
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(map(_is_run, abandoned())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process_tree.end(abandoned)
+
+
+def _is_run(process: psutil.Process) -> bool:
+    try:
+        return RUN_MODULE in process.cmdline()
+    except psutil.Error:
+        return False
+
+
 def remove_abandoned_directories() -> None:
     """Removes the temporary files of workers on this machine that were killed together with their run.
 
@@ -195,9 +249,14 @@ def remove_abandoned_directories() -> None:
     """
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:  # see make_directory
         for directory in parent.glob(f"{DIRECTORY_PREFIX}*-*"):
-            owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-            if owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner))):
+            if is_abandoned(directory):
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_abandoned(directory: Path) -> bool:
+    """Whether the worker that made a run's directory is gone; to be asked before this worker makes any."""
+    owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
+    return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 
 
 def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Path) -> None:
@@ -211,6 +270,9 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Path) -
                 job = JobRepository(session).get(directory.name)
         except NotFound:
             continue
+        except DATABASE_ERRORS as error:
+            logger.warning("cannot see whose checkpoints can go: %s", error)
+            return  # they go at the next call
         if job.state.is_final:
             shutil.rmtree(directory, ignore_errors=True)
 

@@ -18,11 +18,12 @@ from sqlalchemy import (
     String,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from service.domain import Direction, FailureReason, JobState, Phase, TrialState
+from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -68,6 +69,8 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSON().with_variant(JSONB(), "postgresql"),
         JobState: _enum(JobState, "job_state"),
         TrialState: _enum(TrialState, "trial_state"),
+        JobRequest: _enum(JobRequest, "job_request"),
+        TrialRequest: _enum(TrialRequest, "trial_request"),
         FailureReason: _enum(FailureReason, "failure_reason"),
         Phase: _enum(Phase, "phase"),
         Direction: _enum(Direction, "direction"),
@@ -97,7 +100,14 @@ class Job(Base):
     request_digest: Mapped[str | None] = mapped_column(String(64))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
+    """When it first ran."""
     finished_at: Mapped[datetime | None]
+    running_seconds: Mapped[float] = mapped_column(default=0.0)
+    """Spent in state running, up to `running_since`."""
+    running_since: Mapped[datetime | None]
+    """While it runs: since when."""
+    requested: Mapped[JobRequest | None]
+    """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
     lease_expires_at: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(default=0)
@@ -106,6 +116,8 @@ class Job(Base):
     """Runs in a row that died without getting any further."""
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
+    disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
 
@@ -114,7 +126,16 @@ class Trial(Base):
     """One config trained once."""
 
     __tablename__ = "trials"
-    __table_args__ = (UniqueConstraint("job_id", "number"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        # Nearly empty: a run looks several times a second whether anything is asked of its trials.
+        Index(
+            "ix_trials_requested",
+            "job_id",
+            sqlite_where=text("requested IS NOT NULL"),
+            postgresql_where=text("requested IS NOT NULL"),
+        ),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -128,11 +149,23 @@ class Trial(Base):
     """{parameter name: sampled value}"""
     config: Mapped[dict[str, Any]]
     """A `TrialConfig` as JSON."""
+    confirms: Mapped[int | None]
+    """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
+    losses: Mapped[int] = mapped_column(default=0)
+    """Times it was taken up again after a rank of it, or its machine, had died."""
+    memory_failures: Mapped[int] = mapped_column(default=0)
+    """Times it was taken up again after it had run out of memory."""
     step: Mapped[int] = mapped_column(default=0)
     seconds: Mapped[float] = mapped_column(default=0.0)
     """Training time up to `step`."""
+    spent_seconds: Mapped[float] = mapped_column(default=0.0)
+    """Training time measured in all its runs: more than `seconds` if steps were trained again."""
+    requested: Mapped[TrialRequest | None]
+    """What the job's run is asked to do with it."""
+    spared: Mapped[bool] = mapped_column(default=False)
+    """Whether it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
     """The objective's metric at `step`."""
     metrics: Mapped[dict[str, Any]]

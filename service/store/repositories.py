@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Select, and_, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session, load_only, selectinload
 
-from service.domain import JobState, Phase, TrialState
+from service.domain import JobState, Phase, TrialRequest, TrialState
 from service.errors import NotFound
 from service.store.models import Event, Job, Measurement, Recommendation, Trial, Worker
 
@@ -26,6 +26,7 @@ class TrialSummary:
     phase: Phase
     state: TrialState
     count: int
+    spent_seconds: float
 
 
 class JobRepository:
@@ -92,6 +93,11 @@ class JobRepository:
         )
         return self._session.scalars(statement).one_or_none()
 
+    def leased_to(self, worker_id: str) -> list[Job]:
+        """The running jobs whose leases `worker_id` holds."""
+        statement = select(Job).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
+        return list(self._session.scalars(statement.order_by(Job.id)))
+
     def renew_leases(self, worker_id: str, expires_at: datetime) -> None:
         """Moves the expiry of every lease that `worker_id` holds on a running job."""
         self._session.execute(
@@ -99,6 +105,9 @@ class JobRepository:
             .where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
             .values(lease_expires_at=expires_at)
         )
+
+    def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
 
 
 class TrialRepository:
@@ -109,10 +118,13 @@ class TrialRepository:
         self._session.add(trial)
         self._session.flush()
 
+    def find(self, job_id: str, number: int) -> Trial | None:
+        statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
+        return self._session.scalars(statement).one_or_none()
+
     def get(self, job_id: str, number: int) -> Trial:
         """Raises: NotFound."""
-        statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
-        trial = self._session.scalars(statement).one_or_none()
+        trial = self.find(job_id, number)
         if trial is None:
             raise NotFound("trial", f"{job_id}/{number}")
         return trial
@@ -148,13 +160,24 @@ class TrialRepository:
         return list(self._session.scalars(statement))
 
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
-        """Trial counts of these jobs by phase and state."""
+        """Trial counts of these jobs by phase and state, and the training time of those trials."""
         statement = (
-            select(Trial.job_id, Trial.phase, Trial.state, func.count())
+            select(Trial.job_id, Trial.phase, Trial.state, func.count(), func.sum(Trial.spent_seconds))
             .where(Trial.job_id.in_(list(job_ids)))
             .group_by(Trial.job_id, Trial.phase, Trial.state)
         )
         return [TrialSummary(*row) for row in self._session.execute(statement)]
+
+    def spent_seconds(self, job_id: str) -> float:
+        """The training time of all trials of a job."""
+        statement = select(func.coalesce(func.sum(Trial.spent_seconds), 0.0)).where(Trial.job_id == job_id)
+        return self._session.scalar(statement) or 0.0
+
+    def numbers_to_stop(self, job_id: str) -> list[int]:
+        """The trials of a job that are asked to stop."""
+        # "IS NOT NULL" is what the index is for.
+        asked = select(Trial.number).where(Trial.job_id == job_id, Trial.requested.is_not(None))
+        return list(self._session.scalars(asked.where(Trial.requested == TrialRequest.STOP)))
 
     def last_finished(self, job_id: str, *, limit: int) -> list[Trial]:
         """Up to `limit` trials that were started and have ended, the last one first."""
@@ -178,14 +201,15 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, measurement: Measurement) -> bool:
+    def put(self, measurement: Measurement) -> float | None:
         """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
 
-        Returns whether the step was not measured before.
+        Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
         earlier = self._session.get(Measurement, (measurement.trial_id, measurement.step))
+        replaced = None if earlier is None else earlier.seconds
         self._session.merge(measurement)
-        return earlier is None
+        return replaced
 
     def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
         statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)

@@ -1,10 +1,11 @@
-"""Writing through short outages of the database."""
+"""Reading and writing through short outages of the database."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
@@ -42,12 +43,24 @@ def write_with_retries(
     Raises:
         DBAPIError, TimeoutError: SQLAlchemy's; the database stayed out of reach, or refused the statement.
     """
+    return with_retries(database.writing, write, give_up_seconds=give_up_seconds, may_wait=may_wait, sleep=sleep)
+
+
+def with_retries(
+    session_of: Callable[[], AbstractContextManager[Session]],
+    use: Callable[[Session], T],
+    *,
+    give_up_seconds: float,
+    may_wait: Callable[[], bool] = lambda: True,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """What `use` gives of a session that `session_of` opens; see `write_with_retries`."""
     deadline = time.monotonic() + give_up_seconds
     pause = FIRST_PAUSE_SECONDS
     while True:
         try:
-            with database.writing() as session:
-                return write(session)
+            with session_of() as session:
+                return use(session)
         except DATABASE_ERRORS as error:
             if not is_unavailable(error) or time.monotonic() + pause > deadline or not may_wait():
                 raise

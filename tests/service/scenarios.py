@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,9 +11,9 @@ from service.jobs import create_job, specification_of
 from service.leases import Lease, claim_job, register_worker
 from service.runs import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
 from service.specification import JobSpecification, plan_job
-from service.store.repositories import JobRepository
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from trainers.config import Measurement
+from trainers.config import Measurement, TrialConfig
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -55,10 +56,17 @@ def add_worker(database: Database, *, now: datetime = NOW) -> str:
         return register_worker(session, host="here", pid=1, now=now)
 
 
-def claim(database: Database, worker_id: str, *, now: datetime = NOW, lease_seconds: float = 30.0) -> Lease | None:
+def claim(
+    database: Database,
+    worker_id: str,
+    *,
+    now: datetime = NOW,
+    lease_seconds: float = 30.0,
+    running: Collection[str] = (),
+) -> Lease | None:
     """The lease of the next job, if there is one."""
     with database.writing() as session:
-        return claim_job(session, worker_id, lease_seconds=lease_seconds, now=now)
+        return claim_job(session, worker_id, lease_seconds=lease_seconds, now=now, running=running)
 
 
 def claimed_job(database: Database, **fields: Any) -> Lease:
@@ -81,10 +89,12 @@ def begin_trial(
         start_trial(session, lease, number, now=now)
 
 
-def measure(database: Database, lease: Lease, number: int, step: int, loss: float, *, now: datetime = NOW) -> None:
-    """One measurement of a running trial."""
+def measure(
+    database: Database, lease: Lease, number: int, step: int, loss: float, *, now: datetime = NOW, offset: float = 0.0
+) -> None:
+    """One measurement of a running trial, after a hundredth of a second for each step and `offset` seconds."""
     metrics = {"train_loss": loss, "validation_loss": loss, "validation_accuracy": 1 / (1 + loss)}
-    reported = Measurement(step=step, epoch=step / 10, seconds=step / 100, metrics=metrics)
+    reported = Measurement(step=step, epoch=step / 10, seconds=step / 100 + offset, metrics=metrics)
     with database.writing() as session:
         record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=now)
 
@@ -102,6 +112,29 @@ def end_trial(
     """Ends a running trial."""
     with database.writing() as session:
         finish_trial(session, lease, number, state, reason=reason, detail=detail, now=now)
+
+
+def repeat_trial(
+    database: Database, lease: Lease, number: int, loss: float, *, confirms: int, seed: int, now: datetime = NOW
+) -> None:
+    """A completed confirmation trial."""
+    with database.writing() as session:
+        source = TrialRepository(session).get(lease.job_id, confirms)
+        config = TrialConfig.from_json({**source.config, "seed": seed})
+        add_trial(
+            session,
+            lease,
+            number=number,
+            phase=Phase.CONFIRMATION,
+            parameters=source.parameters,
+            config=config,
+            confirms=confirms,
+            now=now,
+        )
+        start_trial(session, lease, number, now=now)
+    for step in (10, 20, 30, 40):
+        measure(database, lease, number, step, loss * 40 / step, now=now)
+    end_trial(database, lease, number, now=now)
 
 
 def run_trial(

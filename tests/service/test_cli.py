@@ -127,6 +127,55 @@ def test_watch_fails_with_the_job(sqlite_database: Database) -> None:
     assert "already finished" in again.stderr
 
 
+@pytest.mark.usefixtures("url")
+def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("pause", job_id).stdout == f"job {job_id} is paused\n"
+    assert f"{job_id}  " in run("jobs", "--state", "paused").stdout
+    changed = run("budget", job_id, "num_trials=8", "device_hours=1.5", "--resume")
+    assert changed.stdout == f"job {job_id} is queued: num_trials 8, device_hours 1.5\n"
+    assert run("resume", job_id).stdout == f"job {job_id} goes on\n"
+    refused = run("budget", job_id, "num_trials=none")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "shampoo-tuner: budget.num_trials: must be a valid integer\n",
+    )
+    assert run("budget", job_id).exit_code == 2
+    run("cancel", job_id)
+    refused = run("pause", job_id)
+    assert refused.exit_code == 1
+    assert "has already finished: cancelled" in refused.stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_a_trial_is_stopped_and_tried_again(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    stopped = run("stop", lease.job_id, "0")
+    assert stopped.stdout == f"trial 0 of job {lease.job_id} ends at its next measurement\n"
+    refused = run("retry", lease.job_id, "0")
+    assert refused.exit_code == 1
+    assert "is running: only a pruned, failed or cancelled one" in refused.stderr
+    run("cancel", lease.job_id)
+    assert run("retry", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is queued\n"
+    assert run("stop", lease.job_id, "-1").exit_code == 2
+    assert run("stop", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is cancelled\n"
+
+
+@pytest.mark.usefixtures("url")
+def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) -> None:
+    result = run("submit", job_file, "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "4 trials (search 3, baseline 1) of up to 100 steps, 400 steps in all if none are pruned.",
+        "No earlier job like this one has completed a trial here, so time and memory are unknown.",
+    ]
+    refused = run("submit", job_file, "--dry-run", "--set", "search_space=adam")
+    assert refused.exit_code == 1
+    assert "search_space: unknown preset 'adam'" in refused.stderr
+    assert "no jobs" in run("jobs").stderr
+
+
 def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database) -> None:
     job_id = claimed_job(sqlite_database).job_id
     process = subprocess.Popen(
@@ -188,7 +237,20 @@ def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.M
 def test_help_names_every_command() -> None:
     result = run("--help")
     assert result.exit_code == 0
-    for command in ("serve", "api", "worker", "migrate", "submit", "jobs", "watch", "recommend", "cancel", "demo"):
+    for command in (
+        "serve",
+        "api",
+        "worker",
+        "migrate",
+        "submit",
+        "jobs",
+        "watch",
+        "recommend",
+        "cancel",
+        "pause",
+        "budget",
+        "demo",
+    ):
         assert command in result.stdout
 
 

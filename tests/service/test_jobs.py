@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -142,6 +143,47 @@ def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any]
 def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
     plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
     assert plan.allotments == {Phase.SEARCH: num_trials - baseline, Phase.BASELINE: baseline}
+
+
+@pytest.mark.parametrize(
+    ("fields", "num_confirmations"),
+    [
+        ({"confirmation": {}}, 4 * 3),
+        ({"confirmation": {"top_k": 2, "num_seeds": 5}}, 3 * 5),
+        ({"confirmation": {"top_k": 2, "num_seeds": 5}, "baseline": None}, 2 * 5),
+    ],
+)
+def test_the_trials_of_the_confirmation_come_on_top_of_the_budget(
+    database: Database, fields: dict[str, Any], num_confirmations: int
+) -> None:
+    spec = specification(**fields)
+    plan = plan_job(spec)
+    assert plan.allotments[Phase.CONFIRMATION] == num_confirmations
+    job, _ = _create(database, spec)
+    assert job.num_trials == 4 + num_confirmations
+
+
+def test_the_seeds_of_the_confirmation_are_new() -> None:
+    plan = plan_job(specification(training={"seed": 2**63 - 2}, confirmation={"num_seeds": 3}))
+    assert plan.confirmation_seeds == [2**63 - 1, 0, 1]
+    defaults = plan.spaces[Phase.BASELINE].defaults()
+    config = plan.trial_config(Phase.BASELINE, defaults, seed=1)
+    assert config == replace(plan.trial_config(Phase.BASELINE, defaults), seed=1)
+    assert plan_job(specification()).confirmation_seeds == []
+
+
+def test_progress_tells_how_far_each_phase_is(database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.7, Phase.BASELINE)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        phases = progress_of(session, [job], now=NOW)[job.id].phases
+    assert {phase: (each.num_finished, each.num_trials) for phase, each in phases.items()} == {
+        Phase.SEARCH: (1, 3),
+        Phase.BASELINE: (1, 1),
+        Phase.CONFIRMATION: (0, 4),
+    }
 
 
 def test_cancelling_ends_the_job_and_its_unfinished_trials(database: Database) -> None:

@@ -47,7 +47,7 @@ def test_the_oldest_queued_job_is_claimed_first(database: Database) -> None:
     first = submit(database, now=NOW)
     second = submit(database, now=NOW + timedelta(seconds=1))
     worker = add_worker(database)
-    claims = [claim(database, worker) for _ in range(3)]
+    claims = [claim(database, worker, running=running) for running in ([], [first], [first, second])]
     assert [lease.job_id if lease else None for lease in claims] == [first, second, None]
     assert _job(database, first).state is JobState.RUNNING
     assert _job(database, first).started_at == NOW
@@ -71,7 +71,7 @@ def test_workers_that_claim_at_the_same_time_get_different_jobs(database: Databa
     claimed = [lease.job_id for lease in leases if lease is not None]
     assert len(claimed) == len(set(claimed))
     # A worker may come away empty-handed while another has the job it saw locked; it gets one on asking again.
-    while (lease := claim(database, workers[0])) is not None:
+    while (lease := claim(database, workers[0], running=claimed)) is not None:
         claimed.append(lease.job_id)
     assert sorted(claimed) == sorted(jobs)
 
@@ -121,12 +121,30 @@ def test_a_stopped_worker_gives_its_job_back_at_once_and_uncounted(database: Dat
     assert claim(database, add_worker(database)) is not None
 
 
-def test_a_crashed_run_waits_before_it_is_claimed_again(database: Database) -> None:
+def test_a_run_that_crashed_once_is_claimed_at_once_and_waits_before_it_is_claimed_a_third_time(
+    database: Database,
+) -> None:
     lease = claimed_job(database)
-    assert _release(database, lease, crash="signal 9") is JobState.QUEUED
     worker = add_worker(database)
+    assert _release(database, lease, crash="signal 9") is JobState.QUEUED
+    again = claim(database, worker)
+    assert again is not None
+    assert _release(database, again, crash="signal 9") is JobState.QUEUED
     assert claim(database, worker, now=NOW + timedelta(seconds=1)) is None
     assert claim(database, worker, now=NOW + timedelta(seconds=3)) is not None
+
+
+def test_a_worker_that_never_heard_of_its_claim_is_told_again(database: Database) -> None:
+    submit(database)
+    submit(database)
+    worker, rival = add_worker(database), add_worker(database)
+    lease = claim(database, worker)
+    assert claim(database, worker) == lease
+    other = claim(database, rival)
+    assert other is not None
+    assert lease is not None
+    assert other.job_id != lease.job_id
+    assert _job(database, lease.job_id).attempt == 1
 
 
 def test_a_job_whose_runs_keep_dying_without_getting_further_fails_and_says_why(database: Database) -> None:

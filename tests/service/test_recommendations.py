@@ -13,10 +13,9 @@ from torch import nn
 
 from search_spaces import preset
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence import FinishedTrial, Verdict
 from service.recommendations import (
-    FinishedTrial,
     Recommendation,
-    Verdict,
     python_snippet,
     recommend,
     snippet_from_json,

@@ -19,7 +19,7 @@ from service.store.repositories import (
 )
 from service.store.session import Database
 from service.transitions import IllegalTransition
-from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, run_trial
+from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
 
 
 def _finish(database: Database, lease: Lease, failure: str | None = None) -> Job:
@@ -57,6 +57,25 @@ def test_a_step_measured_again_replaces_the_earlier_row(database: Database) -> N
     assert measurement.metrics["validation_loss"] == 0.8
 
 
+def test_what_is_written_again_after_an_unheard_commit_changes_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    for _ in range(2):
+        begin_trial(database, lease, 0)
+    for _ in range(2):
+        with database.writing() as session:
+            requeue_trial(session, lease, 0, detail="lost", losses=1, memory_failures=0, now=NOW)
+    with database.writing() as session:
+        start_trial(session, lease, 0, now=NOW)
+    for _ in range(2):
+        end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="nan")
+    with database.reading() as session:
+        [trial] = TrialRepository(session).page(lease.job_id)
+        events = EventRepository(session).after(0, job_id=lease.job_id, limit=99)
+    assert (trial.state, trial.runs, trial.losses) == (TrialState.FAILED, 2, 1)
+    states = [event.data["state"] for event in events if event.kind == "trial.state"]
+    assert states == ["queued", "running", "queued", "running", "failed"]
+
+
 def test_a_metric_that_is_not_finite_is_stored_as_null(database: Database) -> None:
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
@@ -71,7 +90,7 @@ def test_an_interrupted_trial_goes_on_and_counts_its_runs(database: Database) ->
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
     with database.writing() as session:
-        requeue_trial(session, lease, 0, detail="its rank died", now=NOW)
+        requeue_trial(session, lease, 0, detail="its rank died", losses=1, memory_failures=0, now=NOW)
         start_trial(session, lease, 0, now=NOW)
     with database.reading() as session:
         trial = TrialRepository(session).get(lease.job_id, 0)
@@ -117,6 +136,36 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert recommendation.content["evidence"]["verdict"] == "better"
     assert last.state is TrialState.CANCELLED
     assert "The job ended early, after 3 of 4 trials." in recommendation.content["evidence"]["caveats"]
+
+
+def test_a_job_that_confirms_recommends_by_its_new_seeds(database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 2})
+    for number, loss in enumerate([0.5, 0.3, 0.31]):
+        run_trial(database, lease, number, loss)
+    run_trial(database, lease, 3, 0.6, Phase.BASELINE)
+    numbers = iter(range(4, 10))
+    for seed in (1, 2):
+        for source, loss in [(1, 0.4), (2, 0.33), (3, 0.6)]:
+            repeat_trial(database, lease, next(numbers), loss + 0.001 * seed, confirms=source, seed=seed)
+    job = _finish(database, lease)
+    assert (job.state, job.num_trials) == (JobState.SUCCEEDED, 10)
+    with database.reading() as session:
+        recommendation = RecommendationRepository(session).of_job(job.id)
+    assert recommendation is not None
+    evidence = recommendation.content["evidence"]
+    assert (evidence["best"]["number"], evidence["verdict"], evidence["seeds"]) == (2, "better", [1, 2])
+    assert evidence["caveats"] == ["The search had 3 trials and the baseline 1, which favours the search."]
+
+
+def test_of_few_completed_configs_few_are_confirmed_and_the_job_says_how_many(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, confirmation={"top_k": 4, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    for number in (1, 2, 3):
+        begin_trial(database, lease, number)
+        end_trial(database, lease, number, TrialState.PRUNED)
+    for number, seed in ((4, 1), (5, 2)):
+        repeat_trial(database, lease, number, 0.52, confirms=0, seed=seed)
+    assert _finish(database, lease).num_trials == 6
 
 
 def test_a_job_without_a_completed_search_trial_fails_and_says_what_became_of_them(database: Database) -> None:

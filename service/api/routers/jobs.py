@@ -1,18 +1,22 @@
-"""Jobs: submit, list, read, cancel."""
+"""Jobs: submit, list, read, change, pause, resume, cancel."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from service import jobs
-from service.api import problems
+from service import controls, estimates, jobs
+from service.api import examples, problems
 from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas import JobCreate, JobRead, Page
+from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
+from service.specification import plan_job
+from service.store.models import Job
 from service.store.repositories import JobRepository
+from service.store.session import Session
 from service.workloads import refuse_module_workload
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -32,14 +36,17 @@ IdempotencyKey = Annotated[
     "",
     status_code=201,
     summary="Submit a job",
+    response_model=JobRead,
     responses={
         201: {
             "description": "The job waits for a worker.",
             "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
         },
         200: {
-            "model": JobRead,
-            "description": "The job that an earlier request with this `Idempotency-Key` made.",
+            "model": JobRead | JobEstimate,
+            "description": "The job that an earlier request with this `Idempotency-Key` made; or, with `dry_run`, "
+            "what the job would cost.",
+            "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
         **problems.documented(413, 415, 422, 503),
@@ -52,9 +59,15 @@ def create_job(
     now: Now,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobRead:
+    dry_run: Annotated[
+        bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")
+    ] = False,
+) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
+    if dry_run:
+        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan_job(body.specification)))
+        return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = jobs.create_job(
         session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
     )
@@ -62,7 +75,7 @@ def create_job(
     if not is_new:
         response.status_code = 200
         response.headers["Idempotent-Replayed"] = "true"
-    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
+    return _read(session, job, now=now)
 
 
 @router.get("", summary="List jobs", responses=problems.documented(422, 503))
@@ -85,12 +98,40 @@ def list_jobs(
 @router.get("/{job_id}", summary="Read a job", responses=problems.documented(404, 422, 503))
 def read_job(session: ReadSession, now: Now, job_id: JobId) -> JobRead:
     """A job with its progress."""
-    job = JobRepository(session).get(job_id)
-    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
+    return _read(session, JobRepository(session).get(job_id), now=now)
+
+
+@router.patch("/{job_id}", summary="Change a job's budget", responses=problems.documented(404, 413, 415, 422, 503))
+def change_job(body: JobChange, session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+    """Changes the budget. A running job goes on with it within seconds: its run ends in order and starts again, trials
+    from their last checkpoints. A finished job goes on when it is resumed.
+
+    The number of trials cannot fall below those that have begun, in any phase.
+    """
+    return _read(session, controls.change_budget(session, job_id, body.budget.changes, now=now), now=now)
+
+
+@router.post("/{job_id}/pause", summary="Pause a job", responses=problems.documented(404, 409, 422, 503))
+def pause_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+    """Pauses a job until it is resumed. One that runs becomes `paused` when its run has ended, within seconds; until
+    then `requested` says `pause`. Trials keep their checkpoints; paused time is no wall-clock time.
+    """
+    return _read(session, controls.pause_job(session, job_id, now=now), now=now)
+
+
+@router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(404, 409, 422, 503))
+def resume_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+    """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
+    raise it with PATCH first. Trials that have ended stay as they are; at the end the recommendation is made anew.
+    """
+    return _read(session, controls.resume_job(session, job_id, now=now), now=now)
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
-    job = jobs.cancel_job(session, job_id, now=now)
+    return _read(session, jobs.cancel_job(session, job_id, now=now), now=now)
+
+
+def _read(session: Session, job: Job, *, now: datetime) -> JobRead:
     return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])

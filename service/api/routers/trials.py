@@ -1,4 +1,4 @@
-"""The trials of a job, and their measurements."""
+"""The trials of a job, and their measurements; stop and retry."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from service import controls
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, Now, ReadSession, WriteSession
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
     LARGEST_INT,
@@ -50,6 +51,25 @@ def list_trials(
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
     job = JobRepository(session).get(job_id)
     return TrialRead.of(TrialRepository(session).get(job_id, number), num_steps=job.num_steps)
+
+
+@router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(404, 409, 422, 503))
+def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
+    """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
+    `stop`. If that measurement is its last, it completes.
+    """
+    job, trial = controls.stop_trial(session, job_id, number, now=now)
+    return TrialRead.of(trial, num_steps=job.num_steps)
+
+
+@router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(404, 409, 422, 503))
+def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
+    """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
+    from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
+    budget leaves.
+    """
+    job, trial = controls.retry_trial(session, job_id, number, now=now)
+    return TrialRead.of(trial, num_steps=job.num_steps)
 
 
 @router.get("/{number}/measurements", summary="Read a trial's curve", responses=problems.documented(404, 422, 503))

@@ -33,7 +33,7 @@ function pick(number, reveal = false) {
 
 table.addEventListener("click", (event) => {
   const row = event.target.closest("tbody tr[data-number]");
-  if (row) pick(Number(row.dataset.number));
+  if (row && !event.target.closest("button.act")) pick(Number(row.dataset.number));
 });
 
 for (const button of document.querySelectorAll("button[data-axis]")) {
@@ -69,28 +69,69 @@ function complain(error) {
   problem.hidden = false;
 }
 
-async function cancel() {
-  const response = await fetch(`${api}/cancel`, { method: "POST" });
+/** Sends a request to the API; what it refuses is shown, prefixed by `failure`. */
+async function send(method, path, failure, body) {
+  const headers = body ? { "Content-Type": "application/json" } : {};
+  const response = await fetch(api + path, { method, headers, body: body && JSON.stringify(body) });
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
-    throw new Error(`The job was not cancelled: ${answer.detail ?? answer.title ?? response.status}`);
+    throw new Error(`${failure}: ${answer.detail ?? answer.title ?? response.status}`);
   }
-  await refresh();
 }
 
-const dialog = document.getElementById("confirm-cancel");
-dialog.addEventListener("close", () => {
-  if (dialog.returnValue === "cancel") cancel().catch(complain);
+/** Does something to the job or a trial, and shows what came of it. */
+async function act(action) {
+  document.getElementById("problem").hidden = true;
+  try {
+    await action();
+    await refresh();
+    keepLive();
+  } catch (error) {
+    complain(error);
+  }
+}
+
+const confirmation = document.getElementById("confirm-cancel");
+confirmation.addEventListener("close", () => {
+  if (confirmation.returnValue === "cancel") act(() => send("POST", "/cancel", "The job was not cancelled"));
 });
+
+const budget = document.getElementById("budget-dialog");
+const fields = [...budget.querySelectorAll("input")];
+
+function askForBudget(button) {
+  for (const field of fields) field.value = button.getAttribute(`data-${field.name.replaceAll("_", "-")}`);
+  budget.returnValue = "";
+  budget.showModal();
+}
+
+async function changeBudget() {
+  const values = fields.map((field) => [field.name, field.value === "" ? null : Number(field.value)]);
+  const failure = "The budget was not changed";
+  await send("PATCH", "", failure, { budget: Object.fromEntries(values) });
+  if (isFinal()) await send("POST", "/resume", "The job does not go on");
+}
+
+budget.addEventListener("close", () => {
+  if (budget.returnValue === "change") act(changeBudget);
+});
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button?.id === "cancel") {
-    dialog.returnValue = "";
-    dialog.showModal();
-  } else if (button?.dataset.copy) copy(button);
+    confirmation.returnValue = "";
+    confirmation.showModal();
+  } else if (button?.id === "change-budget") askForBudget(button);
+  else if (button?.dataset.copy) copy(button);
+  else if (button?.dataset.act === "close") button.closest("dialog").close("");
+  else if (button?.dataset.act) {
+    const row = button.closest("tr");
+    const path = row ? `/trials/${row.dataset.number}` : "";
+    act(() => send("POST", `${path}/${button.dataset.act}`, `${button.textContent} failed`));
+  }
 });
 
-/** Brings the page up to date; false when the job has ended, so that nothing more will come. */
+/** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh() {
   const page = await fetchPage();
   // After the page: charts older than a page that says "ended" would stay old.
@@ -98,9 +139,19 @@ async function refresh() {
   patchLive(page);
   markPicked();
   sort();
-  return !isFinal();
+  if (isFinal()) following = false;
+  return following;
+}
+
+let following = false;
+
+/** Follows the job's events, unless that is done already or there are none to come. */
+function keepLive() {
+  if (following || isFinal()) return;
+  following = true;
+  follow(`${api}/events`, refresh);
 }
 
 keepTimes();
 Promise.all([best.load(), curves.load()]).catch(complain);
-if (!isFinal()) follow(`${api}/events`, refresh);
+keepLive();

@@ -68,8 +68,8 @@ NUM_BY_MEAN = 2
 """Completions chosen by the expected final value."""
 MIN_CHANCE = 0.05
 """Of improving, below which nothing is gone on with, even for the share's sake."""
-MAX_PAUSED = 150
-"""Beyond so many paused trials the model forgets unpromising ones: a decision's cost stays bounded."""
+MAX_KNOWN = 300
+"""Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2
 
 
@@ -388,10 +388,10 @@ class AutoSearch:
         return tuple(value for step, value in trial.curve if step <= self._goals[0])
 
     def _forget(self) -> None:
-        """Leaves the least promising paused trials out of the model, but for some of them, once there are too many."""
-        paused = [t for t in self._trials.values() if t.status is _Status.PAUSED and not t.forgotten]
-        if len(paused) <= MAX_PAUSED:
+        """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
+        known = [t for t in self._trials.values() if t.status is not _Status.RUNNING and not t.forgotten]
+        if len(known) <= MAX_KNOWN:
             return
-        paused.sort(key=lambda trial: -trial.mean)
-        for trial in paused[MAX_PAUSED // 2 :: 2]:
+        known.sort(key=lambda trial: -trial.mean)
+        for trial in known[MAX_KNOWN // 2 :: 2]:
             trial.forgotten = True

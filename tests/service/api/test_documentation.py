@@ -69,6 +69,7 @@ def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> Non
 def test_examples_of_responses_are_valid() -> None:
     for schema, example in (
         (schemas.JobRead, examples.JOB),
+        (schemas.JobEstimate, examples.JOB_ESTIMATE),
         (schemas.TrialRead, examples.TRIAL),
         (schemas.MeasurementPage, examples.MEASUREMENTS),
         (schemas.EventRead, examples.EVENT),

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from search_spaces import preset
+from service.specification import Budget
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
+from tests.service.scenarios import submit
 
 MOST_INTEGERS = st.one_of(st.integers(-5, 5), st.integers(), st.sampled_from([2**31, 2**63, 10**400]))
 SCALARS = st.one_of(
@@ -22,11 +24,13 @@ JSON = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12
 )
 
+BUDGET_FIELDS = st.sampled_from([*Budget.model_fields, "trials"])
+
 FULL: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {"hidden_sizes": [16]}},
     "search_space": preset("shampoo").to_json(),
     "objective": {"metric": "validation_loss"},
-    "budget": {"num_trials": 4, "wall_clock_seconds": 60},
+    "budget": {"num_trials": 4, "wall_clock_seconds": 60, "device_hours": 0.5},
     "training": {"num_steps": 40, "evaluate_every": 10, "batch_size": 64, "seed": 0, "gradient_clip_norm": 1.0},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1, "gpus_per_worker": 0, "parallel_trials": 1},
     "sampler": {"name": "tpe", "seed": 0},
@@ -90,3 +94,18 @@ def test_any_json_is_refused_or_makes_a_job(http: httpx.Client, database: Databa
 @given(body=spoiled())
 def test_a_job_with_one_wrong_value_is_refused_or_made(http: httpx.Client, database: Database, body: Any) -> None:
     _post(http, database, body)
+
+
+@shared
+@given(body=st.one_of(JSON, st.fixed_dictionaries({"budget": st.dictionaries(BUDGET_FIELDS, SCALARS)})))
+def test_any_json_is_refused_or_changes_a_jobs_budget(http: httpx.Client, database: Database, body: Any) -> None:
+    path = f"/v1/jobs/{submit(database)}"
+    before = http.get(path).json()
+    answer = http.patch(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+    if answer.status_code == 200:
+        assert http.get(path).json() == answer.json()
+        return
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["field"]
+    assert http.get(path).json() == before

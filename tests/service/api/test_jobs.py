@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from service.specification import Budget
 from service.store.session import Database
 from tests.service.live import finished_job
 from tests.service.scenarios import claimed_job, submit
@@ -21,7 +22,7 @@ def test_a_submitted_job_is_created_queued_and_readable_at_its_location(http: ht
     assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"
     assert (job["state"], job["name"], job["tags"]) == ("queued", "first", {"team": "vision"})
     assert job["objective"] == {"metric": "validation_loss", "direction": "minimize"}
-    assert job["specification"]["budget"] == {"num_trials": 4, "wall_clock_seconds": None}
+    assert job["specification"]["budget"] == Budget(num_trials=4).model_dump()
     assert job["created_at"].endswith("Z")
     read = http.get(answer.headers["Location"])
     assert read.status_code == 200

@@ -5,9 +5,10 @@ from __future__ import annotations
 import httpx
 
 from service.domain import FailureReason, TrialState
+from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from tests.service.live import finished_job
-from tests.service.scenarios import begin_trial, claimed_job, end_trial, measure, run_trial
+from tests.service.scenarios import begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
 
 
 def test_trials_are_listed_by_number_in_pages_and_filtered(http: httpx.Client, database: Database) -> None:
@@ -33,6 +34,34 @@ def test_a_trial_tells_its_config_its_state_and_its_last_measurement(http: httpx
     assert trial["value"] is None
     assert trial["config"]["optimizer"]["name"] == "shampoo"
     assert trial["runs"] == 1
+
+
+def test_a_confirmation_trial_tells_what_it_confirms(http: httpx.Client, database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    repeat_trial(database, lease, 1, 0.6, confirms=0, seed=1)
+    path = f"/v1/jobs/{lease.job_id}/trials"
+    source, repeated = http.get(path).json()["items"]
+    assert (source["phase"], source["confirms"]) == ("search", None)
+    assert (repeated["phase"], repeated["confirms"], repeated["config"]["seed"]) == ("confirmation", 0, 1)
+    assert [t["number"] for t in http.get(path, params={"phase": "confirmation"}).json()["items"]] == [1]
+    phases = http.get(f"/v1/jobs/{lease.job_id}").json()["progress"]["phases"]
+    assert phases["confirmation"] == {"num_finished": 1, "num_trials": 4}
+
+
+def test_a_recommendation_stored_before_there_were_confirmations_is_served_as_ever(
+    http: httpx.Client, database: Database
+) -> None:
+    job_id = finished_job(database)
+    with database.writing() as session:
+        stored = RecommendationRepository(session).of_job(job_id)
+        assert stored is not None
+        evidence = {name: value for name, value in stored.content["evidence"].items() if name != "confirmation"}
+        stored.content = {**stored.content, "evidence": evidence}
+    answer = http.get(f"/v1/jobs/{job_id}/recommendation")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["evidence"]["confirmation"] is None
+    assert http.get(f"/jobs/{job_id}").status_code == 200
 
 
 def test_measurements_come_in_pages_by_step(http: httpx.Client, database: Database) -> None:

@@ -12,22 +12,25 @@ from service.jobs import create_job, specification_of
 from service.leases import Lease
 from service.runs import TrialMeasurements, add_trial, finish_job, finish_trial, record_measurements, start_trial
 from service.specification import JobSpecification, plan_job
-from service.store.repositories import JobRepository
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from tests.service.scenarios import add_worker, claim
-from trainers.config import Measurement
+from trainers.config import Measurement, TrialConfig
 
 NUM_STEPS = 200
 EVALUATE_EVERY = 10
 
 
-def submit_digits(database: Database, *, now: datetime, name: str, tags: dict[str, str] | None = None) -> str:
+def submit_digits(
+    database: Database, *, now: datetime, name: str, tags: dict[str, str] | None = None, **fields: Any
+) -> str:
     """The id of a new job of 20 trials, 5 of them the baseline's."""
     content: dict[str, Any] = {
         "workload": {"name": "digits-mlp"},
         "budget": {"num_trials": 20},
         "training": {"num_steps": NUM_STEPS, "evaluate_every": EVALUATE_EVERY},
         "resources": {"workers_per_trial": 2},
+        **fields,
     }
     specification = JobSpecification.model_validate(content)
     with database.writing() as session:
@@ -38,11 +41,11 @@ def submit_digits(database: Database, *, now: datetime, name: str, tags: dict[st
 class Story:
     """A job that runs: trials begin, measure and end a few seconds apart."""
 
-    def __init__(self, database: Database, *, now: datetime, name: str = "digits, first look") -> None:
-        """Submits the job and claims it."""
+    def __init__(self, database: Database, *, now: datetime, name: str = "digits, first look", **fields: Any) -> None:
+        """Submits the job, its specification with these fields, and claims it."""
         self.database = database
         self.now = now
-        self.job_id = submit_digits(database, now=now, name=name, tags={"team": "vision"})
+        self.job_id = submit_digits(database, now=now, name=name, tags={"team": "vision"}, **fields)
         lease = claim(database, add_worker(database, now=now), now=self.later(2), lease_seconds=86_400)
         assert lease is not None
         assert lease.job_id == self.job_id
@@ -66,13 +69,13 @@ class Story:
             start_trial(session, self.lease, number, now=self.now)
 
     def measure(self, number: int, *, until: int, final: float | None = None) -> None:
-        """Measures trial `number` up to step `until`, on a curve whose end over all steps would be `final`."""
+        """Measures trial `number` up to step `until`, on a curve that ends over all steps at `final`."""
         rng = random.Random(1000 + number)
         floor = final if final is not None else (0.09 if number % 4 == 3 else 0.07) + 0.5 * rng.random() ** 3
         speed = 4 + 6 * rng.random()
         reported = []
         for step in range(EVALUATE_EVERY, until + 1, EVALUATE_EVERY):
-            decay = math.exp(-speed * step / NUM_STEPS)
+            decay = (math.exp(-speed * step / NUM_STEPS) - math.exp(-speed)) / (1 - math.exp(-speed))
             noise = 1 + 0.06 * rng.gauss(0, 1) * decay
             loss = floor + (2.3 - floor) * decay * noise
             metrics = {
@@ -107,6 +110,28 @@ class Story:
         elif number % 5 in (2, 4) and number > 5 and final is None:
             self.measure(number, until=30 if number % 2 else 80)
             self.end(number, TrialState.PRUNED)
+        else:
+            self.measure(number, until=NUM_STEPS, final=final)
+            self.end(number, TrialState.COMPLETED)
+
+    def confirm(self, number: int, source: int, seed: int, final: float | None) -> None:
+        """A whole trial `number` that repeats the config of `source`; it diverges if `final` is None."""
+        with self.database.writing() as session:
+            trial = TrialRepository(session).get(self.job_id, source)
+            config = TrialConfig.from_json({**trial.config, "seed": seed})
+            add_trial(
+                session,
+                self.lease,
+                number=number,
+                phase=Phase.CONFIRMATION,
+                parameters=trial.parameters,
+                config=config,
+                confirms=source,
+                now=self.now,
+            )
+            start_trial(session, self.lease, number, now=self.now)
+        if final is None:
+            self.diverge(number)
         else:
             self.measure(number, until=NUM_STEPS, final=final)
             self.end(number, TrialState.COMPLETED)

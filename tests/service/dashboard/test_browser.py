@@ -11,11 +11,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from service.domain import JobState, TrialState
+from service.leases import release_job
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import TIMEOUT_MS, served
 from tests.service.dashboard.contrast import LOW_CONTRAST
 from tests.service.dashboard.stories import Story, submit_digits
+from tests.service.scenarios import add_worker, claim
 
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
@@ -35,6 +37,23 @@ def finished(sqlite_database: Database) -> Story:
     story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
     for number in range(20):
         story.run(number, {13: 0.0812}.get(number))
+    assert story.finish() is JobState.SUCCEEDED
+    return story
+
+
+@pytest.fixture
+def confirmed(sqlite_database: Database) -> Story:
+    """A job of 20 trials whose best ones were trained again with three seeds: another one than the luckiest won."""
+    now = datetime.now(UTC) - timedelta(hours=2)
+    story = Story(sqlite_database, now=now, confirmation={"top_k": 2, "num_seeds": 3})
+    for number in range(20):
+        story.run(number, {13: 0.0712, 8: 0.0733, 11: 0.0871}.get(number))
+    values = {13: [0.0832, 0.0839, 0.0835], 8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
+    number = 20
+    for seed in (1, 2, 3):
+        for source, finals in values.items():
+            story.confirm(number, source, seed, finals[seed - 1])
+            number += 1
     assert story.finish() is JobState.SUCCEEDED
     return story
 
@@ -121,6 +140,28 @@ def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
     expect(page.locator("#trials tbody tr.best")).to_have_count(2)
     expect(page.locator("#cancel")).to_have_count(0)
     expect(page.locator("#stream")).to_be_hidden()
+
+
+def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
+    _open(page, confirmed)
+    expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
+    expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
+    expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
+    expect(page.locator("#budget")).to_contain_text("29 of 29 trials finished, 9 of 9 to confirm")
+    table = page.get_by_role("region", name="Trained again with new seeds")
+    expect(table.get_by_role("columnheader")).to_have_text(
+        ["Config of trial", "When found", "Mean", "±", "seed 1", "seed 2", "seed 3"]
+    )
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("#8 Shampoo")
+    expect(page.locator("#trials tbody tr.best")).to_have_count(2)
+    expect(page.locator("#trial-8")).to_contain_class("best")
+    expect(rows.nth(2)).to_contain_text("baseline")
+    expect(page.locator("#trial-21")).to_contain_text("confirms #8, seed 1")
+    # The confirmation seeks nothing: it has no line of its own, but curves.
+    assert _num_traces(page, "best-so-far") == 4
+    assert _num_traces(page, "learning-curves") == 22 + 9
 
 
 def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
@@ -224,6 +265,74 @@ def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_
     expect(page.locator("#cancel")).to_have_count(0)
     with sqlite_database.reading() as session:
         assert JobRepository(session).get(running.job_id).state is JobState.CANCELLED
+
+
+def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_database: Database) -> None:
+    running.begin(5)
+    _open(page, running)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("#facts")).to_contain_text("pausing")
+    with sqlite_database.writing() as session:
+        release_job(session, running.lease, now=datetime.now(UTC), crash=None)
+    expect(page.locator("#facts")).to_contain_text("paused")
+    expect(page.locator("#trial-5")).to_contain_text("queued")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#facts")).to_contain_text("queued")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+
+
+def test_a_finished_job_gets_more_budget_and_the_open_page_follows_it(
+    page: Page, finished: Story, sqlite_database: Database
+) -> None:
+    _open(page, finished)
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    page.get_by_role("button", name="Change budget").click()
+    dialog = page.get_by_role("dialog", name="Change the budget")
+    expect(dialog.get_by_label("Trials", exact=True)).to_have_value("20")
+    expect(dialog.get_by_label("Device-hours")).to_have_value("")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_be_hidden()
+
+    page.get_by_role("button", name="Change budget").click()
+    dialog.get_by_label("Trials", exact=True).fill("24")
+    dialog.get_by_label("Device-hours").fill("1.5")
+    page.keyboard.press("Enter")
+    expect(page.locator("#facts")).to_contain_text("queued")
+    expect(page.locator("#budget")).to_contain_text("20 of 24 trials finished")
+    expect(page.locator("#budget")).to_contain_text("of 1.5 device-hours")
+    _wait_until_live(page)
+    lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC), lease_seconds=600)
+    assert lease is not None
+    finished.lease = lease
+    expect(page.locator("#facts")).to_contain_text("running")
+    finished.run(20)
+    expect(page.locator("#trial-20")).to_contain_text("completed")
+
+
+def test_a_refused_budget_says_why(browser: Browser, address: str, running: Story) -> None:
+    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    page = context.new_page()
+    _open(page, running)
+    page.get_by_role("button", name="Change budget").click()
+    page.get_by_role("dialog").get_by_label("Trials", exact=True).fill("3")
+    page.get_by_role("dialog").get_by_role("button", name="Change budget").click()
+    expect(page.get_by_role("alert")).to_contain_text("budget.num_trials: 3 would leave")
+    expect(page.locator("#facts")).to_contain_text("running")
+    context.close()
+
+
+def test_a_trial_is_stopped_and_another_tried_again_from_the_table(page: Page, running: Story) -> None:
+    running.begin(5)
+    running.begin(6)
+    running.diverge(6)
+    _open(page, running)
+    page.get_by_role("button", name="Stop trial 5").click()
+    expect(page.locator("#trial-5")).to_contain_text("stopping")
+    page.get_by_role("button", name="Try trial 6 again").click()
+    expect(page.locator("#trial-6")).to_contain_text("queued")
+    expect(page.locator("#facts")).to_contain_text("restarting")
+    expect(page.get_by_role("button", name="Try trial 0 again")).to_have_count(0)
+    assert page.locator("button.pick[aria-pressed=true]").count() == 0
 
 
 def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,13 @@ LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 def _progress(best: float | None, baseline: float | None, trials: dict[TrialState, int] | None = None) -> JobProgress:
     return JobProgress(
         trials={state: (trials or {}).get(state, 0) for state in TrialState},
+        phases={},
         num_trials=20,
         best=None if best is None else BestTrial(1, best),
         baseline_best=None if baseline is None else BestTrial(2, baseline),
         seconds_elapsed=None,
         seconds_left=None,
+        device_hours=0.0,
     )
 
 
@@ -126,5 +129,76 @@ def test_without_two_values_the_verdict_is_open() -> None:
 def test_phases_are_called_by_the_optimizer_they_tune() -> None:
     own_space = {"optimizer": "sgd", "parameters": []}
     labels = view.phase_labels({"search_space": "shampoo", "baseline": {"search_space": own_space}}, [])
-    assert labels == {Phase.SEARCH: "Shampoo", Phase.BASELINE: "SGD"}
+    assert labels == {Phase.SEARCH: "Shampoo", Phase.BASELINE: "SGD", Phase.CONFIRMATION: "Confirmation"}
     assert view.phase_labels({"search_space": "shampoo", "baseline": None}, [])[Phase.BASELINE] == "Baseline"
+
+
+def _evidence(outcome: str, low: float | None, high: float | None) -> dict[str, Any]:
+    """What the page reads of evidence: two configs and the baseline's, confirmed with two seeds."""
+
+    def confirmed(number: int, mean: float | None) -> dict[str, Any]:
+        results = [
+            {"seed": 1, "number": 30 + number, "ending": "completed", "value": 0.1},
+            {"seed": 2, "number": 40 + number, "ending": "failed (diverged)", "value": None},
+        ]
+        fields = {"number": number, "found_value": 0.09, "mean": mean, "standard_deviation": 0.01}
+        return {**fields, "results": results if mean is None else results[:1]}
+
+    result = {
+        "seeds": [1, 3],
+        "candidates": [confirmed(4, 0.1), confirmed(5, None)],
+        "baseline": confirmed(6, None if low is None else 0.2),
+        "confidence": 0.95,
+        "improvement_low": low,
+        "improvement_high": high,
+    }
+    return {"verdict": outcome, "improvement": 0.2, "best": {"number": 4}, "confirmation": result}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "headline"),
+    [
+        ("better", "better", "Shampoo beats AdamW by 20.0%"),
+        ("worse", "worse", "Shampoo falls short of AdamW by 20.0%"),
+        ("equal", "equal", "Shampoo and AdamW are level"),
+        ("undecided", "open", "2 new seeds do not tell Shampoo from AdamW"),
+    ],
+)
+def test_the_verdict_of_a_confirmed_job_is_that_of_its_seeds(outcome: str, kind: str, headline: str) -> None:
+    job = Job(state=JobState.SUCCEEDED, direction=Direction.MINIMIZE)
+    evidence = _evidence(outcome, 0.1, 0.3)
+    verdict = view.verdict(job, _progress(0.05, 0.1), LABELS, has_baseline=True, evidence=evidence)
+    assert (verdict.kind, verdict.headline) == (kind, headline)
+    assert verdict.detail == "Over 2 new seeds, the improvement lies between +10.0% and +30.0% (95% interval)."
+    running = Job(state=JobState.RUNNING, direction=Direction.MINIMIZE)
+    verdict = view.verdict(running, _progress(0.05, 0.1), LABELS, has_baseline=True, evidence=evidence)
+    assert verdict.headline == "Shampoo leads AdamW by 50.0%"
+
+
+def test_a_config_that_failed_with_a_new_seed_is_named() -> None:
+    job = Job(state=JobState.SUCCEEDED, direction=Direction.MINIMIZE)
+    evidence = _evidence("undecided", None, None)
+    verdict = view.verdict(job, _progress(0.05, 0.1), LABELS, has_baseline=True, evidence=evidence)
+    assert verdict.headline == "Shampoo and AdamW could not be compared over new seeds"
+    assert verdict.detail == ("What failed: the config of trial 5 with seed 2, the config of trial 6 with seed 2.")
+
+
+def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_trained() -> None:
+    table = view.seed_table(_evidence("better", 0.1, 0.3), LABELS)
+    assert table is not None
+    assert (table.seeds, table.num_compared) == ([1, 2], 2)
+    assert [(row.number, row.label, row.is_best, row.is_baseline) for row in table.rows] == [
+        (4, "Shampoo", True, False),
+        (5, "Shampoo", False, False),
+        (6, "AdamW", False, True),
+    ]
+    assert [[result and result["number"] for result in row.results] for row in table.rows] == [
+        [34, None],
+        [35, 45],
+        [36, None],
+    ]
+    best, baseline = table.confirmed(is_baseline=False), table.confirmed(is_baseline=True)
+    assert best is not None
+    assert baseline is not None
+    assert (best.number, baseline.number) == (4, 6)
+    assert view.seed_table(None, LABELS) is view.seed_table({"verdict": "better"}, LABELS) is None

@@ -11,6 +11,7 @@ from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Decision, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.searching.auto import AutoSearch
@@ -51,6 +52,8 @@ class Job:
 
     num_search: int = 20
     num_baseline: int = 5
+    confirm: tuple[int, int] | None = None
+    """(top_k, number of seeds); None: no confirmation."""
     sampler: SamplerName | Literal["auto"] = "tpe"
     prunes: bool = True
     seed: int = 0
@@ -67,10 +70,17 @@ class Job:
             (Phase.BASELINE, BASELINE_SPACE, self.num_baseline),
         ]
         policy = JobPolicy(
-            [PhasePlan(phase, space, num, partial(self._search, phase, space, num)) for phase, space, num in phases]
+            [PhasePlan(phase, space, num, partial(self._search, phase, space, num)) for phase, space, num in phases],
+            confirmation=self._confirmation(),
         )
         policy.restore(list(self.rows.values()))
         return policy
+
+    def _confirmation(self) -> Confirmation | None:
+        if self.confirm is None:
+            return None
+        top_k, num_seeds = self.confirm
+        return Confirmation(top_k=top_k, seeds=range(1, num_seeds + 1), direction=self.direction)
 
     def _search(self, phase: Phase, space: SearchSpace, num_trials: int) -> PhaseSearch:
         if self.sampler == "auto":
@@ -106,7 +116,9 @@ class Job:
                     break
                 if isinstance(work, Start):
                     assert work.number not in self.rows
-                    self.rows[work.number] = TrialHistory(work.number, work.phase, work.parameters, TrialState.QUEUED)
+                    self.rows[work.number] = TrialHistory(
+                        work.number, work.phase, work.parameters, TrialState.QUEUED, repeats=work.repeats
+                    )
                 self._change(work.number, state=TrialState.RUNNING)
                 curve = self.rows[work.number].curve
                 running[work.number] = curve[-1][0] if curve else 0

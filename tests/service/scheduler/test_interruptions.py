@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 import psutil
 import pytest
@@ -41,9 +42,11 @@ def kill_both(service: ServiceProcesses) -> None:
     run.kill()
     worker.kill()
     worker.wait()
-    service.wait_for("the end of all they had started", lambda: not service.processes(), seconds=15)
-    service.start_worker()
-    service.wait_for("the removal of their files", lambda: not service.directories(), seconds=15)
+    left, directories = service.processes(), service.directories()
+    assert left
+    service.start_worker()  # which ends what they have left before it runs anything
+    service.wait_for("their end", lambda: not any(process.is_running() for process in left), seconds=15)
+    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)), seconds=15)
 
 
 def terminate_the_worker(service: ServiceProcesses) -> None:

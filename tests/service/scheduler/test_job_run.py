@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from service.domain import FailureReason, JobState, TrialState
 from service.store.migrate import migrate
+from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from tests.service.scheduler.service_process import ServiceProcesses
 
@@ -76,6 +77,37 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
     service.wait_for("the end of the run", lambda: not service.rank_processes(), seconds=5)
 
 
+def test_a_trial_that_does_not_fit_is_tried_twice_and_the_same_error_stops_a_job(service: ServiceProcesses) -> None:
+    too_large = specification(num_trials=1, options={"trouble": "memory"})
+    troubles = {"type": "categorical", "name": "workload.trouble", "choices": ["none", "error"], "default": "none"}
+    broken = specification(
+        num_trials=40,
+        search_space={"optimizer": "adamw", "parameters": [troubles]},
+        sampler={"name": "random", "seed": 1},
+        resources={"parallel_trials": 1},
+    )
+    service.start_worker()
+    memory_job, error_job = service.submit(too_large), service.submit(broken)
+
+    job, [trial] = service.finish(memory_job, seconds=300)
+    assert job.state is JobState.FAILED  # no trial completed
+    assert (trial.state, trial.reason, trial.runs) == (TrialState.FAILED, FailureReason.INFEASIBLE, 2)
+    assert trial.detail is not None
+    assert "no room for the batch" in trial.detail
+
+    job, trials = service.finish(error_job, seconds=300)
+    failed = [trial.number for trial in trials if trial.reason is FailureReason.ERROR]
+    assert len(failed) == 3
+    assert job.state is JobState.FAILED
+    assert job.failure == (
+        f"the same error ended trials {failed[0]}, {failed[1]} and {failed[2]}: KeyError: 'label of image 17'"
+    )
+    assert trials[0].state is TrialState.COMPLETED
+    assert len(trials) < 40
+    with service.database.reading() as session:  # what was found is still recommended
+        assert RecommendationRepository(session).of_job(error_job) is not None
+
+
 def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:
     worker = service.start_worker()
     job_id = service.submit(
@@ -99,7 +131,7 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
         specification(
             num_trials=1000,
             options={"seconds_per_step": 0.02},
-            budget={"num_trials": 1000, "wall_clock_seconds": 20},
+            budget={"num_trials": 1000, "wall_clock_seconds": 30},
         )
     )
     job, trials = service.finish(job_id)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Ask, Decision, Done, GiveUp, Policy, Resume, Start, TrialHistory, Wait
+from service.scheduler.policy import Ask, Decision, Done, GiveUp, Policy, Repeats, Resume, Start, TrialHistory, Wait
 from service.scheduler.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
 from service.scheduler.searching.pruners import NoPruner
 from service.scheduler.searching.samplers import Outcome, make_sampler
@@ -133,7 +134,9 @@ class _PausesAtTwo:
             self._paused.append(number)
         return Decision.PAUSE if step == 2 else Decision.CONTINUE
 
-    def interrupt(self, number: int) -> None: ...
+    def interrupt(self, number: int) -> None:
+        if number in self._paused:
+            self._paused.remove(number)
 
     def finish(self, number: int, outcome: Outcome) -> None: ...
 
@@ -164,6 +167,23 @@ def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
         assert each.is_done
 
 
+def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() -> None:
+    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    parameters = SEARCH_SPACE.defaults()
+    policy.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, curve=((1, 1.0), (2, 1.0)), spared=True)])
+    assert policy.ask() == Resume(0, SEARCH, parameters, None)
+    assert policy.report(0, 2, 1.0) is Decision.CONTINUE  # measured again
+    policy.tell(0, TrialState.QUEUED)
+    assert policy.ask() == Resume(0, SEARCH, parameters, None)
+
+    anew = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    anew.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, spared=True)])
+    anew.ask()
+    assert [anew.report(0, step, 1.0) for step in (1, 2, 3)] == [Decision.CONTINUE] * 3
+    anew.tell(0, TrialState.COMPLETED, 1.0)
+    assert anew.ask() == Done()
+
+
 def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None:
     plan = replace(_plan(SEARCH, SEARCH_SPACE, 20), patience=3)
     policy = JobPolicy([plan])
@@ -174,6 +194,20 @@ def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None
         policy.tell(_started(policy.ask()).number, state)  # what was cancelled does not count
     last = _started(policy.ask()).number
     policy.tell(last, TrialState.FAILED, None, FailureReason.DIVERGED)
+    assert policy.ask() == Done()
+    assert policy.is_done
+
+
+def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
+    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 20, _PausesAtTwo), _plan(BASELINE, BASELINE_SPACE, 3)])
+    for number in range(2):
+        assert _started(policy.ask()).number == number
+    policy.close()
+    assert policy.ask() == Wait()
+    policy.report(0, 2, 1.0)
+    policy.tell(1, TrialState.COMPLETED, 1.0)
+    assert isinstance(policy.ask(), Resume)
+    policy.tell(0, TrialState.COMPLETED, 1.0)
     assert policy.ask() == Done()
     assert policy.is_done
 
@@ -352,3 +386,72 @@ def test_workers_that_finish_in_any_order_keep_the_allotments() -> None:
         job = Job(num_search=9, num_baseline=3, seed=seed)
         job.run(num_workers=3, rng=random.Random(seed), crash_every=13)
         assert _counts(job) == {SEARCH: 9, BASELINE: 3}
+
+
+CONFIRMATION = Phase.CONFIRMATION
+
+
+@pytest.mark.parametrize("sampler", ["auto", "tpe"])
+@pytest.mark.parametrize(("num_workers", "crash_every"), [(1, None), (1, 7), (3, None), (3, 11)])
+def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
+    sampler: str, num_workers: int, crash_every: int | None
+) -> None:
+    job = Job(num_search=10, num_baseline=4, sampler=sampler, confirm=(3, 2))  # type: ignore[arg-type]
+    job.run(num_workers=num_workers, crash_every=crash_every)
+    assert all(row.state.is_final for row in job.rows.values())
+
+    def best(phase: Phase, count: int) -> list[int]:
+        completed = [row for row in job.rows.values() if row.phase is phase and row.state is TrialState.COMPLETED]
+        ranked = sorted(completed, key=lambda row: (row.value is None, row.value, row.number))
+        return [row.number for row in ranked[:count]]
+
+    sources = [*best(SEARCH, 3), *best(BASELINE, 1)]
+    repeated = [row for row in job.rows.values() if row.phase is CONFIRMATION]
+    assert [(row.repeats.number, row.repeats.seed) for row in repeated if row.repeats] == [
+        (source, seed) for seed in (1, 2) for source in sources
+    ]
+    assert [row.number for row in repeated] == list(range(14, 14 + 2 * len(sources)))
+    for row in repeated:
+        assert row.repeats is not None
+        source_row = job.rows[row.repeats.number]
+        assert (row.parameters, row.repeats.phase) == (source_row.parameters, source_row.phase)
+        assert (row.state, [step for step, _ in row.curve]) == (TrialState.COMPLETED, list(range(1, 28)))
+
+
+def test_a_job_in_which_nothing_completed_confirms_nothing() -> None:
+    job = Job(curve=lambda _parameters, _step: math.nan, confirm=(3, 2))
+    job.run(num_workers=3)
+    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
+
+
+def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_go_on() -> None:
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    failed = TrialHistory(
+        1, CONFIRMATION, row.parameters, TrialState.FAILED, FailureReason.DIVERGED, repeats=Repeats(0, SEARCH, 1)
+    )
+    running = TrialHistory(
+        2, CONFIRMATION, row.parameters, TrialState.RUNNING, curve=((1, 5.0),), repeats=Repeats(0, SEARCH, 2)
+    )
+    confirmation = Confirmation(top_k=1, seeds=[1, 2, 3], direction=Direction.MINIMIZE)
+    policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
+    policy.restore([row, failed, running])
+    assert not policy.is_done
+    assert policy.ask() == Resume(2, CONFIRMATION, row.parameters)
+    assert policy.ask() == Start(3, CONFIRMATION, row.parameters, repeats=Repeats(0, SEARCH, 3))
+    assert policy.ask() == Wait()
+    assert policy.report(2, 2, 1e9) is Decision.CONTINUE
+    policy.tell(2, TrialState.COMPLETED, 1e9)
+    policy.tell(3, TrialState.CANCELLED)
+    assert policy.ask() == Done()
+    assert policy.is_done
+
+
+def test_a_history_that_confirms_what_the_job_does_not_is_refused() -> None:
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    repeated = TrialHistory(1, CONFIRMATION, row.parameters, TrialState.QUEUED, repeats=Repeats(0, SEARCH, 1))
+    with pytest.raises(ValueError, match="trial 1 belongs to phase confirmation, which the job does not have"):
+        _policy().restore([row, repeated])
+    confirmation = Confirmation(top_k=1, seeds=[1], direction=Direction.MINIMIZE)
+    policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
+    with pytest.raises(ValueError, match="trial 1 repeats trial 0, which is unknown"):
+        policy.restore([repeated])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,21 +11,23 @@ from typing import Any
 
 import pytest
 
+from service.controls import change_budget
 from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
-from service.scheduler.ending import Ending, RunEnded
-from service.scheduler.job_run import make_policy
+from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.job_policy import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Decision, Done
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
-from service.scheduler.recorder import MAX_LOSSES, Recorder
+from service.scheduler.recorder import Recorder
+from service.scheduler.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.search import PolicySearcher
 from service.scheduler.searching.phase_search import Choice, GoOn
 from service.scheduler.searching.samplers import Outcome
 from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import Constraint, JobSpecification, plan_job
+from service.specification import Budget, Constraint, JobSpecification, plan_job
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -51,20 +54,29 @@ class Tune:
         policy: JobPolicy | None = None,
         *,
         constraints: Sequence[Constraint] = (),
+        retries: Retries | None = None,
+        specification: JobSpecification = SPECIFICATION,
     ) -> None:
         now = datetime.now(UTC)
         with database.writing() as session:
             worker_id = register_worker(session, host="here", pid=1, now=now)
-            create_job(session, SPECIFICATION, name=None, tags={}, idempotency_key=None, now=now)
+            create_job(session, specification, name=None, tags={}, idempotency_key=None, now=now)
             lease = claim_job(session, worker_id, lease_seconds=60, now=now)
         assert lease is not None
         self.lease: Lease = lease
         self.database = database
-        plan = plan_job(SPECIFICATION.model_copy(update={"constraints": list(constraints)}))
+        plan = plan_job(specification.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.pruner = PolicyPruner(self.policy, metric=plan.metric, constraints=constraints)
         self.ending: Ending | None = None
+        self.seconds_left = math.inf
+        self.to_stop: frozenset[int] = frozenset()
+        self.pruner = PolicyPruner(
+            self.policy,
+            metric=plan.metric,
+            constraints=constraints,
+            is_to_stop=lambda number: number in self.to_stop,
+        )
         self.recorder = Recorder(
             database,
             lease,
@@ -72,9 +84,12 @@ class Tune:
             policy=self.policy,
             pruner=self.pruner,
             size=GroupSize(1, 1.0, 0),
+            retries=retries or Retries(),
             configs={},
             checkpoints=checkpoints,
             ending=lambda: self.ending,
+            seconds_left=lambda: self.seconds_left,
+            to_stop=lambda: self.to_stop,
         )
         self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
 
@@ -144,7 +159,58 @@ def test_a_lost_trial_comes_back_a_few_times_and_then_fails(sqlite_database: Dat
             assert (stored.state, stored.runs) == (TrialState.QUEUED, losses)
             assert (tmp_path / "0").exists()
     assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.LOST)
+    assert stored.detail == "lost 4 times; last: a rank died"
     assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_losses_of_earlier_runs_count(sqlite_database: Database, tmp_path: Path) -> None:
+    retries = Retries()
+    retries.restore(0, Setbacks(losses=MAX_LOSSES - 1), None, None)
+    tune = Tune(sqlite_database, tmp_path, retries=retries)
+    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
+    [stored] = tune.stored()
+    assert (stored.state, stored.losses) == (TrialState.QUEUED, MAX_LOSSES)
+    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
+    [stored] = tune.stored()
+    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.LOST)
+
+
+def test_a_trial_that_is_lost_before_it_begins_counts_too(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    config = tune.searcher.suggest("tune-1")
+    tune.recorder.on_trial_error(0, [], SimpleNamespace(config=config, last_result={}))
+    [stored] = tune.stored()
+    assert (stored.state, stored.runs, stored.losses) == (TrialState.QUEUED, 0, 1)
+
+
+def test_a_trial_that_runs_out_of_memory_gets_one_more_try_and_is_then_infeasible(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    (tmp_path / "0").mkdir()
+    failure = TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room for 7 GiB")
+    tune.give(tune.begin(), failure)
+    [stored] = tune.stored()
+    assert (stored.state, stored.memory_failures) == (TrialState.QUEUED, 1)
+    assert (tmp_path / "0").exists()
+    tune.give(tune.begin(), failure)
+    [stored] = tune.stored()
+    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
+    assert stored.detail == "out of memory 2 times, in new processes too: no room for 7 GiB"
+    assert not (tmp_path / "0").exists()
+
+
+def test_the_same_error_in_three_trials_stops_the_job(sqlite_database: Database, tmp_path: Path) -> None:
+    specification = SPECIFICATION.model_copy(update={"budget": Budget(num_trials=9)})
+    tune = Tune(sqlite_database, tmp_path, specification=specification)
+    errors = ["IndexError: 17 is out of bounds", "KeyError: 'label'", "IndexError: 4 is out of bounds"]
+    for error in errors:
+        tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.ERROR, detail=error))
+    last = tune.begin()
+    with pytest.raises(JobImpossible) as impossible:
+        tune.give(last, TrialReport("failed", reason=FailureReason.ERROR, detail="IndexError: -2.5e3 is out of bounds"))
+    assert str(impossible.value) == "the same error ended trials 0, 2 and 3: IndexError: 17 is out of bounds"
+    assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 4
 
 
 def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Database, tmp_path: Path) -> None:
@@ -225,6 +291,60 @@ def test_a_trial_that_the_pruner_pauses_waits_and_goes_on(sqlite_database: Datab
     assert [measurement.step for measurement in stored.measurements] == [10, 20, 40]
 
 
+def test_a_trial_that_a_user_stops_is_cancelled_at_its_next_measurement(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    assert tune.stored()[0].state is TrialState.RUNNING
+    assert tune.give(trial, measured(10)) == "STOP"
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail, stored.step) == (TrialState.CANCELLED, "stopped by a user", 10)
+    tune.recorder.on_step_begin(1, [])  # the request may be seen for a moment longer
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_trial_that_is_lost_or_completes_before_it_can_be_stopped_is_no_trouble(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    lost, completed = tune.begin(), tune.begin()
+    tune.to_stop = frozenset({0, 1})
+    tune.recorder.on_trial_error(0, [], lost)
+    tune.give(completed, measured(40, kind="completed"))
+    tune.recorder.on_step_begin(0, [])
+    assert [trial.state for trial in tune.stored()] == [TrialState.CANCELLED, TrialState.COMPLETED]
+
+
+def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database: Database, tmp_path: Path) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.recorder.on_trial_error(0, [], trial)
+    tune.to_stop = frozenset({0})
+    tune.recorder.on_step_begin(0, [])
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail) == (TrialState.CANCELLED, "stopped by a user")
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+
+
+def test_a_run_that_is_asked_to_end_begins_no_further_trial_but_writes_what_it_has(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    tune.give(trial, measured(10))
+    with sqlite_database.writing() as session:
+        change_budget(session, tune.lease.job_id, {"num_trials": 5}, now=datetime.now(UTC))
+    with pytest.raises(RunEnded) as ended:
+        tune.begin()
+    assert ended.value.ending is Ending.ASKED
+    tune.recorder.flush()
+    [stored] = tune.stored()
+    assert [measurement.step for measurement in stored.measurements] == [10]
+
+
 def test_a_paused_trial_that_is_not_worth_going_on_with_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:
     tune = Tune(sqlite_database, tmp_path, scripted_policy({20: Decision.PAUSE}, worth=False))
     (tmp_path / "0").mkdir()
@@ -281,3 +401,22 @@ def test_measurements_wait_a_moment_and_are_written_together(
     clock[0] += 1.0
     tune.recorder.on_step_begin(1, [])
     assert [measurement.step for measurement in tune.stored()[0].measurements] == [10, 20]
+
+
+def test_shortly_before_the_time_limit_no_trial_is_started(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    for step in (10, 20):
+        clock[0] += 5.0
+        tune.give(trial, measured(step))  # a whole trial of 40 steps takes 20 seconds
+    tune.seconds_left = 31.0
+    tune.recorder.on_step_begin(0, [])
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+    tune.give(trial, measured(40, kind="completed"))
+    tune.seconds_left = 29.0
+    tune.recorder.on_step_begin(1, [])
+    assert tune.searcher.suggest("tune-2") is None

@@ -13,9 +13,10 @@ import pytest
 
 from service.jobs import cancel_job, create_job
 from service.scheduler import process_tree
-from service.scheduler.run_environment import cluster_address, run_environment
+from service.scheduler.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
 from service.scheduler.worker import (
     describe_crash,
+    end_abandoned_runs,
     make_directory,
     remove_abandoned_directories,
     remove_checkpoints_of_finished_jobs,
@@ -33,22 +34,22 @@ def test_the_worker_loads_neither_torch_nor_ray() -> None:
 
 def test_a_run_reads_the_same_settings_from_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(data_dir=tmp_path / "with space", lease_seconds=7.5, poll_seconds=0.1)
-    for name, value in run_environment(settings).items():
+    for name, value in run_environment(settings, tmp_path).items():
         monkeypatch.setenv(name, value)
     assert Settings() == settings
 
 
 def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     local = Settings()
     assert cluster_address(local) is None
-    assert run_environment(local)["RAY_AUTH_TOKEN"] != run_environment(local)["RAY_AUTH_TOKEN"]
+    assert run_environment(local, tmp_path)["RAY_AUTH_TOKEN"] != run_environment(local, tmp_path)["RAY_AUTH_TOKEN"]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert cluster_address(local) == "10.0.0.1:6379"
     assert cluster_address(Settings(ray_address="10.0.0.2:6379")) == "10.0.0.2:6379"
-    assert "RAY_AUTH_MODE" not in run_environment(local)
+    assert "RAY_AUTH_MODE" not in run_environment(local, tmp_path)
 
 
 @pytest.mark.parametrize(("status", "how"), [(1, "exit status 1"), (-9, "killed by SIGKILL")])
@@ -81,6 +82,24 @@ def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -
         assert not ours.exists()
     finally:
         living.rmdir()
+
+
+def test_processes_of_a_killed_worker_are_ended_and_those_of_a_living_one_stay() -> None:
+    dead = psutil.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    left, living = (
+        subprocess.Popen(sleep, env={**os.environ, DIRECTORY_VARIABLE: f"/tmp/shampoo-{pid}-abcdefgh"})
+        for pid in (dead.pid, os.getppid())
+    )
+    try:
+        end_abandoned_runs()
+        left.wait(timeout=5)
+        assert living.poll() is None
+    finally:
+        for process in (left, living):
+            process.kill()
+            process.wait()
 
 
 def test_only_checkpoints_of_finished_jobs_are_removed(sqlite_database: Database, tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import inspect
 
+from service.runs import finish_job
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from tests.service.scenarios import NOW, claimed_job, run_trial, submit
 
 
 @pytest.fixture
@@ -27,6 +31,25 @@ def test_downgrade_removes_everything_and_upgrade_brings_it_back(database: Datab
     assert current_revision(database) is None
     migrate(database)
     check(database)
+
+
+def test_earlier_jobs_get_the_time_they_ran(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW + timedelta(seconds=90))
+    running, waiting = claimed_job(database).job_id, submit(database)
+    downgrade(database, "0001")
+    migrate(database)
+    with database.reading() as session:
+        jobs = {job.id: job for job in JobRepository(session).page(limit=3)}
+        [trial] = TrialRepository(session).page(lease.job_id)
+    assert {job_id: (job.running_seconds, job.running_since) for job_id, job in jobs.items()} == {
+        lease.job_id: (90.0, None),
+        waiting: (0.0, None),
+        running: (0.0, NOW),
+    }
+    assert trial.spent_seconds == trial.seconds == 0.4
 
 
 def test_an_empty_database_is_not_current(empty: Database) -> None:

@@ -232,3 +232,19 @@ def test_without_pauses_every_trial_is_trained_to_its_end() -> None:
         train(policy, number, value_of(asked.parameters))
     assert isinstance(policy.ask(), Done)
     assert max(trial.final or 0.0 for trial in policy.search._trials.values()) > 0.98
+
+
+def test_the_model_knows_so_many_trials_and_the_best_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.scheduler.searching.auto.MAX_KNOWN", 24)
+    policy = auto()
+    for _ in range(90):
+        asked = policy.ask()
+        assert isinstance(asked, Start | Resume)
+        begin = policy.search._trials[asked.number].reached + 1
+        train(policy, asked.number, value_of(asked.parameters), begin=begin)
+    policy.ask()
+    trials = policy.search._trials.values()
+    known = [trial for trial in trials if not trial.forgotten]
+    assert len(known) <= 25
+    best = max(trial.final for trial in trials if trial.final is not None)
+    assert best in [trial.final for trial in known]

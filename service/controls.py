@@ -1,0 +1,183 @@
+"""Use cases of those who steer a job: pause it, go on with it, change its budget, stop or retry one of its trials.
+
+They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
+times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
+from it (`leases.put_back`) does what was asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from service.budgets import Spent, device_hours, running_seconds, why_spent
+from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.errors import BudgetSpent, InvalidInput, JobAlreadyFinished, TrialAlreadyFinished, TrialNotRetriable
+from service.jobs import specification_of
+from service.leases import put_back
+from service.specification import Budget, JobSpecification, allot
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.transitions import STOPPED, move_job, move_trial, record_change_event, record_trial_event
+
+RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
+
+
+def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Pauses a job; one that runs keeps its state until its run has ended, within seconds. Again, it changes nothing.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    if job.state is JobState.QUEUED:
+        move_job(session, job, JobState.PAUSED, now=now)
+    elif job.state is JobState.RUNNING and job.requested is not JobRequest.PAUSE:
+        job.requested = JobRequest.PAUSE
+        if job.lease_expires_at is not None and job.lease_expires_at < now:
+            put_back(session, job, now=now, crash=None)  # its worker is dead, and perhaps there is no other
+        else:
+            record_change_event(session, job, now=now)
+    return job
+
+
+def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
+
+    Trials that have ended stay as they are.
+
+    Raises:
+        NotFound: no such job.
+        BudgetSpent: the job has finished, and its budget leaves nothing to try.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    if job.requested is JobRequest.PAUSE:
+        job.requested = JobRequest.RESTART  # whether the run has seen it already is not known
+        record_change_event(session, job, now=now)
+    elif job.state is JobState.PAUSED or job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=True)
+    return job
+
+
+def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, now: datetime) -> Job:
+    """Changes fields of a job's budget. A running job goes on with the new one within seconds, a finished one when it
+    is resumed.
+
+    Args:
+        changes: values by field of `Budget`; fields left out stay.
+
+    Raises:
+        NotFound: no such job.
+        InvalidInput: fewer trials than have begun, or too few for the job's phases.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    specification = specification_of(job)
+    budget = Budget.model_validate({**specification.budget.model_dump(), **changes})
+    if budget == specification.budget:
+        return job
+    changed = specification.model_copy(update={"budget": budget})
+    allotted = allot(changed)
+    for phase, begun in _spent(session, job, now=now).trials.items():
+        # After an extension other configs may be the best, and be confirmed beside those that were.
+        if phase is not Phase.CONFIRMATION and begun > allotted.get(phase, 0):
+            message = (
+                f"{budget.num_trials} would leave {allotted.get(phase, 0)} for the {phase}, which has begun {begun}"
+            )
+            raise InvalidInput("budget.num_trials", message)
+    job.specification = changed.model_dump(mode="json")
+    job.num_trials = sum(allotted.values())
+    _restart(job)
+    record_change_event(session, job, now=now)
+    return job
+
+
+def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
+    """Cancels one trial; one of a running job at its next measurement. Again, it changes nothing.
+
+    Raises:
+        NotFound: no such job or trial.
+        TrialAlreadyFinished: the trial is in a final state.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    if trial.state.is_final:
+        raise TrialAlreadyFinished(job.id, number, trial.state)
+    if job.state is not JobState.RUNNING:
+        move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+    elif trial.requested is None:
+        trial.requested = TrialRequest.STOP
+        record_trial_event(session, trial, now=now)
+    return job, trial
+
+
+def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
+    """Queues a trial again that was pruned, failed or was cancelled, with the same config; its job goes on if it has
+    finished.
+
+    It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
+    stays until it is measured again.
+
+    Raises:
+        NotFound: no such job or trial.
+        TrialNotRetriable: the trial has completed, or has not ended.
+        BudgetSpent: the job has finished, and its budget leaves no time.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    if trial.state not in RETRIABLE:
+        raise TrialNotRetriable(job.id, number, trial.state)
+    trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
+    trial.spared = True
+    move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
+    if job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=False)
+    elif job.state is JobState.RUNNING:
+        _restart(job)
+        record_change_event(session, job, now=now)
+    return job, trial
+
+
+def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
+    """Whether the budget of a job would allow further trials."""
+    return why_spent(specification_of(job), _spent(session, job, now=now)) is None
+
+
+def _allot(specification: JobSpecification) -> dict[Phase, int]:
+    try:
+        return allot(specification)
+    except InvalidInput as error:
+        if error.field.startswith("budget."):
+            raise
+        raise InvalidInput("budget.num_trials", f"{specification.budget.num_trials} is too few: {error}") from error
+
+
+def _restart(job: Job) -> None:
+    """Has the run of a running job end, so that the next one goes by what the rows say now."""
+    if job.state is JobState.RUNNING and job.requested is None:
+        job.requested = JobRequest.RESTART
+
+
+def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
+    if job.state.is_final:
+        why = why_spent(specification_of(job), _spent(session, job, now=now), needs_trials=needs_trials)
+        if why is not None:
+            raise BudgetSpent(job.id, job.state, why)
+        job.num_trials = sum(allot(specification_of(job)).values())  # its end had corrected it to those it needed
+    job.crashes, job.not_before = 0, None
+    move_job(session, job, JobState.QUEUED, now=now)
+
+
+def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
+    trials: Counter[Phase] = Counter()
+    seconds = 0.0
+    for summary in TrialRepository(session).summaries([job.id]):
+        trials[summary.phase] += summary.count
+        seconds += summary.spent_seconds
+    return Spent(trials, running_seconds(job, now), device_hours(specification_of(job), seconds))

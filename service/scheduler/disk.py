@@ -1,0 +1,84 @@
+"""The disk that a job takes: how much it is, and what of it can go.
+
+What bounds it: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being written); of each
+living process its log files, which Ray rotates; the job's own log, of which two files are kept. All else is removed:
+checkpoints when their trial ends, log files when their process has, the run's directory with the run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+LOG_BYTES = 8 * 2**20
+"""A run that finds the job's log larger than this begins a new one; the one before it is kept."""
+
+_PROCESS_LOG = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)(?:\.\d+)?")
+"""How Ray names log files of the processes that trials run in; the number is the process id."""
+
+
+def log_of(data_dir: Path, job_id: str) -> Path:
+    """The log of a job's runs."""
+    return data_dir / "logs" / f"{job_id}.log"
+
+
+def checkpoints_of(data_dir: Path, job_id: str) -> Path:
+    """The directory of a job's checkpoints; each unfinished trial has one in it, named by its number."""
+    return data_dir / "checkpoints" / job_id
+
+
+def disk_bytes(data_dir: Path, job_id: str, *, run_directory: Path) -> int:
+    """Bytes of all files of a job: checkpoints, logs, and what its run keeps on this machine.
+
+    Walks the directories: milliseconds for hundreds of files.
+    """
+    log = log_of(data_dir, job_id)
+    return sum(map(_bytes_in, [checkpoints_of(data_dir, job_id), log, _earlier(log), run_directory]))
+
+
+def begin_log(log: Path) -> None:
+    """Makes room for a run's log: puts a large one aside, in place of the one that was put aside before.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(_earlier(log))
+
+
+def remove_checkpoints(directory: Path, *, unfinished: Collection[int]) -> None:
+    """Removes the checkpoints of every trial in a job's directory that is not among the unfinished.
+
+    A rank may still write one of a trial that was just pruned: what it leaves goes at the next call.
+    """
+    for path in directory.glob("*"):
+        if path.name.isdecimal() and int(path.name) not in unfinished:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_logs_of_ended_processes(run_directory: Path) -> None:
+    """Removes what Ray keeps of the output of rank and trainable processes that have ended, in a run's directory."""
+    for path in run_directory.glob("session_2*/logs/*"):
+        match = _PROCESS_LOG.fullmatch(path.name)
+        if match is not None and not psutil.pid_exists(int(match[1])):
+            path.unlink(missing_ok=True)
+
+
+def _earlier(log: Path) -> Path:
+    return log.with_name(f"{log.name}.1")
+
+
+def _bytes_in(place: Path) -> int:
+    total = 0
+    for path in [place, *place.rglob("*")]:
+        # Files come and go meanwhile; a link counts as itself.
+        with suppress(OSError):
+            if path.is_file():
+                total += path.lstat().st_size
+    return total

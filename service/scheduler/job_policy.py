@@ -1,0 +1,97 @@
+"""The policy of a job made from its plan, and what it is told of the trials that are stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from service.domain import Phase, TrialState
+from service.scheduler.confirmation import Confirmation
+from service.scheduler.phases import JobPolicy, PhasePlan
+from service.scheduler.policy import Repeats, TrialHistory
+from service.scheduler.searching.auto import AutoSearch
+from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.pruners import make_pruner
+from service.scheduler.searching.samplers import make_sampler
+from service.specification import JobPlan
+from service.store.models import Trial
+
+
+def make_policy(plan: JobPlan) -> JobPolicy:
+    """The policy of a job."""
+    return JobPolicy(
+        [
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+            )
+            for phase in Phase
+            if phase in plan.spaces
+        ],
+        confirmation=None
+        if plan.specification.confirmation is None
+        else Confirmation(
+            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
+        ),
+    )
+
+
+def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
+    sampler, pruner = plan.specification.sampler, plan.specification.pruner
+    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
+    if plan.sampler == "auto":
+        return AutoSearch(
+            space,
+            direction=plan.direction,
+            max_steps=plan.num_steps,
+            measure_every=plan.evaluate_every or 1,
+            first_rung=pruner.min_steps,
+            pauses=plan.pruner != "none",
+            seed=random.Random(seed).getrandbits(32),
+        )
+    assert plan.pruner != "auto"
+    return SampledSearch(
+        make_sampler(plan.sampler, space, direction=plan.direction, num_trials=plan.allotments[phase], seed=seed),
+        make_pruner(
+            plan.pruner,
+            min_steps=plan.min_pruning_steps,
+            max_steps=plan.num_steps,
+            reduction_factor=pruner.reduction_factor or 3,
+            direction=plan.direction,
+        ),
+    )
+
+
+def history_of(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
+    phase_of = {trial.number: trial.phase for trial in trials}
+
+    def objective(metrics: dict[str, Any]) -> float:
+        value = metrics.get(metric)
+        return float("nan") if value is None else float(value)  # SQL keeps no NaN
+
+    def repeats(trial: Trial) -> Repeats | None:
+        if trial.confirms is None:
+            return None
+        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
+
+    return [
+        TrialHistory(
+            number=trial.number,
+            phase=trial.phase,
+            parameters=trial.parameters,
+            state=trial.state,
+            reason=trial.reason,
+            value=trial.value if trial.state is TrialState.COMPLETED else None,
+            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
+            repeats=repeats(trial),
+            spared=trial.spared,
+        )
+        for trial in trials
+    ]

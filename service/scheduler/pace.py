@@ -1,0 +1,43 @@
+"""How long a whole trial takes, from what has been measured: when a job with a time limit should start no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+RESERVE = 1.5
+"""Trainings' time that is kept for going on with trials: their ends take turns with other work, and evaluation."""
+
+
+class Pace:
+    """Learns from trials how long one takes from its start to its end on the machines of this run."""
+
+    def __init__(self, num_steps: int, *, clock: Callable[[], float]) -> None:
+        """Prepares it for trials of `num_steps` steps; `clock` gives seconds."""
+        self._num_steps = num_steps
+        self._clock = clock
+        self._last: dict[int, tuple[int, float]] = {}
+        self._steps, self._seconds = 0, 0.0
+
+    def measured(self, number: int, step: int) -> None:
+        """A running trial has reached a step."""
+        now = self._clock()
+        if number in self._last:
+            before, then = self._last[number]
+            if step > before:
+                self._steps += step - before
+                self._seconds += now - then
+        self._last[number] = step, now
+
+    def stopped(self, number: int) -> None:
+        """A trial runs no more: the time until it goes on again is not its own."""
+        self._last.pop(number, None)
+
+    @property
+    def seconds_per_trial(self) -> float | None:
+        """Of a whole training, evaluation and reports included; None before two measurements of one trial."""
+        return self._seconds / self._steps * self._num_steps if self._steps else None
+
+    def is_time_to_close(self, seconds_left: float) -> bool:
+        """Whether what is left of the time is only enough to go on with trials there are."""
+        per_trial = self.seconds_per_trial
+        return per_trial is not None and seconds_left < RESERVE * per_trial

@@ -1,0 +1,100 @@
+"""What a failure means for its trial and its job: which trials are taken up again, and when a job stops. Pure.
+
+- `lost`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to three times.
+- `out_of_memory`: once more, from its checkpoint, in new processes. What is corrected is what earlier trials of a warm
+  group may have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not
+  enough, it does not fit: it fails as `infeasible`.
+- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops.
+- `diverged`, `infeasible`: final at once, and the search learns from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from service.domain import FailureReason
+
+MAX_LOSSES = 3
+"""Times that a trial whose rank or machine died is taken up again."""
+MAX_MEMORY_FAILURES = 1
+"""Times that a trial which ran out of memory is taken up again."""
+MAX_SAME_ERRORS = 3
+"""Trials that one error may end before it ends the job."""
+
+# An address, or a number with its sign, fraction and exponent.
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Setbacks:
+    """How often a trial was taken up again, and why; stored with the trial, so that no restart forgets it."""
+
+    losses: int = 0
+    memory_failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a trial that failed."""
+
+    reason: FailureReason | None
+    """Why it has failed for good; None: it is taken up again."""
+    detail: str
+    """For a person."""
+
+
+class Retries:
+    """Judges the failures of a job's trials. It remembers, so that a run begins by telling it what is stored."""
+
+    def __init__(self) -> None:
+        self._setbacks: defaultdict[int, Setbacks] = defaultdict(Setbacks)
+        self._errors: defaultdict[str, dict[int, str]] = defaultdict(dict)
+
+    def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
+        """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
+        self._setbacks[number] = setbacks
+        if reason is FailureReason.ERROR:
+            self._errors[same_error(detail or "")][number] = detail or ""
+
+    def setbacks(self, number: int) -> Setbacks:
+        """How often a trial was taken up again."""
+        return self._setbacks[number]
+
+    def judge(self, number: int, reason: FailureReason, detail: str) -> Verdict:
+        """What becomes of a trial that failed for `reason`; `detail` says what happened."""
+        had = self._setbacks[number]
+        match reason:
+            case FailureReason.LOST if had.losses < MAX_LOSSES:
+                self._setbacks[number] = replace(had, losses=had.losses + 1)
+                return Verdict(None, f"lost; goes on from its last checkpoint: {detail}")
+            case FailureReason.LOST:
+                return Verdict(reason, f"lost {had.losses + 1} times; last: {detail}")
+            case FailureReason.OUT_OF_MEMORY if had.memory_failures < MAX_MEMORY_FAILURES:
+                self._setbacks[number] = replace(had, memory_failures=had.memory_failures + 1)
+                return Verdict(None, f"out of memory; goes on from its last checkpoint in new processes: {detail}")
+            case FailureReason.OUT_OF_MEMORY:
+                times = had.memory_failures + 1
+                return Verdict(FailureReason.INFEASIBLE, f"out of memory {times} times, in new processes too: {detail}")
+            case FailureReason.ERROR:
+                self._errors[same_error(detail)][number] = detail
+        return Verdict(reason, detail)
+
+    def why_to_stop(self) -> str | None:
+        """Why the job is to stop, for a person; None: it goes on."""
+        for details in self._errors.values():
+            if len(details) >= MAX_SAME_ERRORS:
+                return f"the same error ended trials {_listed(sorted(details))}: {details[min(details)]}"
+        return None
+
+
+def same_error(detail: str) -> str:
+    """What errors have in common that are the same up to numbers, as in `IndexError: 17 is out of bounds`."""
+    return _NUMBER.sub("#", detail)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} and {last}"

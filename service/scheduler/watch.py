@@ -1,0 +1,167 @@
+"""What ends a job's run early: its worker, its lease, its cluster, a user, or the time; seen from threads."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from typing import NoReturn
+
+import psutil
+
+from service.errors import NotFound
+from service.leases import Lease
+from service.scheduler import process_tree, ray_cluster
+from service.scheduler.ending import Ending
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 8.0
+"""After the run was told to end, how long it may take before it ends without ceremony."""
+CLUSTER_POLL_SECONDS = 2.0
+"""How often a run looks whether its Ray cluster still counts on it."""
+PROCESS_POLL_SECONDS = 0.2
+"""How often a run looks whether the processes of its own Ray cluster live."""
+
+
+class Watch:
+    """Watches from threads whether the run must end early."""
+
+    def __init__(self, database: Database, lease: Lease, *, poll_seconds: float) -> None:
+        self._database = database
+        self._lease = lease
+        self._poll_seconds = poll_seconds
+        self._told: Ending | None = None
+        self._deadline: float | None = None
+        self._allowed_seconds: float | None = None
+        self._to_stop: frozenset[int] = frozenset()
+        self._leaving = threading.Event()
+        self._finishing = threading.Event()
+        self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch_worker, name="watch-worker", daemon=True).start()
+        threading.Thread(target=self._watch_lease, name="watch-lease", daemon=True).start()
+
+    def start_for_cluster(self) -> None:
+        """Watches the connected Ray cluster too, until `stop_for_cluster`."""
+        self._cluster_watch.start()
+
+    def start_for_processes(self) -> None:
+        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
+        threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
+
+    def stop_for_cluster(self) -> None:
+        """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
+        self._leaving.set()
+        if self._cluster_watch.is_alive():
+            self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
+
+    def stop_for_lease(self) -> None:
+        """Watches the lease no more. To be called before the run gives it up by finishing the job."""
+        self._finishing.set()
+
+    def end_on_sigterm(self) -> None:
+        """Notes the signal, from a thread of its own: a handler may interrupt code that holds a lock."""
+        signal.signal(
+            signal.SIGTERM, lambda _number, _frame: threading.Thread(target=self.end, args=[Ending.STOPPED]).start()
+        )
+
+    def limit(self, seconds: float) -> None:
+        """Ends the run after so many seconds from now."""
+        self._deadline = time.monotonic() + seconds
+
+    def limit_training(self, seconds: float) -> None:
+        """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
+        self._allowed_seconds = seconds
+
+    def to_stop(self) -> frozenset[int]:
+        """The trials that a user has asked to stop."""
+        return self._to_stop
+
+    def seconds_left(self) -> float:
+        """Until the run is ended by the time limit; infinite without one."""
+        return math.inf if self._deadline is None else self._deadline - time.monotonic()
+
+    def ending(self) -> Ending | None:
+        """What ends the run, if anything."""
+        if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
+            return Ending.BUDGET_SPENT
+        return self._told
+
+    def end(self, ending: Ending) -> None:
+        """Tells the run to end, and sees to it that it does."""
+        if self._told is None:
+            self._told = ending
+            logger.info("the run of job %s ends: %s", self._lease.job_id, ending)
+            timer = threading.Timer(PATIENCE_SECONDS, end_at_once, kwargs={"status": 1})
+            timer.daemon = True
+            timer.start()
+
+    def _watch_worker(self) -> None:
+        while os.read(sys.stdin.fileno(), 1024):  # the worker writes nothing; this ends when it is gone
+            pass
+        self.end(Ending.STOPPED)
+
+    def _watch_lease(self) -> None:
+        sees = True
+        while self._told is None and not self._finishing.wait(self._poll_seconds):
+            try:
+                ending = self._look()
+            except NotFound:
+                ending = Ending.LEASE_LOST
+            except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
+                if sees:  # once, not at every look of a long outage
+                    logger.exception("cannot see whether the lease is still held")
+                sees = False
+                continue
+            sees = True
+            if ending is not None and not self._finishing.is_set():
+                self.end(ending)
+
+    def _look(self) -> Ending | None:
+        """What SQL says must end the run. Raises: NotFound."""
+        with self._database.reading() as session:
+            job, trials = JobRepository(session).get(self._lease.job_id), TrialRepository(session)
+            if not self._lease.is_held_on(job):
+                return Ending.LEASE_LOST
+            if job.requested is not None:
+                return Ending.ASKED
+            self._to_stop = frozenset(trials.numbers_to_stop(job.id))
+            if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
+                self.limit(0.0)
+        return None
+
+    def _watch_processes(self) -> None:
+        """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
+        vital: set[psutil.Process] = set()
+        while not self._leaving.wait(PROCESS_POLL_SECONDS):
+            vital |= process_tree.children_named("gcs_server", "raylet")
+            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
+                logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
+                end_at_once(status=1)
+
+    def _watch_cluster(self) -> None:
+        """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
+        while not self._leaving.wait(CLUSTER_POLL_SECONDS):
+            try:
+                lost = ray_cluster.own_machine_is_lost()
+            except Exception:  # a thread's boundary: a run without its cluster's head is ended by Ray after a minute
+                logger.exception("cannot see whether the cluster is well")
+                continue
+            if lost and not self._leaving.is_set():
+                logger.error("the Ray cluster has lost the machine of this run; job %s starts anew", self._lease.job_id)
+                end_at_once(status=1)
+
+
+def end_at_once(*, status: int) -> NoReturn:
+    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks."""
+    process_tree.end_descendants()
+    logging.shutdown()
+    os._exit(status)

@@ -1,0 +1,44 @@
+"""Quantiles of Student's t distribution, in the standard library alone: the API loads no numerical package."""
+
+from __future__ import annotations
+
+import math
+
+
+def quantile(probability: float, degrees_of_freedom: int) -> float:
+    """The value below which Student's t lies with `probability`, to 12 digits.
+
+    Bisection of the distribution function, which for whole degrees of freedom is a finite sum.
+
+    Raises:
+        ValueError: `probability` is not in (0, 1), or `degrees_of_freedom` is below 1.
+    """
+    if not 0.0 < probability < 1.0:
+        raise ValueError(f"probability must be in (0, 1), got {probability}")
+    if degrees_of_freedom < 1:
+        raise ValueError(f"degrees_of_freedom must be at least 1, got {degrees_of_freedom}")
+    if probability < 0.5:
+        return -quantile(1.0 - probability, degrees_of_freedom)
+    low, high = 0.0, 1.0
+    while _cumulative(high, degrees_of_freedom) < probability and math.isfinite(high):
+        low, high = high, 2.0 * high
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if _cumulative(middle, degrees_of_freedom) < probability else (low, middle)
+    return high
+
+
+def _cumulative(t: float, degrees_of_freedom: int) -> float:
+    """P(T <= t) for t >= 0: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(degrees_of_freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    is_odd = degrees_of_freedom % 2
+    term = cosine if is_odd else 1.0
+    total = 0.0
+    for index in range(is_odd, degrees_of_freedom - 1, 2):
+        total += term
+        term *= cosine * cosine * (index + 1) / (index + 2)
+    within = 2.0 / math.pi * (angle + sine * total) if is_odd else sine * total
+    return 0.5 + 0.5 * within

@@ -1,0 +1,149 @@
+"""Steering jobs and trials over HTTP: what is answered, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+
+from service.specification import Budget
+from service.store.session import Database
+from tests.service.live import finished_job
+from tests.service.scenarios import add_worker, begin_trial, claim, claimed_job, submit
+
+
+def _refused(answer: httpx.Response, status: int, slug: str) -> Any:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["type"].endswith(f":{slug}")
+    return problem
+
+
+def test_a_queued_job_is_paused_and_resumed(http: httpx.Client, database: Database) -> None:
+    job_id = submit(database)
+    for action, state in (("pause", "paused"), ("pause", "paused"), ("resume", "queued"), ("resume", "queued")):
+        answer = http.post(f"/v1/jobs/{job_id}/{action}")
+        assert (answer.status_code, answer.json()["state"], answer.json()["requested"]) == (200, state, None)
+    assert [job["id"] for job in http.get("/v1/jobs", params={"state": "paused"}).json()["items"]] == []
+
+
+def test_a_running_job_says_that_it_is_about_to_pause(http: httpx.Client, database: Database) -> None:
+    job_id = submit(database)
+    claim(database, add_worker(database), now=datetime.now(UTC))  # the API's clock is the real one
+    job = http.post(f"/v1/jobs/{job_id}/pause").json()
+    assert (job["state"], job["requested"]) == ("running", "pause")
+    assert http.post(f"/v1/jobs/{job_id}/resume").json()["requested"] == "restart"
+
+
+def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: httpx.Client, database: Database) -> None:
+    job_id = finished_job(database)
+    problem = _refused(http.post(f"/v1/jobs/{job_id}/pause"), 409, "job-already-finished")
+    assert "succeeded" in problem["detail"]
+    problem = _refused(http.post(f"/v1/jobs/{job_id}/resume"), 409, "budget-spent")
+    assert problem["detail"].endswith("has succeeded and cannot go on: raise budget.num_trials first: 4 of 4 are spent")
+    changed = http.patch(f"/v1/jobs/{job_id}", json={"budget": {"num_trials": 8, "device_hours": 2.5}})
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["state"], changed.json()["num_trials"]) == ("succeeded", 8)
+    budget = changed.json()["specification"]["budget"]
+    assert budget == Budget(num_trials=8, device_hours=2.5).model_dump()
+    assert http.post(f"/v1/jobs/{job_id}/resume").json()["state"] == "queued"
+    assert http.get(f"/v1/jobs/{job_id}/recommendation").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "said"),
+    [
+        ({}, "budget", "is required"),
+        ({"budget": None}, "budget", "must be an object"),
+        ({"budget": 3}, "budget", "must be an object"),
+        ({"budget": {"num_trials": 0}}, "budget.num_trials", "greater than or equal to 1"),
+        ({"budget": {"num_trials": None}}, "budget.num_trials", "must be a valid integer"),
+        ({"budget": {"num_trials": "8"}}, "budget.num_trials", "must be a valid integer"),
+        ({"budget": {"num_trials": 10_001}}, "budget.num_trials", "less than or equal to 10000"),
+        ({"budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1 for the search, which has begun 3"),
+        ({"budget": {"num_trials": 1}}, "budget.num_trials", "needs at least 2 trials"),
+        ({"budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds", "greater than 0"),
+        ({"budget": {"device_hours": True}}, "budget.device_hours", "must be a valid number"),
+        ({"budget": {"hours": 1}}, "budget.hours", "there is no such field"),
+        ({"budget": {}, "workload": {}}, "workload", "there is no such field"),
+    ],
+)
+def test_an_impossible_change_names_its_field_and_changes_nothing(
+    sqlite_http: httpx.Client, sqlite_database: Database, body: Any, field: str, said: str
+) -> None:
+    job_id = finished_job(sqlite_database)
+    before = sqlite_http.get(f"/v1/jobs/{job_id}").json()
+    problem = _refused(sqlite_http.patch(f"/v1/jobs/{job_id}", json=body), 422, "invalid-input")
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert said in problem["errors"][0]["message"]
+    assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before
+
+
+def test_a_change_that_is_no_json_is_refused(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
+    path = f"/v1/jobs/{submit(sqlite_database)}"
+    for content in (b"{", b"\xff", b"[]", b'"x"', b"NaN"):
+        answer = sqlite_http.patch(path, content=content, headers={"Content-Type": "application/json"})
+        _refused(answer, 422, "invalid-input")
+    _refused(
+        sqlite_http.patch(path, content=b"{}", headers={"Content-Type": "text/plain"}), 415, "unsupported-media-type"
+    )
+
+
+def test_trials_are_stopped_and_tried_again(http: httpx.Client, database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    trial = f"/v1/jobs/{lease.job_id}/trials/0"
+    problem = _refused(http.post(f"{trial}/retry"), 409, "trial-not-retriable")
+    assert "is running" in problem["detail"]
+    for _ in range(2):
+        stopped = http.post(f"{trial}/stop").json()
+        assert (stopped["state"], stopped["requested"]) == ("running", "stop")
+    assert http.get(trial).json() == stopped
+    http.post(f"/v1/jobs/{lease.job_id}/cancel").raise_for_status()
+    problem = _refused(http.post(f"{trial}/stop"), 409, "trial-already-finished")
+    assert "already ended: cancelled" in problem["detail"]
+    assert http.post(f"{trial}/retry").json()["state"] == "queued"
+    assert http.get(f"/v1/jobs/{lease.job_id}").json()["state"] == "queued"
+
+
+def test_what_does_not_exist_is_not_found(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    for path in ("job_nope/pause", "job_nope/resume", f"{job_id}/trials/0/stop", f"{job_id}/trials/0/retry"):
+        _refused(sqlite_http.post(f"/v1/jobs/{path}"), 404, "not-found")
+    _refused(sqlite_http.patch("/v1/jobs/job_nope", json={"budget": {"num_trials": 3}}), 404, "not-found")
+    for number in ("x", "-1", "1e99", str(2**63)):
+        _refused(sqlite_http.post(f"/v1/jobs/{job_id}/trials/{number}/stop"), 422, "invalid-input")
+
+
+def test_the_stream_of_a_job_that_was_resumed_does_not_end_at_its_first_end(
+    sqlite_http: httpx.Client, sqlite_database: Database
+) -> None:
+    job_id = finished_job(sqlite_database)
+    sqlite_http.patch(f"/v1/jobs/{job_id}", json={"budget": {"num_trials": 5}}).raise_for_status()
+    sqlite_http.post(f"/v1/jobs/{job_id}/resume").raise_for_status()
+    sqlite_http.post(f"/v1/jobs/{job_id}/cancel").raise_for_status()
+    stream = sqlite_http.get(f"/v1/jobs/{job_id}/events").text
+    kinds = [line.removeprefix("event: ") for line in stream.splitlines() if line.startswith("event: ")]
+    assert kinds[-4:] == ["job.state", "job.changed", "job.state", "job.state"]
+
+
+def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client) -> None:
+    body = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 8}, "training": {"num_steps": 100}}
+    answer = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json=body, headers={"Idempotency-Key": "k"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {
+        "num_trials": {"search": 6, "baseline": 2},
+        "num_steps": 100,
+        "max_steps": 800,
+        "measured": None,
+        "max_device_hours": None,
+    }
+    refused = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json={**body, "search_space": "adam"})
+    assert _refused(refused, 422, "invalid-input")["errors"][0]["field"] == "search_space"
+    refused = sqlite_http.post("/v1/jobs", params={"dry_run": "perhaps"}, json=body)
+    assert _refused(refused, 422, "invalid-input")["errors"][0]["field"] == "dry_run"
+    assert sqlite_http.get("/v1/jobs").json()["items"] == []
+    assert sqlite_http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "k"}).status_code == 201

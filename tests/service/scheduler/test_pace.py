@@ -1,0 +1,25 @@
+"""The pace of trials, on a clock of the test's."""
+
+from __future__ import annotations
+
+from service.scheduler.pace import RESERVE, Pace
+
+
+def test_a_trial_takes_what_its_steps_took_without_the_time_it_was_paused() -> None:
+    now = [0.0]
+    pace = Pace(100, clock=lambda: now[0])
+    assert pace.seconds_per_trial is None
+    assert not pace.is_time_to_close(0.0)
+    for number, step, at in [(0, 10, 5.0), (1, 10, 6.0), (0, 20, 7.0), (1, 20, 9.0)]:
+        now[0] = at
+        pace.measured(number, step)
+    # 10 steps in 2 s, 10 in 3 s; before its first measurement a trial had to be started.
+    assert pace.seconds_per_trial == 25.0
+    pace.stopped(0)
+    now[0] = 1000.0
+    pace.measured(0, 20)  # the checkpoint's, given again
+    now[0] = 1001.0
+    pace.measured(0, 30)
+    assert pace.seconds_per_trial == 20.0
+    assert pace.is_time_to_close(RESERVE * 20.0 - 1)
+    assert not pace.is_time_to_close(RESERVE * 20.0 + 1)

@@ -1,0 +1,71 @@
+"""Which failures are taken up again and which stop a job, by reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain import FailureReason
+from service.scheduler.retries import MAX_LOSSES, MAX_SAME_ERRORS, Retries, Setbacks, Verdict, same_error
+
+
+def test_a_loss_is_taken_up_again_three_times() -> None:
+    retries = Retries()
+    for losses in range(1, MAX_LOSSES + 1):
+        assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(
+            None, "lost; goes on from its last checkpoint: gone"
+        )
+        assert retries.setbacks(4) == Setbacks(losses=losses)
+    assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(FailureReason.LOST, "lost 4 times; last: gone")
+    assert retries.judge(5, FailureReason.LOST, "gone").reason is None  # another trial's count is its own
+
+
+def test_memory_is_given_one_more_try_and_losses_do_not_use_it_up() -> None:
+    retries = Retries()
+    retries.restore(0, Setbacks(losses=MAX_LOSSES), None, None)
+    assert retries.judge(0, FailureReason.OUT_OF_MEMORY, "full").reason is None
+    assert retries.setbacks(0) == Setbacks(losses=MAX_LOSSES, memory_failures=1)
+    verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full")
+    assert verdict == Verdict(FailureReason.INFEASIBLE, "out of memory 2 times, in new processes too: full")
+
+
+@pytest.mark.parametrize("reason", [FailureReason.DIVERGED, FailureReason.ERROR, FailureReason.INFEASIBLE])
+def test_what_would_happen_again_is_final_at_once(reason: FailureReason) -> None:
+    assert Retries().judge(0, reason, "so it is") == Verdict(reason, "so it is")
+
+
+def test_diverged_trials_never_stop_a_job() -> None:
+    retries = Retries()
+    for number in range(20):
+        retries.judge(number, FailureReason.DIVERGED, "loss nan at step 3")
+    assert retries.why_to_stop() is None
+
+
+def test_an_error_counts_over_restarts_but_once_per_trial() -> None:
+    retries = Retries()
+    for number in range(MAX_SAME_ERRORS - 1):
+        retries.restore(number, Setbacks(), FailureReason.ERROR, f"ValueError: shape ({number}, 3)")
+    retries.judge(0, FailureReason.ERROR, "ValueError: shape (0, 3)")
+    retries.judge(7, FailureReason.ERROR, "ValueError: shape")
+    assert retries.why_to_stop() is None
+    retries.judge(8, FailureReason.ERROR, "ValueError: shape (8, 3)")
+    assert retries.why_to_stop() == "the same error ended trials 0, 1 and 8: ValueError: shape (0, 3)"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("IndexError: index 17 of 4", "IndexError: index 1 of 400"),
+        ("ValueError: got -1.5e-07", "ValueError: got 3"),
+        ("RuntimeError: <Model at 0x7f3aBc10>", "RuntimeError: <Model at 0x55d0>"),
+    ],
+)
+def test_numbers_do_not_tell_errors_apart(one: str, other: str) -> None:
+    assert same_error(one) == same_error(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("KeyError: 'a'", "KeyError: 'b'"), ("ValueError: no", "TypeError: no"), ("OSError: full", "OSError: full of 3")],
+)
+def test_words_do(one: str, other: str) -> None:
+    assert same_error(one) != same_error(other)
