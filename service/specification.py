@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
+from service.resource_specification import Resources
 from service.strict_model import MAX_COUNT, MAX_SEED, StrictModel
 from service.training_specification import Training
 from service.workloads import describe_workload
@@ -76,17 +77,6 @@ class Budget(StrictModel):
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
     starts all."""
-
-
-class Resources(StrictModel):
-    workers_per_trial: int = Field(default=1, ge=1, le=4096)
-    """Ranks of a trial's process group."""
-    cpus_per_worker: float = Field(default=1.0, ge=0.01)
-    """What a rank takes of the cluster; it computes with as many threads, at least one."""
-    gpus_per_worker: int = Field(default=0, ge=0, le=1)
-    """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL."""
-    parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
-    """Trials at once; null: as many as the cluster holds."""
 
 
 class Sampler(StrictModel):
@@ -220,6 +210,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     for index, constraint in enumerate(specification.constraints):
         _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
     training = specification.training
+    specification.resources.check()
     if training.averaging is not None:
         training.averaging.check_arguments()
     num_steps = training.num_steps or workload.default_num_steps

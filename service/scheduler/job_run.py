@@ -152,7 +152,13 @@ def _search(
             reuse_actors=True,
             trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
-        run_config=tune.RunConfig(storage_path=str(directory / "tune"), verbose=0, callbacks=[recorder]),
+        run_config=tune.RunConfig(
+            storage_path=str(directory / "tune"),
+            verbose=0,
+            callbacks=[recorder],
+            # Else each trial would end with a call to save nothing.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
     )
     # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
     watch.end_on_sigterm()
@@ -183,7 +189,13 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: _Stored) -> None:
 
 def _group_size(plan: JobPlan) -> GroupSize:
     resources = plan.specification.resources
-    return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
+    return GroupSize(
+        resources.workers_per_trial,
+        resources.cpus_per_worker,
+        resources.gpus_per_worker,
+        resources.memory_per_worker or 0,
+        resources.custom_resources,
+    )
 
 
 def _retries(trials: Sequence[Trial]) -> Retries:
