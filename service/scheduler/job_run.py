@@ -23,6 +23,7 @@ from service.budgets import device_hours, running_seconds
 from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
+from service.planning import JobPlan, plan_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
@@ -36,7 +37,6 @@ from service.scheduler.search import PolicySearcher
 from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
-from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries

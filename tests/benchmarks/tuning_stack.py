@@ -15,13 +15,14 @@ from ray import tune
 
 from service.jobs import create_job
 from service.leases import claim_job, register_worker
+from service.planning import plan_job
 from service.scheduler.ending import RunEnded
 from service.scheduler.job_run import make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import Recorder
 from service.scheduler.search import PolicySearcher
-from service.specification import JobSpecification, plan_job
+from service.specification import JobSpecification
 from service.store.migrate import migrate
 from service.store.session import Database
 
