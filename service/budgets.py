@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.domain import Phase
-from service.specification import Budget, JobSpecification, allot
+from service.planning import allot
+from service.specification import Budget, JobSpecification
 from service.store.models import Job
 
 SECONDS_PER_HOUR = 3600.0

@@ -19,7 +19,8 @@ from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import BudgetSpent, InvalidInput, JobAlreadyFinished, TrialAlreadyFinished, TrialNotRetriable
 from service.jobs import specification_of
 from service.leases import put_back
-from service.specification import Budget, JobSpecification, allot
+from service.planning import allot
+from service.specification import Budget, JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import STOPPED, move_job, move_trial, record_change_event, record_trial_event

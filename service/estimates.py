@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 from service.budgets import device_hours
 from service.domain import Phase, TrialState
 from service.jobs import specification_of
-from service.specification import JobPlan, JobSpecification
+from service.planning import JobPlan
+from service.specification import JobSpecification
 from service.store.models import Job
 from service.store.repositories import JobRepository, TrialRepository
 

@@ -17,7 +17,8 @@ from ulid import ULID
 from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, JobAlreadyFinished
-from service.specification import JobSpecification, allot, plan_job
+from service.planning import allot, plan_job
+from service.specification import JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import cancel_unfinished_trials, move_job, record_job_event

@@ -204,8 +204,10 @@ def _train_step(
 def _signals(
     losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext
 ) -> Tensor | list[float]:
-    """What ranks tell each other in each step: the loss, an alarm, and, where either may be, whether rank 0's clock says
-    to measure and whether the consumer has given up."""
+    """What ranks tell each other in each step: the loss and an alarm.
+
+    And, where one of them can be so: whether rank 0's clock says to measure, and whether the consumer has given up.
+    """
     signals = alarm(losses, config.max_loss)
     seconds, consumer = config.evaluate_every_seconds, context.consumer
     if seconds is None and consumer is None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from service.domain import Phase, TrialState
+from service.planning import JobPlan
 from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
 from service.scheduler.policy import Repeats, TrialHistory
@@ -15,7 +16,6 @@ from service.scheduler.searching.auto import AutoSearch
 from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.searching.pruners import make_pruner
 from service.scheduler.searching.samplers import make_sampler
-from service.specification import JobPlan
 from service.store.models import Trial
 
 

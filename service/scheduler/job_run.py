@@ -23,6 +23,7 @@ from service.budgets import device_hours, running_seconds
 from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
+from service.planning import JobPlan, plan_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
@@ -36,7 +37,6 @@ from service.scheduler.search import PolicySearcher
 from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
-from service.specification import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
@@ -154,7 +154,13 @@ def _search(
             reuse_actors=True,
             trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
-        run_config=tune.RunConfig(storage_path=str(directory / "tune"), verbose=0, callbacks=[recorder]),
+        run_config=tune.RunConfig(
+            storage_path=str(directory / "tune"),
+            verbose=0,
+            callbacks=[recorder],
+            # Else each trial would end with a call to save nothing.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+        ),
     )
     # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
     watch.end_on_sigterm()
@@ -185,7 +191,13 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
 
 def _group_size(plan: JobPlan) -> GroupSize:
     resources = plan.specification.resources
-    return GroupSize(resources.workers_per_trial, resources.cpus_per_worker, resources.gpus_per_worker)
+    return GroupSize(
+        resources.workers_per_trial,
+        resources.cpus_per_worker,
+        resources.gpus_per_worker,
+        resources.memory_per_worker or 0,
+        resources.custom_resources,
+    )
 
 
 def retries_of(stored: Stored) -> Retries:

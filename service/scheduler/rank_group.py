@@ -16,7 +16,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -180,12 +180,21 @@ class GroupSize:
 
     world_size: int
     cpus_per_rank: float
-    gpus_per_rank: int
+    gpus_per_rank: float
+    memory_per_rank: int = 0
+    """Bytes."""
+    custom_per_rank: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rank_bundle(self) -> dict[str, float]:
-        """What a rank takes from the cluster."""
-        return {"CPU": self.cpus_per_rank, "GPU": float(self.gpus_per_rank)}
+        """What a rank takes from the cluster, by Ray's names."""
+        amounts = {
+            "CPU": self.cpus_per_rank,
+            "GPU": self.gpus_per_rank,
+            "memory": float(self.memory_per_rank),
+            **self.custom_per_rank,
+        }
+        return {name: amount for name, amount in amounts.items() if amount}
 
     @property
     def threads_per_rank(self) -> int:
@@ -203,12 +212,14 @@ class RankGroup:
         """Trials started in this group."""
         self.is_usable = True
         """False: a rank died or failed alone; only `close` may follow."""
-        actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)
+        actor_class: Any = ray.remote(concurrency_groups={MESSAGES: 1})(Rank)  # type: ignore[call-overload]  # untyped
         group = f"rank-{secrets.token_hex(8)}"
         self._ranks: list[Any] = [
             actor_class.options(
                 num_cpus=size.cpus_per_rank,
                 num_gpus=size.gpus_per_rank,
+                memory=size.memory_per_rank or None,
+                resources=dict(size.custom_per_rank),
                 max_restarts=0,
                 name=f"{group}-{index}",  # so that a later run of the job finds it
                 scheduling_strategy=PlacementGroupSchedulingStrategy(

@@ -6,7 +6,8 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,12 @@ OBJECT_STORE_BYTES = 100 * 2**20
 class Node:
     """What one machine of the cluster offers to trials."""
 
-    cpus: float
-    gpus: float
+    resources: Mapping[str, float]
+    """Amounts by Ray's names: `CPU`, `GPU`, `memory` in bytes, and what the cluster's owner has named."""
+
+    def num_ranks(self, size: GroupSize) -> int:
+        """How many ranks of a trial of this size it holds."""
+        return min(_num_times(name, self.resources.get(name, 0.0), want) for name, want in size.rank_bundle.items())
 
 
 def connect(address: str | None, *, directory: Path, namespace: str | None = None) -> list[Node]:
@@ -53,8 +58,7 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
         _end_ranks_of_earlier_runs()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    alive = (node["Resources"] for node in nodes if node["Alive"])
-    return [Node(resources.get("CPU", 0.0), resources.get("GPU", 0.0)) for resources in alive]
+    return [Node(node["Resources"]) for node in nodes if node["Alive"]]
 
 
 def _end_ranks_of_earlier_runs() -> None:
@@ -101,19 +105,69 @@ def leave(address: str | None) -> None:
 
 def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
     """How many trials of this size the cluster can hold at once; 0: not even one."""
-    return sum(_num_ranks(node, size) for node in nodes) // size.world_size
+    return sum(node.num_ranks(size) for node in nodes) // size.world_size
 
 
 def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
     """Why the cluster cannot hold a trial, for a person."""
-    machines = ", ".join(f"{node.cpus:g} CPUs and {node.gpus:g} GPUs" for node in nodes) or "none"
+    names = dict.fromkeys(["CPU", "GPU", *size.rank_bundle])
+    wanted = _amounts({name: size.rank_bundle.get(name, 0.0) for name in names})
+    machines = _machines(nodes, names)
+    return f"the cluster cannot hold a trial of {size.world_size} ranks with {wanted} each; its machines: {machines}"
+
+
+def describe_wait(size: GroupSize) -> str | None:
+    """What a trial waits for in the connected cluster, e.g. `needs 4 GPUs, 3 free`; None: it could start now.
+
+    Others have the rest: this job's own trials, or another's. To be asked again later; it takes milliseconds.
+    """
+    # Ray has no public way to ask by machine.
+    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    free = [Node(resources) for resources in by_node.values()]
+    if max_parallel_trials(free, size):
+        return None
+    short = []
+    for name, want in size.rank_bundle.items():
+        needed, available = want * size.world_size, sum(node.resources.get(name, 0.0) for node in free)
+        if needed > available:
+            short.append(f"{_amount(name, needed)}, {_number(name, available)} free")
+    if short:
+        return f"needs {' and '.join(short)}"
+    # Enough in all, but not where a rank can use it.
+    wanted = _amounts(size.rank_bundle)
     return (
-        f"the cluster cannot hold a trial of {size.world_size} ranks with {size.cpus_per_rank:g} CPUs and "
-        f"{size.gpus_per_rank} GPUs each; its machines: {machines}"
+        f"needs {size.world_size} ranks with {wanted} each; free on its machines: {_machines(free, size.rank_bundle)}"
     )
 
 
-def _num_ranks(node: Node, size: GroupSize) -> int:
-    by_cpus = node.cpus / size.cpus_per_rank
-    by_gpus = node.gpus / size.gpus_per_rank if size.gpus_per_rank else math.inf
-    return int(min(by_cpus, by_gpus))
+def _num_times(name: str, available: float, want: float) -> int:
+    """How often `want` fits; a part of a GPU is a part of one and the same."""
+    tolerance = 1e-6  # 0.3 / 0.1 is below 3
+    if name == "GPU" and want < 1:
+        return int(available + tolerance) * int(1 / want + tolerance) + int(available % 1 / want + tolerance)
+    return int(available / want + tolerance)
+
+
+def _machines(nodes: Iterable[Node], names: Iterable[str]) -> str:
+    alike = Counter(_amounts({name: node.resources.get(name, 0.0) for name in names}) for node in nodes)
+    return ", ".join(text if count == 1 else f"{count} times {text}" for text, count in alike.items()) or "none"
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    """`2 CPUs, 1 tpu and 8.00 GiB of memory`."""
+    *others, last = (_amount(name, amount) for name, amount in resources.items())
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _amount(name: str, amount: float) -> str:
+    match name:
+        case "CPU" | "GPU":
+            return f"{_number(name, amount)} {name}s"
+        case "memory":
+            return f"{_number(name, amount)} of memory"
+        case _:
+            return f"{_number(name, amount)} {name}"
+
+
+def _number(name: str, amount: float) -> str:
+    return f"{amount / 2**30:.2f} GiB" if name == "memory" else f"{round(amount, 4):g}"

@@ -20,6 +20,7 @@ from service import runs
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
+from service.planning import JobPlan
 from service.scheduler.constraints import violation
 from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
@@ -30,7 +31,6 @@ from service.scheduler.rank_group import GroupSize
 from service.scheduler.retries import Retries
 from service.scheduler.trainable import TrialOrder, TrialReport
 from service.scheduler.tune_adapter import TuneAdapter
-from service.specification import JobPlan
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.transitions import STOPPED

@@ -1,21 +1,26 @@
-"""How long the machine waits between two trials: warm rank groups against `TorchTrainer` inside Ray Tune.
+"""How long the machine waits between two trials: warm rank groups, `TorchTrainer` inside Ray Tune, and torchrun.
 
     python -m tests.benchmarks.trial_start --trials 4
+    python -m tests.benchmarks.trial_start --quick
 
-Both sides train the same trial (two gloo ranks, the digits, the same loop) in the same Ray cluster, one trial at a
-time, in turns. Measured in the ranks: from the last measurement of a trial to the end of the next trial's first step.
-The first trial of each turn starts everything anew and is not counted, on either side. `stock_over_ours`: medians.
+All train the same trial (two gloo ranks, the digits, the same loop), one at a time, in turns; the first two in the same
+Ray cluster, the third with a torchrun of its own for each trial. Measured in the ranks: from the last measurement of a
+trial to the end of the next trial's first step. The first trial of each turn starts everything anew and is not counted.
+`stock_over_ours`, `torchrun_over_ours`: medians. `--quick`: one turn, with one gap of the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +29,6 @@ from tests.benchmarks.report import report
 
 NUM_STEPS = 5
 WORLD_SIZE = 2
-ENTRY_POINTS = "[shampoo_tuner.workloads]\ntimed-digits = tests.benchmarks.timed_digits:DESCRIPTION\n"
 REPOSITORY = Path(__file__).parents[2]
 
 CONFIG: dict[str, Any] = {
@@ -36,14 +40,22 @@ CONFIG: dict[str, Any] = {
 }
 
 
+def install_workloads(descriptions: Mapping[str, str], directory: Path) -> str:
+    """Makes a package that registers workloads ({name: where its description is}); the folder to put on the path."""
+    distribution = directory / "packages" / "of_a_benchmark-1.0.dist-info"
+    distribution.mkdir(parents=True)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: of-a-benchmark\nVersion: 1.0\n")
+    lines = [f"{name} = {where}\n" for name, where in descriptions.items()]
+    (distribution / "entry_points.txt").write_text(f"[shampoo_tuner.workloads]\n{''.join(lines)}")
+    sys.path.insert(0, str(distribution.parent))
+    return str(distribution.parent)
+
+
 def prepare_environment(directory: Path) -> None:
     """What Ray's processes must find: the workload, one thread per rank, and no more output than needed."""
-    distribution = directory / "packages" / "timed_digits-1.0.dist-info"
-    distribution.mkdir(parents=True)
-    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: timed-digits\nVersion: 1.0\n")
-    (distribution / "entry_points.txt").write_text(ENTRY_POINTS)
+    packages = install_workloads({"timed-digits": "tests.benchmarks.timed_digits:DESCRIPTION"}, directory)
     os.environ |= {
-        "PYTHONPATH": f"{distribution.parent}{os.pathsep}{REPOSITORY}",
+        "PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}",
         "OMP_NUM_THREADS": "1",
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -148,14 +160,33 @@ def _stock_rank(config: dict[str, Any]) -> None:
         ray.train.report(dict(measurement.metrics))
 
 
+def torchrun(num_trials: int, directory: Path) -> list[float]:
+    """The gaps between trials that are each a torchrun, started when the one before it has ended."""
+    config = directory / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORLD_SIZE)]
+    command += ["-m", "trainers.run", str(config), "--threads", "1", "--checkpoint-directory"]
+    times: list[list[float]] = []
+    for _ in range(num_trials):
+        checkpoints = tempfile.mkdtemp(dir=directory)
+        done = subprocess.run([*command, checkpoints], stdout=subprocess.PIPE, text=True, check=True)
+        given = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        times.append([measurement["metrics"]["evaluated_at"] for measurement in given])
+    assert [len(of_trial) for of_trial in times] == [NUM_STEPS] * num_trials, times
+    return gaps(times)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=4, help="gaps measured on each side (default: 4)")
     parser.add_argument(
         "--turns", type=int, default=2, help="turns of each side among which they are spread (default: 2)"
     )
+    parser.add_argument("--quick", action="store_true", help="one gap of each but ours, which has eight")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
+    turns = 1 if options.quick else options.turns
+    per_turn = 1 if options.quick else max(1, round(options.trials / options.turns))
 
     directory = Path(tempfile.mkdtemp(prefix="trial-start-", dir="/tmp"))
     prepare_environment(directory)
@@ -172,12 +203,12 @@ def main() -> None:
     )
     ours: list[float] = []
     stock: list[float] = []
-    per_turn = max(1, round(options.trials / options.turns))
+    spawned: list[float] = []
     try:
-        for turn in range(options.turns):
+        for turn in range(turns):
             ours += run(
                 warm_trainable(directory),
-                num_trials=per_turn + 1,
+                num_trials=8 * per_turn + 1,  # cheap, and as spread as anything so short
                 directory=directory / f"ours-{turn}",
                 evaluated_at=lambda result: result["report"].measurement.metrics["evaluated_at"],
             )
@@ -187,19 +218,19 @@ def main() -> None:
                 directory=directory / f"stock-{turn}",
                 evaluated_at=lambda result: result["evaluated_at"],
             )
+            spawned += torchrun(per_turn + 1, directory)
     finally:
         ray.shutdown()
         shutil.rmtree(directory, ignore_errors=True)
-    medians = {"ours": statistics.median(ours), "stock": statistics.median(stock)}
+    sides = {"ours": ours, "stock": stock, "torchrun": spawned}
+    medians = {side: statistics.median(found) for side, found in sides.items()}
+    titles = {"ours": "warm rank group", "stock": "TorchTrainer in Tune", "torchrun": "torchrun for each"}
     report(
         "trial_start",
         columns=("between two trials", "gaps", "median s", "least s", "most s"),
-        rows=[
-            ("warm rank group", len(ours), medians["ours"], min(ours), max(ours)),
-            ("TorchTrainer in Tune", len(stock), medians["stock"], min(stock), max(stock)),
-        ],
-        figures={"ours_seconds": ours, "stock_seconds": stock, "world_size": WORLD_SIZE},
-        ratios={"stock_over_ours": medians["stock"] / medians["ours"]},
+        rows=[(titles[side], len(found), medians[side], min(found), max(found)) for side, found in sides.items()],
+        figures={**{f"{side}_seconds": found for side, found in sides.items()}, "world_size": WORLD_SIZE},
+        ratios={f"{side}_over_ours": medians[side] / medians["ours"] for side in ("stock", "torchrun")},
         json_file=options.json,
     )
 

@@ -17,7 +17,8 @@ import torch
 import yaml
 
 import shampoo
-from service.specification import JobSpecification, plan_job
+from service.planning import plan_job
+from service.specification import JobSpecification
 from shampoo.hyperparameters import Preconditioner
 
 ROOT = Path(__file__).parents[2]

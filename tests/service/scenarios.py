@@ -9,8 +9,9 @@ from typing import Any
 from service.domain import FailureReason, Phase, TrialState
 from service.jobs import create_job, specification_of
 from service.leases import Lease, claim_job, register_worker
+from service.planning import plan_job
 from service.runs import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
-from service.specification import JobSpecification, plan_job
+from service.specification import JobSpecification
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from trainers.config import Measurement, TrialConfig

@@ -9,8 +9,8 @@ import pytest
 from service.domain import Phase, TrialState
 from service.estimates import Estimate, estimate_job
 from service.leases import Lease
+from service.planning import plan_job
 from service.runs import TrialMeasurements, record_measurements
-from service.specification import plan_job
 from service.store.session import Database
 from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from trainers.config import Measurement

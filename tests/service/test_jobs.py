@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
 from service.jobs import cancel_job, create_job, progress_of
-from service.specification import JobSpecification, plan_job
+from service.planning import plan_job
+from service.specification import JobSpecification
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from search_spaces.optimizers import AVERAGING
 from service.errors import InvalidInput
-from service.specification import plan_job
+from service.planning import plan_job
 from service.training_specification import Averaging
 from tests.service.scenarios import specification
 

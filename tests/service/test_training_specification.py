@@ -8,7 +8,8 @@ import pytest
 
 from service.domain import Direction, Phase
 from service.errors import InvalidInput
-from service.specification import JobPlan, JobSpecification, plan_job
+from service.planning import JobPlan, plan_job
+from service.specification import JobSpecification
 from trainers.config import AveragingConfig, CompressionConfig, ParallelismConfig, TargetConfig, TrialConfig
 
 

@@ -13,7 +13,7 @@ from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
-from service.specification import plan_job
+from service.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session

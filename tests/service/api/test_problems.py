@@ -43,6 +43,30 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "no trials": ({**WORKLOAD, "budget": {"num_trials": 0}}, "budget.num_trials"),
     "one trial with a baseline": ({**WORKLOAD, "budget": {"num_trials": 1}}, "budget.num_trials"),
     "a sliver of a CPU": ({**WORKLOAD, "resources": {"cpus_per_worker": 1e-9}}, "resources.cpus_per_worker"),
+    "a GPU and a half": ({**WORKLOAD, "resources": {"gpus_per_worker": 1.5}}, "resources.gpus_per_worker"),
+    "a sliver of a GPU": ({**WORKLOAD, "resources": {"gpus_per_worker": 1e-6}}, "resources.gpus_per_worker"),
+    "half a GPU for each of two ranks": (
+        {**WORKLOAD, "resources": {"gpus_per_worker": 0.5, "workers_per_trial": 2}},
+        "resources.gpus_per_worker",
+    ),
+    "no memory": ({**WORKLOAD, "resources": {"memory_per_worker": 0}}, "resources.memory_per_worker"),
+    "memory in words": ({**WORKLOAD, "resources": {"memory_per_worker": "8GB"}}, "resources.memory_per_worker"),
+    "none of a custom resource": (
+        {**WORKLOAD, "resources": {"custom_resources": {"tpu": 0}}},
+        "resources.custom_resources.tpu",
+    ),
+    "a custom resource in words": (
+        {**WORKLOAD, "resources": {"custom_resources": {"tpu": "all"}}},
+        "resources.custom_resources.tpu",
+    ),
+    "CPUs as a custom resource": (
+        {**WORKLOAD, "resources": {"custom_resources": {"CPU": 1}}},
+        "resources.custom_resources.CPU",
+    ),
+    "custom resources in a list": (
+        {**WORKLOAD, "resources": {"custom_resources": ["tpu"]}},
+        "resources.custom_resources",
+    ),
     "negative time": ({**WORKLOAD, "budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds"),
     "too many steps": ({**WORKLOAD, "training": {"num_steps": 10**12}}, "training.num_steps"),
     "an enormous seed": ({**WORKLOAD, "training": {"seed": 10**400}}, "training.seed"),

@@ -15,6 +15,7 @@ from service.controls import change_budget
 from service.domain import FailureReason, Phase, TrialState
 from service.jobs import cancel_job, create_job
 from service.leases import Lease, claim_job, register_worker
+from service.planning import plan_job
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.job_policy import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
@@ -27,7 +28,7 @@ from service.scheduler.search import PolicySearcher
 from service.scheduler.searching.phase_search import Choice, GoOn
 from service.scheduler.searching.samplers import Outcome
 from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import Budget, Constraint, JobSpecification, plan_job
+from service.specification import Budget, Constraint, JobSpecification
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database

@@ -1,0 +1,313 @@
+"""From a job specification to the plan that a run follows: every default filled in, every field checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
+from service.domain import Direction, Phase, PrunerName, SamplerName
+from service.errors import InvalidInput
+from service.specification import Constraint, JobSpecification, Objective, Pinned, WorkloadChoice
+from service.strict_model import MAX_SEED
+from service.workloads import describe_workload
+from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
+from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
+from trainers.workload import check_options
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A checked specification with every default filled in."""
+
+    specification: JobSpecification
+    workload: WorkloadDescription
+    metric: str
+    direction: Direction
+    num_steps: int
+    evaluate_every: int | None
+    """Null: trials are measured by epochs or seconds."""
+    batch_size: int
+    sampler: Literal["auto"] | SamplerName
+    pruner: Literal["auto"] | PrunerName
+    """`auto`: the sampler of that name pauses trials itself."""
+    min_pruning_steps: int
+    spaces: dict[Phase, SearchSpace]
+    allotments: dict[Phase, int]
+    """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
+    pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
+    """Assignments that a phase tries first, after the defaults."""
+
+    @property
+    def num_trials(self) -> int:
+        """Trials of all phases."""
+        return sum(self.allotments.values())
+
+    @property
+    def confirmation_seeds(self) -> list[int]:
+        """The new seeds: those after the one that all other trials have."""
+        confirmation, seed = self.specification.confirmation, self.specification.training.seed
+        num_seeds = 0 if confirmation is None else confirmation.num_seeds
+        return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(num_seeds)]
+
+    def trial_config(self, phase: Phase, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
+        """The config of a trial of search or baseline with these sampled values ({parameter name: value}).
+
+        Args:
+            seed: None: the job's.
+        """
+        space = self.spaces[phase]
+        assignment = space.assign(parameters)
+        return TrialConfig.from_json(
+            {
+                "workload": self.workload.name,
+                "workload_options": {**self.specification.workload.options, **assignment.workload_options},
+                "optimizer": {"name": space.optimizer, "arguments": dict(assignment.optimizer_arguments)},
+                "schedule": assignment.schedule,
+                "num_steps": self.num_steps,
+                "batch_size": self.batch_size,
+                "evaluate_every": self.evaluate_every,
+                **measured_fields(self.specification.objective, self.workload),
+                **self.specification.training.trial_fields(assignment),
+                **({} if seed is None else {"seed": seed}),
+            }
+        )
+
+
+def plan_job(specification: JobSpecification) -> JobPlan:
+    """Checks a specification against the registered workloads and the search spaces, and fills in its defaults.
+
+    Raises:
+        InvalidInput: names the first field that is impossible.
+    """
+    workload = _workload(specification.workload)
+    metric, direction = _objective(specification.objective, workload)
+    for index, constraint in enumerate(specification.constraints):
+        _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
+    training = specification.training
+    specification.resources.check()
+    if training.averaging is not None:
+        training.averaging.check_arguments()
+    num_steps = training.num_steps or workload.default_num_steps
+    evaluate_every = training.evaluate_every
+    if evaluate_every is None and training.evaluate_every_epochs is None and training.evaluate_every_seconds is None:
+        evaluate_every = min(workload.default_evaluate_every, num_steps)
+    if evaluate_every is not None and evaluate_every > num_steps:
+        raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
+    batch_size = training.batch_size or workload.default_batch_size
+    workers = specification.resources.workers_per_trial
+    if batch_size % (workers * training.accumulation_steps):
+        parts = f"workers_per_trial = {workers}"
+        if training.accumulation_steps > 1:
+            parts += f" times accumulation_steps = {training.accumulation_steps}"
+        raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {parts}")
+    shard_size = training.parallelism.shard_size
+    if shard_size is not None and workers % shard_size:
+        raise InvalidInput(
+            "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
+        )
+    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every or 1, num_steps // 4)
+    if specification.pruner.min_steps is not None and min_pruning_steps > num_steps:
+        raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
+
+    sampler, pruner = _search(specification)
+    spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
+    if specification.baseline is not None:
+        spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
+    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
+    if specification.baseline is not None:
+        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
+    plan = JobPlan(
+        specification=specification,
+        workload=workload,
+        metric=metric,
+        direction=direction,
+        num_steps=num_steps,
+        evaluate_every=evaluate_every,
+        batch_size=batch_size,
+        sampler=sampler,
+        pruner=pruner,
+        min_pruning_steps=min_pruning_steps,
+        spaces=spaces,
+        allotments=allot(specification),
+        pinned=pinned,
+    )
+    for phase, space in spaces.items():
+        field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
+        _check_workload_options(field, space, workload, given=specification.workload.options)
+        try:
+            config = plan.trial_config(phase, space.defaults())
+        except InvalidConfig as error:
+            section = error.field.partition(".")[0]
+            if section in training.model_fields_set:
+                raise InvalidInput(f"training.{error.field}", error.message) from error
+            raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+        except ValueError as error:
+            raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+        if workers == 1 and config.compression is not None:
+            where = "training.compression" if training.compression is not None else field
+            raise InvalidInput(where, "compression of gradients has no effect with workers_per_trial = 1")
+    if workers == 1 and training.parallelism.mode != "ddp":
+        raise InvalidInput(
+            "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
+        )
+    return plan
+
+
+def allot(specification: JobSpecification) -> dict[Phase, int]:
+    """How many trials each phase gets; the confirmation fewer, if fewer configs complete than it is to confirm.
+
+    More trials for the job are never fewer for a phase.
+
+    Raises:
+        InvalidInput: there are too few for the phases.
+    """
+    num_trials, baseline = specification.budget.num_trials, specification.baseline
+    allotments = {Phase.SEARCH: num_trials}
+    if baseline is not None:
+        if num_trials < 2:
+            raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
+        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+        allotments = {Phase.SEARCH: num_trials - of_baseline, Phase.BASELINE: of_baseline}
+    if (confirmation := specification.confirmation) is not None:
+        num_search = allotments[Phase.SEARCH]
+        if confirmation.top_k > num_search:
+            raise InvalidInput("confirmation.top_k", f"{confirmation.top_k} exceeds the search's {num_search} trials")
+        num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
+        allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
+    return allotments
+
+
+def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
+    """Which sampler and which pruner a job has."""
+    given = specification.pruner.name
+    sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
+    if sampler != "auto":
+        return sampler, given or "asha"
+    if given not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name", f"{given!r} does not go with the sampler 'auto', which pauses trials itself (or 'none')"
+        )
+    if specification.pruner.reduction_factor is not None:
+        raise InvalidInput("pruner.reduction_factor", "has no effect with the sampler 'auto'")
+    return sampler, given or "auto"
+
+
+def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:
+    """The fields of a trial's config that make it measure the objective."""
+    if objective is None:
+        return {}
+    fields: dict[str, Any] = {}
+    if objective.metric.startswith(SUMMARY_PREFIXES) and objective.metric not in workload.metrics:
+        fields["summaries"] = [objective.metric]
+    if objective.target is not None:
+        target = objective.target
+        fields["target"] = {**target.model_dump(), "direction": workload.metrics[target.metric]}
+    return fields
+
+
+def _objective(objective: Objective | None, workload: WorkloadDescription) -> tuple[str, Direction]:
+    """The metric and the direction in which it is better."""
+    if objective is None:
+        return workload.default_objective, Direction(workload.metrics[workload.default_objective])
+    metric, measured = objective.metric, {**LOOP_METRICS, **workload.metrics}
+    needs_target = metric in TARGET_METRICS and metric not in workload.metrics
+    if needs_target and objective.target is None:
+        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
+    if objective.target is not None and objective.target.metric not in workload.metrics:
+        raise InvalidInput(
+            "objective.target.metric", _no_such_metric(workload, objective.target.metric, sorted(workload.metrics))
+        )
+    summarised = metric
+    if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
+        summarised = split_summary(metric)[1]
+        if summarised in TARGET_METRICS and summarised not in workload.metrics:
+            raise InvalidInput("objective.metric", f"{metric!r}: {summarised} is of the whole curve already")
+    if summarised not in measured:
+        known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
+        raise InvalidInput("objective.metric", _no_such_metric(workload, metric, known))
+    return metric, Direction(measured[summarised])
+
+
+def _check_constraint(
+    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
+) -> None:
+    measured = {**LOOP_METRICS, **workload.metrics}
+    if constraint.metric not in measured:
+        raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
+    has_target = objective is not None and objective.target is not None
+    if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
+        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
+    if constraint.min is None and constraint.max is None:
+        raise InvalidInput(field, "needs a min or a max")
+    if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
+        raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
+
+
+def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
+    return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
+
+
+def _workload(choice: WorkloadChoice) -> WorkloadDescription:
+    try:
+        workload = describe_workload(choice.name)
+    except InvalidConfig as error:
+        raise InvalidInput("workload.name", error.message) from error
+    try:
+        check_options(workload, choice.options)
+    except InvalidConfig as error:
+        raise InvalidInput(error.field.replace("workload_options", "workload.options"), error.message) from error
+    return workload
+
+
+def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
+    if isinstance(given, str):
+        if given not in presets():
+            known = ", ".join(sorted(presets()))
+            raise InvalidInput(field, f"unknown preset {given!r} (known: {known})")
+        return preset(given)
+    try:
+        return SearchSpace.from_json(given)
+    except SpaceError as error:
+        raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
+
+
+def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
+    """The assignments of a space that are to be tried first."""
+    found: list[dict[str, Scalar]] = []
+    for index, entry in enumerate(given):
+        try:
+            if entry != "algoperf":
+                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                continue
+            points = algoperf_points(space)
+        except SpaceError as error:
+            where = f"{field}[{index}]"
+            names_one = error.field in {parameter.name for parameter in space.parameters}
+            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
+        if not points:
+            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
+        found.extend(points)
+    return tuple(found)
+
+
+def _check_workload_options(
+    field: str, space: SearchSpace, workload: WorkloadDescription, *, given: Mapping[str, JsonValue]
+) -> None:
+    """Each option that the space assigns is the workload's, and not one that the job holds fixed."""
+    named = {f"parameters[{index}].name": parameter.name for index, parameter in enumerate(space.parameters)}
+    named.update({f"fixed.{name}": name for name in space.fixed})
+    for where, name in named.items():
+        section, _, option = name.partition(".")
+        if section == "workload" and option not in workload.options:
+            known = ", ".join(sorted(workload.options)) or "none"
+            raise InvalidInput(
+                f"{field}.{where}", f"workload {workload.name!r} has no option {option!r} (it has: {known})"
+            )
+        if section == "workload" and option in given:
+            raise InvalidInput(
+                f"{field}.{where}", f"workload.options holds {option!r} at {given[option]!r}: leave one of them out"
+            )

@@ -1,0 +1,89 @@
+"""Jobs on a Ray cluster of several machines, each a raylet of its own: gangs over machines, and machines that die."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ray.cluster_utils import Cluster
+
+from service.domain import JobState, TrialState
+from service.scheduler.ray_cluster import OBJECT_STORE_BYTES
+from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
+from tests.service.scheduler.test_job_run import specification
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves its log files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+REPOSITORY = Path(__file__).parents[3]
+STEPS = [10, 20, 30, 40]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A head and two more machines, each with room for one rank; workers started meanwhile use it."""
+    monkeypatch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # else everything else on the machine goes before its ranks
+    machine = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+    cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
+    try:
+        for _ in range(2):
+            cluster.add_node(wait=False, **machine)
+        cluster.wait_for_nodes()
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
+    cluster: Cluster, service: ServiceProcesses
+) -> None:
+    service.start_worker()
+    job_id = service.submit(
+        specification(num_trials=2, options={"seconds_per_step": 0.1}, resources={"workers_per_trial": 2})
+    )
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)), seconds=90)
+    [first] = service.trials(job_id)
+    holders = [node for node in [cluster.head_node, *cluster.worker_nodes] if ranks(node)]
+    assert len(holders) == 2, "a rank on each of two machines"
+    victim = next(node for node in holders if node is not cluster.head_node)  # the run is on the head
+    cluster.remove_node(victim, allow_graceful=False)
+    job, trials = service.finish(job_id, seconds=90)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert job.attempt == 1
+    assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 2), (TrialState.COMPLETED, 1)]
+    assert [[measurement.step for measurement in trial.measurements] for trial in trials] == [STEPS, STEPS]
+    # What was measured before the newest checkpoint was not measured again.
+    num_kept = len(first.measurements) - 1
+    before, after = first.measurements[:num_kept], trials[0].measurements[:num_kept]
+    assert [m.recorded_at for m in after] == [m.recorded_at for m in before]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_gangs_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.
+    jobs = [service.submit(specification(num_trials=2, resources={"workers_per_trial": 2})) for _ in range(2)]
+    for job_id in jobs:
+        job, trials = service.finish(job_id, seconds=120)
+        assert job.state is JobState.SUCCEEDED, job.failure
+        assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+
+
+def ranks(node: Any) -> list[psutil.Process]:
+    """The rank processes of a machine."""
+    [raylet] = node.all_processes["raylet"]
+    return [p for p in psutil.Process(raylet.process.pid).children() if p.name().startswith("ray::Rank")]
