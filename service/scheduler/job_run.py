@@ -109,7 +109,7 @@ def _search(
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
         raise RunEnded(ending)
-    retries = _retries(stored.trials)
+    retries = retries_of(stored.job, stored.trials)
     hopeless = retries.why_to_stop()
     if hopeless is not None:
         raise JobImpossible(hopeless)
@@ -198,10 +198,14 @@ def _group_size(plan: JobPlan) -> GroupSize:
     )
 
 
-def _retries(trials: Sequence[Trial]) -> Retries:
-    retries = Retries()
+def retries_of(job: Job, trials: Sequence[Trial]) -> Retries:
+    """What is known of the failures of a job's trials."""
+    retries, reopened_at = Retries(), job.reopened_at
     for trial in trials:
-        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), trial.reason, trial.detail)
+        # Whoever has a job go on after its end has mended what ended it.
+        is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
+        reason = None if is_mended else trial.reason
+        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
     return retries
 
 

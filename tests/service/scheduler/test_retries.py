@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from service.domain import FailureReason
+from service.controls import resume_job
+from service.domain import FailureReason, TrialState
+from service.runs import finish_job
+from service.scheduler.job_run import retries_of
 from service.scheduler.retries import MAX_LOSSES, MAX_SAME_ERRORS, Retries, Setbacks, Verdict, same_error
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial
 
 
 def test_a_loss_is_taken_up_again_three_times() -> None:
@@ -69,3 +77,22 @@ def test_numbers_do_not_tell_errors_apart(one: str, other: str) -> None:
 )
 def test_words_do(one: str, other: str) -> None:
     assert same_error(one) != same_error(other)
+
+
+def test_the_errors_that_stopped_a_job_are_forgotten_when_a_user_has_it_go_on(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, budget={"num_trials": 8})
+    for number in range(MAX_SAME_ERRORS):
+        begin_trial(sqlite_database, lease, number)
+        end_trial(sqlite_database, lease, number, TrialState.FAILED, reason=FailureReason.ERROR, detail="no such file")
+
+    def why_to_stop() -> str | None:
+        with sqlite_database.reading() as session:
+            job = JobRepository(session).get(lease.job_id)
+            return retries_of(job, TrialRepository(session).page(job.id)).why_to_stop()
+
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure=why_to_stop(), now=NOW)
+    assert why_to_stop() == "the same error ended trials 0, 1 and 2: no such file"
+    with sqlite_database.writing() as session:
+        resume_job(session, lease.job_id, now=NOW + timedelta(minutes=5))
+    assert why_to_stop() is None
