@@ -34,7 +34,7 @@ def _wait_until_trial_measures(service: ServiceProcesses, job_id: str, number: i
         trials = service.trials(job_id)
         return len(trials) > number and trials[number].state is TrialState.RUNNING and trials[number].step >= 10
 
-    service.wait_for(f"a measurement of trial {number}", measures, seconds=180)
+    service.wait_for(f"a measurement of trial {number}", measures, seconds=300)
 
 
 def _longest_interval(trials: list[Trial]) -> float:
