@@ -84,7 +84,7 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
     if budget == specification.budget:
         return job
     changed = specification.model_copy(update={"budget": budget})
-    allotted = allot(changed)
+    allotted = _allot(changed)
     for phase, begun in _spent(session, job, now=now).trials.items():
         # After an extension other configs may be the best, and be confirmed beside those that were.
         if phase is not Phase.CONFIRMATION and begun > allotted.get(phase, 0):
@@ -134,9 +134,8 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     trial = TrialRepository(session).get(job_id, number)
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
-    trial.losses = trial.memory_failures = 0
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
-    trial.spared = True
+    trial.spared, trial.losses, trial.memory_failures = True, 0, 0
     move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
     if job.state.is_final:
         _queue_again(session, job, now=now, needs_trials=False)
@@ -171,6 +170,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         why = why_spent(specification_of(job), _spent(session, job, now=now), needs_trials=needs_trials)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
+        job.reopened_at = now
         job.num_trials = sum(allot(specification_of(job)).values())  # its end had corrected it to those it needed
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)

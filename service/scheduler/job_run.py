@@ -38,7 +38,7 @@ from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.store.models import Job, Trial
-from service.store.repositories import EventRepository, JobRepository, TrialRepository
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 
@@ -51,8 +51,6 @@ class Stored:
 
     job: Job
     trials: list[Trial]
-    ended_before: datetime | None
-    """When the job had ended, if it was taken up again."""
 
 
 def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
@@ -201,12 +199,12 @@ def _group_size(plan: JobPlan) -> GroupSize:
 
 
 def retries_of(stored: Stored) -> Retries:
-    """What a new run has to know of earlier failures."""
-    retries, before = Retries(), stored.ended_before
+    """What is known of the failures of a job's trials."""
+    retries, reopened_at = Retries(), stored.job.reopened_at
     for trial in stored.trials:
-        # Who takes a job up again may have mended what stopped it.
-        is_forgiven = before is not None and trial.finished_at is not None and trial.finished_at <= before
-        reason = None if is_forgiven else trial.reason
+        # Whoever has a job go on after its end has mended what ended it.
+        is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
+        reason = None if is_mended else trial.reason
         retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
     return retries
 
@@ -218,7 +216,6 @@ def read_stored(database: Database, lease: Lease) -> Stored:
         lambda session: Stored(
             JobRepository(session).get(lease.job_id),
             TrialRepository(session).with_measurements(lease.job_id),
-            EventRepository(session).last_ending(lease.job_id),
         ),
         give_up_seconds=OUTAGE_SECONDS,
     )

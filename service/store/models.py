@@ -102,6 +102,8 @@ class Job(Base):
     started_at: Mapped[datetime | None]
     """When it first ran."""
     finished_at: Mapped[datetime | None]
+    reopened_at: Mapped[datetime | None]
+    """When a user last had it go on after its end; errors before that are taken as mended."""
     running_seconds: Mapped[float] = mapped_column(default=0.0)
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]

@@ -245,15 +245,6 @@ class EventRepository:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
 
-    def last_ending(self, job_id: str) -> datetime | None:
-        """When a job that has been taken up again had last ended; None: it never had."""
-        finals = [state.value for state in JobState if state.is_final]
-        return self._session.scalar(
-            select(func.max(Event.created_at)).where(
-                Event.job_id == job_id, Event.kind == "job.state", Event.data["state"].as_string().in_(finals)
-            )
-        )
-
     def last_id(self) -> int:
         """The newest event's id; 0: there is none."""
         return self._session.scalar(select(func.coalesce(func.max(Event.id), 0))) or 0

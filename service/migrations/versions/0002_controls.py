@@ -18,6 +18,7 @@ TIME = sa.DateTime(timezone=True)
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("running_seconds", sa.Double(), nullable=False, server_default="0"))
+    op.add_column("jobs", sa.Column("reopened_at", TIME, nullable=True))
     op.add_column("jobs", sa.Column("running_since", TIME, nullable=True))
     op.add_column("jobs", sa.Column("requested", sa.String(length=20), nullable=True))
     op.add_column("trials", sa.Column("spent_seconds", sa.Double(), nullable=False, server_default="0"))
@@ -63,3 +64,4 @@ def downgrade() -> None:
     op.drop_column("jobs", "requested")
     op.drop_column("jobs", "running_since")
     op.drop_column("jobs", "running_seconds")
+    op.drop_column("jobs", "reopened_at")

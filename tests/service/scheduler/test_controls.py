@@ -19,6 +19,7 @@ from tests.service.scheduler.test_job_run import specification
 pytestmark = pytest.mark.slow
 
 STEPS = [10, 20, 30, 40]
+ONE_AT_A_TIME = {"parallel_trials": 1}
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def _wait_until_trial_measures(service: ServiceProcesses, job_id: str, number: i
         trials = service.trials(job_id)
         return len(trials) > number and trials[number].state is TrialState.RUNNING and trials[number].step >= 10
 
-    service.wait_for(f"a measurement of trial {number}", measures, seconds=180)
+    service.wait_for(f"a measurement of trial {number}", measures, seconds=300)
 
 
 def _longest_interval(trials: list[Trial]) -> float:
@@ -76,7 +77,7 @@ def test_a_paused_job_frees_its_ranks_and_goes_on_where_it_was(service: ServiceP
 
 
 def test_a_running_job_gets_more_trials_and_a_finished_one_too(service: ServiceProcesses, client: Client) -> None:
-    job_id = client.submit(specification(num_trials=2, options={"seconds_per_step": 0.05})).id
+    job_id = client.submit(specification(num_trials=2, options={"seconds_per_step": 0.1}, resources=ONE_AT_A_TIME)).id
     _wait_until_trial_measures(service, job_id, 1)
     changed = client.change(job_id, budget={"num_trials": 3})
     assert (changed.num_trials, changed.requested) == (3, "restart")
@@ -96,7 +97,7 @@ def test_a_running_job_gets_more_trials_and_a_finished_one_too(service: ServiceP
 
 
 def test_trials_are_stopped_and_tried_again_while_the_others_go_on(service: ServiceProcesses, client: Client) -> None:
-    job_id = client.submit(specification(num_trials=2, options={"seconds_per_step": 0.1})).id
+    job_id = client.submit(specification(num_trials=2, options={"seconds_per_step": 0.1}, resources=ONE_AT_A_TIME)).id
     _wait_until_trial_measures(service, job_id, 0)
     assert client.stop_trial(job_id, 0).requested == "stop"
     stopped = lambda: service.trials(job_id)[0].state is TrialState.CANCELLED  # noqa: E731
@@ -121,7 +122,7 @@ def test_a_failed_trial_of_a_finished_job_is_tried_again(
 ) -> None:
     once = tmp_path_factory.mktemp("once")
     options = {"trouble": "error", "once_directory": str(once)}
-    job_id = client.submit(specification(num_trials=2, options=options)).id
+    job_id = client.submit(specification(num_trials=2, options=options, resources=ONE_AT_A_TIME)).id
     _, trials = service.finish(job_id, seconds=500)
     assert [trial.reason for trial in trials] == [FailureReason.ERROR, None]
     client.retry_trial(job_id, 0)
