@@ -16,10 +16,11 @@ from ray import tune
 from service.jobs import create_job
 from service.leases import claim_job, register_worker
 from service.scheduler.ending import RunEnded
-from service.scheduler.job_run import make_policy
+from service.scheduler.job_policy import make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import Recorder
+from service.scheduler.retries import Retries
 from service.scheduler.search import PolicySearcher
 from service.specification import JobSpecification, plan_job
 from service.store.migrate import migrate
@@ -75,6 +76,7 @@ def run_job(
         policy=policy,
         pruner=pruner,
         size=size,
+        retries=Retries(),
         configs={},
         checkpoints=directory / "checkpoints",
         ending=lambda: None,
