@@ -17,10 +17,11 @@ from service.jobs import create_job
 from service.leases import claim_job, register_worker
 from service.planning import plan_job
 from service.scheduler.ending import RunEnded
-from service.scheduler.job_run import make_policy
+from service.scheduler.job_policy import make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import Recorder
+from service.scheduler.retries import Retries
 from service.scheduler.search import PolicySearcher
 from service.specification import JobSpecification
 from service.store.migrate import migrate
@@ -76,6 +77,7 @@ def run_job(
         policy=policy,
         pruner=pruner,
         size=size,
+        retries=Retries(),
         configs={},
         checkpoints=directory / "checkpoints",
         ending=lambda: None,
