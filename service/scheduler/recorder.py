@@ -38,8 +38,6 @@ from trainers.config import Measurement
 
 logger = logging.getLogger(__name__)
 
-FLUSH_SECONDS = 0.25
-"""Longest time that a measurement waits to be written."""
 OUTAGE_SECONDS = 120.0
 """How long the database may be out of reach; trials wait meanwhile."""
 MAX_DETAIL_LENGTH = 2000
@@ -101,7 +99,6 @@ class Recorder(TuneAdapter, tune.Callback):
         self._ordered: set[int] = set()
         """Trials that Tune has, running or about to."""
         self._pending: dict[int, list[Measurement]] = {}
-        self._flushed_at = time.monotonic()
 
     def order(self, asked: Start | Resume) -> TrialOrder:
         """The order for a trial that the policy asked for; a new one is stored first.
@@ -160,8 +157,6 @@ class Recorder(TuneAdapter, tune.Callback):
         # One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
         for number in (self._to_stop() & self._configs.keys()) - self._ordered:
             self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
-        if self._pending and time.monotonic() - self._flushed_at >= FLUSH_SECONDS:
-            self.flush()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
@@ -174,6 +169,10 @@ class Recorder(TuneAdapter, tune.Callback):
         if report.measurement is not None:
             self._pending.setdefault(number, []).append(report.measurement)
             self._pace.measured(number, report.measurement.step)
+            if report.kind == "measured":
+                # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a gap
+                # in the curve. The last measurement is written with the trial's end.
+                self.flush()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A trial gave its last report, or the pruner stopped it."""
@@ -281,7 +280,6 @@ class Recorder(TuneAdapter, tune.Callback):
         except RunAskedToEnd as error:
             raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
-        self._flushed_at = time.monotonic()
 
 
 def _now() -> datetime:

@@ -359,7 +359,7 @@ def test_a_paused_trial_that_is_not_worth_going_on_with_is_pruned(sqlite_databas
 
 
 @pytest.mark.parametrize("loss", ["cancelled", "claimed by another worker"])
-def test_a_run_that_lost_its_lease_ends_and_writes_nothing(
+def test_a_run_that_lost_its_lease_ends_and_writes_nothing_more(
     sqlite_database: Database, tmp_path: Path, loss: str
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
@@ -373,10 +373,10 @@ def test_a_run_that_lost_its_lease_ends_and_writes_nothing(
             other = register_worker(session, host="there", pid=2, now=later)
             claim_job(session, other, lease_seconds=60, now=later)
     with pytest.raises(RunEnded) as ended:
-        tune.recorder.flush()
+        tune.give(trial, measured(20))
     assert ended.value.ending is Ending.LEASE_LOST
     [stored] = tune.stored()
-    assert stored.measurements == []
+    assert [measurement.step for measurement in stored.measurements] == [10]
 
 
 def test_the_run_ends_at_the_next_turn_of_tunes_loop(sqlite_database: Database, tmp_path: Path) -> None:
@@ -388,20 +388,12 @@ def test_the_run_ends_at_the_next_turn_of_tunes_loop(sqlite_database: Database, 
     assert ended.value.ending is Ending.BUDGET_SPENT
 
 
-def test_measurements_wait_a_moment_and_are_written_together(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+def test_a_measurement_is_stored_before_its_trial_goes_on(sqlite_database: Database, tmp_path: Path) -> None:
     tune = Tune(sqlite_database, tmp_path)
     trial = tune.begin()
-    tune.give(trial, measured(10))
-    tune.give(trial, measured(20))
-    tune.recorder.on_step_begin(0, [])
-    assert tune.stored()[0].measurements == []
-    clock[0] += 1.0
-    tune.recorder.on_step_begin(1, [])
-    assert [measurement.step for measurement in tune.stored()[0].measurements] == [10, 20]
+    for step in (10, 20):
+        tune.give(trial, measured(step))
+        assert [measurement.step for measurement in tune.stored()[0].measurements][-1] == step
 
 
 def test_shortly_before_the_time_limit_no_trial_is_started(
