@@ -170,8 +170,8 @@ class Recorder(TuneAdapter, tune.Callback):
             self._pending.setdefault(number, []).append(report.measurement)
             self._pace.measured(number, report.measurement.step)
             if report.kind == "measured":
-                # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a gap
-                # in the curve. The last measurement is written with the trial's end.
+                # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a
+                # gap in the curve. The last measurement is written with the trial's end.
                 self.flush()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
