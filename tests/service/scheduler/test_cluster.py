@@ -65,8 +65,8 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
     assert job.attempt == 1
     assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 2), (TrialState.COMPLETED, 1)]
     assert [[measurement.step for measurement in trial.measurements] for trial in trials] == [STEPS, STEPS]
-    # What was measured before the newest checkpoint was not measured again; the one of the last measurement may have been
-    # in writing, and that of the checkpoint itself is given again.
+    # What was measured before the newest checkpoint was not measured again. That of the last measurement may have been
+    # in writing, and what was measured at the one before is given again.
     num_kept = max(len(first.measurements) - 2, 0)
     before, after = first.measurements[:num_kept], trials[0].measurements[:num_kept]
     assert [m.recorded_at for m in after] == [m.recorded_at for m in before]
