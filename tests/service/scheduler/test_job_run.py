@@ -131,7 +131,7 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
         specification(
             num_trials=1000,
             options={"seconds_per_step": 0.02},
-            budget={"num_trials": 1000, "wall_clock_seconds": 30},
+            budget={"num_trials": 1000, "wall_clock_seconds": 40},
         )
     )
     job, trials = service.finish(job_id)
@@ -139,9 +139,9 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
     assert job.started_at is not None
     assert job.finished_at is not None
     # It starts no trial that could not be finished, so it may be done a little before.
-    assert (job.finished_at - job.started_at).total_seconds() >= 25
+    assert (job.finished_at - job.started_at).total_seconds() >= 35
     last = max(measurement.recorded_at for trial in trials for measurement in trial.measurements)
-    assert (last - job.started_at).total_seconds() < 38
+    assert (last - job.started_at).total_seconds() < 48
     assert {trial.state for trial in trials} <= {TrialState.COMPLETED, TrialState.CANCELLED}
     assert {t.detail for t in trials if t.state is TrialState.CANCELLED} <= {"the budget was spent"}
 
