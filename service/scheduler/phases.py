@@ -130,7 +130,7 @@ class JobPolicy:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing was left to do when it was last asked, or is known to be left without asking."""
+        """Whether nothing is left to do, as far as that can be told without asking the searches."""
         if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
             return False
         return not self._num_confirming and not self._to_confirm()

@@ -56,6 +56,20 @@ class Clock:
         return {"ended": self.ended, "rss": [float(value) for value in self.rss]}
 
 
+def _ticking(clock: Clock) -> Any:
+    """Has Tune tell a clock of each trial's end."""
+    from ray import tune
+
+    class Ticks(tune.Callback):
+        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            clock.tick()
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {}
+
+    return Ticks()
+
+
 def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
     from ray import tune
 
@@ -83,14 +97,6 @@ def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
             pass
 
     clock = Clock()
-
-    class Ticks(tune.Callback):
-        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            clock.tick()
-
-        def __getstate__(self) -> dict[str, Any]:
-            return {}
-
     space = {"type": "float", "name": "lr", "low": LOW, "high": HIGH, "scale": "log", "default": 1e-2}
     specification = {
         "workload": {"name": "digits-mlp"},
@@ -110,7 +116,7 @@ def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
             size=size,
             num_parallel=NUM_PARALLEL,
             directory=directory,
-            callbacks=[Ticks()],
+            callbacks=[_ticking(clock)],
         )
     return clock
 
@@ -138,14 +144,6 @@ def run_stock(num_trials: int, sampler: str, directory: Path) -> Clock:
             pass
 
     clock = Clock()
-
-    class Ticks(tune.Callback):
-        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            clock.tick()
-
-        def __getstate__(self) -> dict[str, Any]:
-            return {}
-
     tune.Tuner(
         tune.with_resources(Instant, tune.PlacementGroupFactory([{"CPU": 1.0}])),
         param_space={"lr": tune.loguniform(LOW, HIGH)},
@@ -157,7 +155,7 @@ def run_stock(num_trials: int, sampler: str, directory: Path) -> Clock:
             max_concurrent_trials=NUM_PARALLEL,
             reuse_actors=True,
         ),
-        run_config=tune.RunConfig(storage_path=str(directory / "tune"), verbose=0, callbacks=[Ticks()]),
+        run_config=tune.RunConfig(storage_path=str(directory / "tune"), verbose=0, callbacks=[_ticking(clock)]),
     ).fit()
     return clock
 

@@ -28,6 +28,9 @@ model learns the cliff. Losses of others on the way there are drawn in to a few 
 **Several workers.** A running trial is believed to reach what the model expects of it (kriging believer), so that
 workers spread out, and its work counts as done in the share of completions. Nothing ever waits for another trial.
 
+**The end.** When no more trials may be started, the paused one that most probably becomes the best goes on, one after
+the other, as long as that is not improbable.
+
 **Twins.** Two trials with equal values up to the first rung are the same training (a parameter without effect, a
 rounded one): when one is finished, the other is known too, and is not trained to its end. How far apart twins lie is
 the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.

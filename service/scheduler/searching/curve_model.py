@@ -61,7 +61,6 @@ class CurveModel:
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
         dims = encoding.num_dimensions
-        self._dims = dims
         # log length scales of f and g; log standard deviations of f, u, g, c, e, noise; b.
         self._prior_mean = np.concatenate(
             [np.full(dims, np.log(1.5)), np.zeros(dims), np.log([1.0, 0.15, 0.4, 0.7, 0.15, 0.07]), [0.0]]
