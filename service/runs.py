@@ -201,6 +201,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
+        further=job.objectives[1:],
         num_planned=job.specification["budget"]["num_trials"],
         num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )
