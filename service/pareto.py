@@ -19,7 +19,7 @@ class FrontPoint:
     number: int
     phase: Phase
     values: dict[str, float]
-    """By metric, the first objective first: at the trial's last measurement."""
+    """By metric, at the trial's last measurement."""
 
 
 def dominates(ours: Sequence[float], theirs: Sequence[float], directions: Sequence[Direction]) -> bool:

@@ -277,7 +277,7 @@ def _direction(field: str, metric: str, objective: Objective, workload: Workload
     if metric in TARGET_METRICS and metric not in workload.metrics and objective.target is None:
         raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
     summarised = metric
-    if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
+    if metric.startswith(SUMMARY_PREFIXES) and metric not in (*measured, *SUMMARY_PREFIXES):
         summarised = split_summary(metric)[1]
         if summarised in TARGET_METRICS and summarised not in workload.metrics:
             raise InvalidInput(field, f"{metric!r}: {summarised} is of the whole curve already")

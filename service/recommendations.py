@@ -355,19 +355,22 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"reached the baseline's best at step {reached['step']}, the baseline at {reached['baseline_step']}"
         )
-    return [*lines, *_front_lines(evidence.get("front", [])), *evidence["caveats"]]
+    return [*lines, *_front_lines(evidence), *evidence["caveats"]]
 
 
-def _front_lines(front: Sequence[Mapping[str, Any]]) -> list[str]:
+def _front_lines(evidence: Mapping[str, Any]) -> list[str]:
     """The trials that no other one betters in every objective; of many, the first few."""
-    if not front:
-        return []
-    shown = [
-        f"trial {point['number']} ({', '.join(f'{value:.4g}' for value in point['values'].values())})"
+    front = evidence.get("front", [])  # recommendations stored before there was one have none
+    lines = [
+        f"on the front: trial {point['number']}, {', '.join(named_values(point['values'], evidence['metric']))}"
         for point in front[:FRONT_SHOWN]
     ]
-    more = f" and {len(front) - FRONT_SHOWN} more" if len(front) > FRONT_SHOWN else ""
-    return [f"the front in ({', '.join(front[0]['values'])}): {', '.join(shown)}{more}"]
+    return [*lines, *([f"and {len(front) - FRONT_SHOWN} more"] if len(front) > FRONT_SHOWN else [])]
+
+
+def named_values(values: Mapping[str, float], metric: str) -> list[str]:
+    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
+    return [f"{name} {values[name]:.5g}" for name in sorted(values, key=lambda name: name != metric)]
 
 
 def _value_of(evidence: Mapping[str, Any], winner: Mapping[str, Any]) -> str:
