@@ -56,6 +56,10 @@ class Constraint(StrictModel):
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of search and baseline together; those of the confirmation come on top."""
+    extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
+    extra_baseline_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """The same of the baseline."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
     Null: no limit."""
@@ -65,6 +69,11 @@ class Budget(StrictModel):
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
     starts all."""
+
+    @property
+    def num_searched(self) -> int:
+        """Trials of search and baseline, the extra ones included."""
+        return self.num_trials + self.extra_search_trials + self.extra_baseline_trials
 
 
 class Sampler(StrictModel):

@@ -35,6 +35,8 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
 
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
 
+TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
+
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
@@ -78,6 +78,23 @@ class JobChange(StrictModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CHANGE]})
 
     budget: BudgetChange
+
+
+class TrialCreate(StrictModel):
+    """A trial that a user wants tried."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
+
+    phase: Literal[Phase.SEARCH, Phase.BASELINE] = Phase.SEARCH
+    """Whose search space it is of, and whose trials it counts among."""
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
 
 
 class ObjectiveRead(_Read):
@@ -214,6 +231,8 @@ class TrialRead(_Read):
     """The whole trial config: what `python -m trainers.run` reads."""
     confirms: int | None = None
     """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
+    proposed: bool = False
+    """Whether a user proposed it."""
     runs: int
     """Times it was started: more than 1 after a loss."""
     step: int

@@ -5,11 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from service import controls, estimates, jobs
 from service.api import examples, problems
-from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
+from service.api.dependencies import (
+    IdempotencyKey,
+    JobId,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    StorableText,
+    WriteSession,
+)
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
@@ -20,16 +28,6 @@ from service.store.session import Session
 from service.workloads import refuse_module_workload
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-IdempotencyKey = Annotated[
-    StorableText | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Any unique text: sent again with the same body, it gives the same job and makes no second one.",
-    ),
-]
 
 
 @router.post(
