@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
-from service.specification import Constraint, JobSpecification, Objective, Pinned, WorkloadChoice
+from service.specification import Constraint, EarlierWinner, JobSpecification, Objective, Pinned, WorkloadChoice
 from service.strict_model import MAX_SEED
 from service.workloads import describe_workload
 from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
@@ -314,8 +314,11 @@ def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Sc
     found: list[dict[str, Scalar]] = []
     for index, entry in enumerate(given):
         try:
+            if entry == "winners":
+                continue  # they are found when the job is submitted
             if entry != "algoperf":
-                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                values = entry.parameters if isinstance(entry, EarlierWinner) else entry
+                found.append(space.defaults(values))  # type: ignore[arg-type]  # it checks the values
                 continue
             points = algoperf_points(space)
         except SpaceError as error:

@@ -16,9 +16,33 @@ MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
 
-Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
-"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults, or
-`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space."""
+
+class EarlierWinner(StrictModel):
+    """A config that won an earlier job, as it fits the space of this one: what becomes of `winners`."""
+
+    job_id: str = Field(max_length=40)
+    """The job that found it."""
+    trial: int = Field(ge=0, le=MAX_COUNT)
+    """Its number there."""
+    value: float
+    """What it reached there."""
+    parameters: dict[str, JsonValue]
+    clipped: list[str] = Field(default_factory=list)
+    """Parameters whose values this space does not have: the nearest ones stand in their place."""
+
+
+Pinned: TypeAlias = Annotated[
+    list[
+        Annotated[
+            Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], Field(union_mode="left_to_right")
+        ]
+    ],
+    Field(max_length=MAX_PINNED),
+]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults;
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space; or `winners`: the
+best configs of up to five earlier jobs that succeeded with the same workload, objective and optimizer, the newest
+first, which are found when the job is submitted and stand in their place from then on, none if there are none."""
 
 
 class WorkloadChoice(StrictModel):

@@ -201,6 +201,16 @@ def estimate_lines(estimate: JobEstimate) -> list[str]:
             lines.append(f"Its ranks needed up to {measured.peak_memory_bytes / 2**30:.2f} GiB.")
     if estimate.max_device_hours is not None:
         lines.append(f"At most {estimate.max_device_hours:.3g} device-hours.")
+    for phase, winners in estimate.winners.items():
+        if not winners:
+            lines.append(f"No earlier job with this workload, objective and optimizer has a winner for the {phase}.")
+            continue
+        told = (
+            f"trial {winner.trial} of {winner.job_id}"
+            + (f" ({', '.join(winner.clipped)} clipped)" if winner.clipped else "")
+            for winner in winners
+        )
+        lines.append(f"The {phase} begins with winners of earlier jobs: {'; '.join(told)}.")
     return lines
 
 

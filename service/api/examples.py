@@ -116,6 +116,9 @@ JOB_ESTIMATE: dict[str, Any] = {
         "peak_memory_bytes": 512753664.0,
     },
     "max_device_hours": 0.0211,
+    "winners": {
+        "search": [{"job_id": JOB_ID, "trial": 6, "value": 0.0713, "parameters": {"lr": 0.0123}, "clipped": []}]
+    },
 }
 
 TRIAL_CONFIG: dict[str, Any] = {

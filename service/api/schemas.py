@@ -11,7 +11,7 @@ from service.api import examples
 from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.evidence import Evidence
-from service.specification import Budget, JobSpecification
+from service.specification import Budget, EarlierWinner, JobSpecification
 from service.strict_model import StrictModel
 from trainers.description import WorkloadDescription
 
@@ -211,6 +211,8 @@ class JobEstimate(_Read):
     cannot build models."""
     max_device_hours: float | None
     """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
+    winners: dict[Phase, list[EarlierWinner]] = Field(default_factory=dict)
+    """What each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
 
 
 class TrialRead(_Read):

@@ -140,6 +140,7 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "max_steps": 800,
         "measured": None,
         "max_device_hours": None,
+        "winners": {},
     }
     refused = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json={**body, "search_space": "adam"})
     assert _refused(refused, 422, "invalid-input")["errors"][0]["field"] == "search_space"
