@@ -1,6 +1,6 @@
 """What a job would cost, told before it is submitted: from its plan, and from what an earlier job like it measured.
 
-Nothing is trained and nothing predicted from a model's shape: the API has no torch to build models with.
+Nothing is trained. What memory a model's shape takes is told by `service.memory`, in a process that has torch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from service.budgets import device_hours
 from service.domain import Phase, TrialState
 from service.jobs import specification_of
+from service.memory import MemoryEstimate
 from service.planning import JobPlan
 from service.specification import EarlierWinner, JobSpecification
 from service.store.models import Job
@@ -67,10 +68,16 @@ class Estimate:
     """What `max_steps` would take at the measured speed, or the budget's if that is less; None: unknown."""
     winners: Mapping[Phase, Sequence[EarlierWinner]] = field(default_factory=dict)
     """Of earlier jobs, what each phase that asks for them would begin with."""
+    memory: MemoryEstimate | None = None
+    """None: nobody asked."""
 
 
-def estimate_job(session: Session, plan: JobPlan) -> Estimate:
-    """What the job of `plan` would cost; stores nothing."""
+def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None) -> Estimate:
+    """What the job of `plan` would cost; stores nothing.
+
+    Args:
+        memory: what `estimate_memory` said of it, which takes too long for a transaction.
+    """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
     measured = _measured(session, plan)
@@ -84,6 +91,7 @@ def estimate_job(session: Session, plan: JobPlan) -> Estimate:
         measured=measured,
         max_device_hours=min(limits, default=None),
         winners=_winners(session, plan),
+        memory=memory,
     )
 
 

@@ -119,6 +119,18 @@ JOB_ESTIMATE: dict[str, Any] = {
     "winners": {
         "search": [{"job_id": JOB_ID, "trial": 6, "value": 0.0713, "parameters": {"lr": 0.0123}, "clipped": []}]
     },
+    "memory": {
+        "limit_bytes": 2_000_000_000,
+        "spaces": {
+            "search": {
+                "default_bytes": 735_408,
+                "largest_bytes": 735_408,
+                "share_infeasible": 0.0,
+                "num_points": 201,
+            }
+        },
+        "problem": None,
+    },
 }
 
 TRIAL_CONFIG: dict[str, Any] = {
