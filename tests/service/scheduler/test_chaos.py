@@ -44,8 +44,6 @@ def server() -> Iterator[PostgresqlServer]:
 @pytest.fixture
 def service(server: PostgresqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
     monkeypatch.syspath_prepend(PLUGIN)
-    # Ray runs trials at the lowest priority; beside other work, the test would mostly wait for ranks to start.
-    monkeypatch.setenv("RAY_worker_niceness", "0")
     database = Database(server.url)
     migrate(database)
     service = ServiceProcesses(database, tmp_path, lease_seconds=3.0)

@@ -33,7 +33,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # else everything else on the machine goes before its ranks
     machine = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
     cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
     try:

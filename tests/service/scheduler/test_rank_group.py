@@ -46,7 +46,6 @@ def bundles() -> Iterator[PlacementGroup]:
         patch.setenv("PYTHONPATH", str(PLUGIN))
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # else everything else on the machine goes before its ranks
         ray_cluster.connect(None, directory=directory)
         group = placement_group([TWO.rank_bundle] * 2)
         yield group
