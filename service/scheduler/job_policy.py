@@ -107,6 +107,7 @@ def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()
             curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
             repeats=repeats(trial),
             spared=trial.spared,
+            proposed=trial.proposed,
         )
         for trial in trials
     ]
