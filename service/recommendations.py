@@ -112,6 +112,7 @@ def recommend(
     over_seeds = result if result is not None and _compares(result, best, baseline) else None
     verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
     has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
+    front = _front(trials, [(metric, direction), *further]) if further else []
     evidence = Evidence(
         metric=metric,
         direction=direction,
@@ -129,9 +130,14 @@ def recommend(
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
             *_caveats(trials, baseline, num_planned),
             *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
+            *(
+                []
+                if front or not further
+                else [f"No completed trial measured {' and '.join(dict(further))} as a number."]
+            ),
         ],
         confirmation=result,
-        front=_front(trials, [(metric, direction), *further]) if further else [],
+        front=front,
     )
     return Recommendation(**dataclasses.asdict(pasteable(best.config)), evidence=evidence)
 
