@@ -190,7 +190,7 @@ def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database
     assert process.stdout is not None
     assert process.stdout.readline().startswith("running")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"job {job_id} goes on" in errors
     assert "Traceback" not in errors
