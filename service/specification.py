@@ -70,7 +70,7 @@ class Objective(StrictModel):
     """Further objectives, named like `metric`, each in the direction in which it is better. The search then looks for
     configs that none beats in every objective, and the job and its recommendation list them as `front`. What is
     recommended, compared with the baseline and confirmed goes by `metric` alone. No trial is pruned, and the sampler is
-    `nsga2`, `nsga3`, `tpe` or one that does not learn."""
+    `tpe`, `nsga2`, `nsga3` or one that does not learn."""
 
 
 class Constraint(StrictModel):
@@ -110,8 +110,8 @@ class Sampler(StrictModel):
     name: Literal["auto"] | SamplerName | None = None
     """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
     process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
-    leave stopping to the pruner. Null: with several objectives `nsga2`, with four `nsga3`; else `tpe` if the pruner is
-    `asha`, `hyperband` or `median`, else `auto`."""
+    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband` or
+    `median`, else `auto`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 

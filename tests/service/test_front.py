@@ -20,7 +20,7 @@ OBJECTIVES = {"validation_loss": Direction.MINIMIZE, "optimizer_state_bytes": Di
 
 
 def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
-    # The last two are bred from those before.
+    # TPE draws the first at random.
     specification = {
         "workload": {"name": "digits-mlp"},
         "search_space": {

@@ -22,11 +22,10 @@ ALSO = ["validation_accuracy", "best_train_loss", "step_seconds"]
     ("num_further", "sampler", "planned"),
     [
         (0, None, "auto"),
-        (1, None, "nsga2"),
-        (2, None, "nsga2"),
-        (3, None, "nsga3"),
-        (1, "tpe", "tpe"),
-        (3, "nsga2", "nsga2"),
+        (1, None, "tpe"),
+        (3, None, "tpe"),
+        (1, "nsga2", "nsga2"),
+        (3, "nsga3", "nsga3"),
         (1, "quasi", "quasi"),
     ],
 )
