@@ -22,12 +22,13 @@ class PolicySearcher(TuneAdapter, Searcher):
     """
 
     def __init__(
-        self, policy: Policy, *, order: Callable[[Start | Resume], TrialOrder], give_up: Callable[[GiveUp], None]
+        self, policy: Policy, *, order: Callable[[Start | Resume], TrialOrder | None], give_up: Callable[[GiveUp], None]
     ) -> None:
         """Prepares the searcher.
 
         Args:
-            order: stores a new trial, and turns it into what a trainable is asked to train.
+            order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
+                because it cannot fit.
             give_up: ends a paused trial.
         """
         super().__init__()
@@ -44,7 +45,9 @@ class PolicySearcher(TuneAdapter, Searcher):
         while True:
             match self._policy.ask():
                 case Start() | Resume() as asked:
-                    return self._order(asked).to_tune()
+                    order = self._order(asked)
+                    if order is not None:
+                        return order.to_tune()
                 case GiveUp() as asked:
                     self._give_up(asked)
                 case Wait():

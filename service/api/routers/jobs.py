@@ -5,14 +5,23 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 
 from service import controls, estimates, jobs
 from service.api import examples, problems
-from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
+from service.api.dependencies import (
+    IdempotencyKey,
+    JobId,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    StorableText,
+    WriteSession,
+)
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
+from service.memory import estimate_memory
 from service.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
@@ -20,16 +29,6 @@ from service.store.session import Session
 from service.workloads import refuse_module_workload
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-IdempotencyKey = Annotated[
-    StorableText | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Any unique text: sent again with the same body, it gives the same job and makes no second one.",
-    ),
-]
 
 
 @router.post(
@@ -66,7 +65,10 @@ def create_job(
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
     if dry_run:
-        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan_job(body.specification)))
+        plan = plan_job(body.specification)
+        # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
+        memory = estimate_memory(plan)
+        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan, memory=memory))
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = jobs.create_job(
         session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
