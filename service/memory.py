@@ -28,7 +28,7 @@ NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
 SAMPLE_SECONDS = 2.0
 """For the points of all spaces; where it is not enough, there are fewer."""
-START_SECONDS = 20.0
+START_SECONDS = 15.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
 
 
@@ -111,8 +111,8 @@ class MemoryPredictor:
         assert self._process.stdout is not None
         stream = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
                 raise TimeoutError("building the model takes too long")
             chunk = os.read(stream, 65536)
             if not chunk:
@@ -146,15 +146,19 @@ class MemoryEstimate:
     """Why nothing could be predicted."""
 
 
-def estimate_memory(plan: JobPlan) -> MemoryEstimate:
-    """Predicts the memory of a job's trials from seeded random points of its spaces. Takes seconds: torch is imported,
-    and the workload loads its data."""
+def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> MemoryEstimate:
+    """Predicts the memory of a job's trials from seeded random points of its spaces.
+
+    Args:
+        start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
+            data.
+    """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
     try:
         with MemoryPredictor(plan) as predictor:
             # The first one's time is that of the imports; those after it cost milliseconds.
-            started_by = time.monotonic() + START_SECONDS
+            started_by = time.monotonic() + start_seconds
             defaults = {
                 phase: predictor.predict(
                     plan.trial_config(phase, space.defaults()), timeout_seconds=started_by - time.monotonic()

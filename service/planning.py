@@ -322,7 +322,7 @@ def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Sc
                 continue
             points = algoperf_points(space)
         except SpaceError as error:
-            where = f"{field}[{index}]"
+            where = f"{field}[{index}]{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
             names_one = error.field in {parameter.name for parameter in space.parameters}
             raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
         if not points:

@@ -152,4 +152,4 @@ def test_a_winner_given_by_hand_is_checked_like_an_assignment(database: Database
     assert plan_job(resolved(database, pinned=[winner])).pinned[Phase.SEARCH][0]["lr"] == 0.002
     with pytest.raises(InvalidInput, match="must be in") as refused:
         submit(database, pinned=["algoperf", {**winner, "parameters": {"lr": 1e9}}])
-    assert refused.value.field == "pinned[1].lr"
+    assert refused.value.field == "pinned[1].parameters.lr"

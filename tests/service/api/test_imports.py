@@ -21,8 +21,8 @@ def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
     answer = subprocess.run([sys.executable, "-W", "error", "-c", CODE], capture_output=True, text=True, check=True)
     told = json.loads(answer.stdout)
     assert told["heavy"] == []
-    # Of its own computing: this machine may be busy.
-    assert told["seconds"] < 8
+    # Of its own computing, which is slower, too, where neighbours share caches and cores.
+    assert told["seconds"] < 30
 
 
 def test_help_loads_no_more_than_the_command_line() -> None:

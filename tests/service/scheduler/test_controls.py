@@ -101,9 +101,7 @@ def test_a_running_job_gets_more_trials_and_a_finished_one_too(service: ServiceP
     assert sum(second.evidence.num_trials["search"].values()) == 5
 
 
-def test_proposed_trials_are_tried_next_in_a_running_job_and_in_a_finished_one(
-    service: ServiceProcesses, client: Client
-) -> None:
+def test_a_proposed_trial_is_tried_next_even_if_the_run_is_killed(service: ServiceProcesses, client: Client) -> None:
     job_id = client.submit(specification(num_trials=3, options={"seconds_per_step": 0.1}, resources=ONE_AT_A_TIME)).id
     _wait_until_trial_measures(service, job_id, 0)
     proposed = client.propose_trial(job_id, {"lr": 0.005})
@@ -114,14 +112,11 @@ def test_proposed_trials_are_tried_next_in_a_running_job_and_in_a_finished_one(
     assert states(trials) == [TrialState.COMPLETED] * 4
     assert [trial.number for trial in trials if trial.proposed] == [proposed.number]
     assert trials[proposed.number].parameters == {"lr": 0.005}
-    later = [trial.started_at for trial in trials if trial.number > proposed.number]
-    assert later
-    assert all(at is not None and at > trials[proposed.number].started_at for at in later)
-
-    assert client.propose_trial(job_id, {"lr": 0.002}).number == 4
-    job, trials = service.finish(job_id, seconds=500)
-    assert (job.state, len(trials)) == (JobState.SUCCEEDED, 5), job.failure
-    assert (trials[4].parameters, trials[4].state) == ({"lr": 0.002}, TrialState.COMPLETED)
+    began = trials[proposed.number].started_at
+    assert began is not None
+    for later in trials[proposed.number + 1 :]:
+        assert later.started_at is not None
+        assert later.started_at > began
 
 
 def test_trials_are_stopped_and_tried_again_while_the_others_go_on(service: ServiceProcesses, client: Client) -> None:
