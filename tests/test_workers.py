@@ -19,6 +19,7 @@ SERVICES = [
     "tests/service/scheduler/test_ray_cluster.py",
     "tests/service/scheduler/test_worker.py",
     "tests/service/test_demo.py",
+    "tests/service/test_front.py",
     "tests/service/test_serve.py",
 ]
 """Some of them, as they are to come."""
