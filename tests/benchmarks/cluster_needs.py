@@ -6,6 +6,8 @@
 
 Multiplies what those two and a timed decision of `auto` say; nothing here ran on a cluster. Everything of the driver is
 one thread, so what counts is its CPU seconds per second of the job: 1 is saturated, and ranks wait from well below.
+What a database takes is measured with as many runs as write at once: measurements stored per second, one in each
+transaction.
 """
 
 from __future__ import annotations
@@ -14,16 +16,25 @@ import argparse
 import json
 import math
 import statistics
+import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from service.domain import Direction, TrialState
+from service.runs import TrialMeasurements, record_measurements
 from service.scheduler.searching.auto import AutoSearch
 from service.scheduler.searching.samplers import Outcome
+from service.specification import MAX_TRIALS
+from service.store.migrate import migrate
+from service.store.session import Database
 from tests.benchmarks.curve_families import NUM_UNITS, space_sample, task
 from tests.benchmarks.report import report
+from tests.postgresql import controlled_postgresql_server
+from tests.service.scenarios import NOW, add_worker, begin_trial, claim, submit
+from trainers.config import Measurement
 
 NUM_KNOWN = 400
 """Trials known when a decision is timed: beyond those `auto` keeps in its model."""
@@ -33,7 +44,11 @@ DECISIONS_PER_TRIAL = 1.5
 """One to start it, and half of them to go on."""
 USABLE = 0.5
 """CPU seconds per second that a driver may spend before ranks are seen to wait for it."""
-USABLE_BYTES = 16 * 2**30
+
+
+STORING_SECONDS = 4.0
+NUM_RUNS = 8
+"""That write to PostgreSQL at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +110,23 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of a tuning, if it were one job."""
+    """Of a tuning."""
 
-    driver_load: float
-    """CPU seconds per second."""
-    driver_bytes: float
-    stored_bytes: float
+    load: float
+    """CPU seconds per second of all drivers together."""
     num_jobs: int
-    """Into which it must be split, so that each one's driver keeps up and fits into memory."""
+    """Into which it must be split, so that each one's driver keeps up; a job has `MAX_TRIALS` at most."""
+    bytes_per_driver: float
+    stored_bytes: float
 
     @classmethod
     def of(cls, tuning: Tuning, costs: Costs) -> Self:
         per_trial = costs.seconds_per_trial + DECISIONS_PER_TRIAL * costs.seconds_per_decision
         load = tuning.trials_per_second * per_trial + tuning.reports_per_second * costs.seconds_per_report
-        num_bytes = tuning.num_trials * costs.bytes_per_trial
+        num_jobs = max(1, math.ceil(load / USABLE), math.ceil(tuning.num_trials / MAX_TRIALS))
         reports = tuning.num_trials * MEAN_SHARE * tuning.training_seconds / tuning.report_seconds
         stored = tuning.num_trials * costs.stored_bytes_per_trial + reports * costs.stored_bytes_per_report
-        return cls(load, num_bytes, stored, max(1, math.ceil(load / USABLE), math.ceil(num_bytes / USABLE_BYTES)))
+        return cls(load, num_jobs, tuning.num_trials / num_jobs * costs.bytes_per_trial, stored)
 
 
 TUNINGS = (
@@ -145,6 +160,40 @@ def decision_seconds() -> float:
     return statistics.median(seconds)
 
 
+def stored_per_second(url: str, *, num_runs: int) -> float:
+    """Measurements that so many runs, each with a job of its own, store per second."""
+    database = Database(url)
+    try:
+        migrate(database)
+        counts, stop = [0] * num_runs, threading.Event()
+        worker = add_worker(database)
+
+        def write(run: int) -> None:
+            submit(database)
+            lease = claim(database, worker, lease_seconds=1e6)
+            assert lease is not None
+            begin_trial(database, lease, 0)
+            while not stop.is_set():
+                counts[run] += 1
+                reported = Measurement(counts[run], 1.0, 0.01 * counts[run], {"validation_loss": 1.0})
+                with database.writing() as session:
+                    record_measurements(session, lease, [TrialMeasurements(0, [reported])], now=NOW)
+
+        threads = [threading.Thread(target=write, args=(run,)) for run in range(num_runs)]
+        for thread in threads:
+            thread.start()
+        time.sleep(STORING_SECONDS / 4)  # until all have begun
+        before, start = sum(counts), time.perf_counter()
+        time.sleep(STORING_SECONDS)
+        found = (sum(counts) - before) / (time.perf_counter() - start)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        return found
+    finally:
+        database.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--one-report", type=Path, required=True, help="scheduler_scale's --json with one report")
@@ -161,6 +210,12 @@ def main() -> None:
     print(
         f"{costs.stored_bytes_per_trial / 2**10:.1f} kB per trial, {costs.stored_bytes_per_report:.0f} B per report\n"
     )
+    with tempfile.TemporaryDirectory() as directory:
+        sqlite = stored_per_second(f"sqlite:///{directory}/needs.sqlite3", num_runs=1)
+    with controlled_postgresql_server() as server:
+        postgresql = {num_runs: stored_per_second(server.url, num_runs=num_runs) for num_runs in (1, NUM_RUNS)}
+    print(f"SQLite stores {sqlite:.0f} measurements a second, PostgreSQL {postgresql[1]:.0f} of one run", end=" ")
+    print(f"and {postgresql[NUM_RUNS]:.0f} of {NUM_RUNS} runs\n")
     rows = []
     for tuning in TUNINGS:
         needs = Needs.of(tuning, costs)
@@ -173,25 +228,26 @@ def main() -> None:
                 f"{tuning.num_running:,}",
                 f"{tuning.hours:,.0f}",
                 f"{tuning.reports_per_second:,.1f}",
-                f"{needs.driver_load:.2f}",
-                f"{needs.driver_bytes / 2**30:.1f}",
-                f"{needs.stored_bytes / 2**30:.1f}",
+                f"{needs.load:.2f}",
                 needs.num_jobs,
+                f"{needs.bytes_per_driver / 1e9:.2f}",
+                f"{needs.stored_bytes / 1e9:.1f}",
             )
         )
     report(
         "cluster_needs",
         columns=(
             *("GPUs", "ranks/trial", "trials", "report every", "running", "hours", "reports/s"),
-            *("driver CPU s/s", "driver GB", "SQL GB", "jobs"),
+            *("drivers' CPU s/s", "jobs", "GB/driver", "GB in SQL"),
         ),
         rows=rows,
         figures={
             "milliseconds_per_trial": 1e3 * costs.seconds_per_trial,
             "milliseconds_per_report": 1e3 * costs.seconds_per_report,
             "milliseconds_per_decision": 1e3 * costs.seconds_per_decision,
+            "stored_per_second": {"sqlite": sqlite, **{f"postgresql_{n}_runs": each for n, each in postgresql.items()}},
             "training_seconds": TUNINGS[0].training_seconds,
-            "num_jobs": [row[-1] for row in rows],
+            "num_jobs": [row[8] for row in rows],
         },
         ratios={},
         json_file=options.json,
