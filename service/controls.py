@@ -1,4 +1,4 @@
-"""Use cases of those who steer a job: pause it, go on with it, change its budget, stop or retry one of its trials.
+"""Use cases of those who steer a job: pause, resume or cancel it, change its budget, stop or retry one of its trials.
 
 They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
 times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
@@ -23,7 +23,14 @@ from service.planning import allot
 from service.specification import Budget, JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.transitions import STOPPED, move_job, move_trial, record_change_event, record_trial_event
+from service.transitions import (
+    STOPPED,
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    record_trial_event,
+)
 
 RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
 
@@ -35,9 +42,7 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
         NotFound: no such job.
         JobAlreadyFinished: the job is in a final state.
     """
-    job = JobRepository(session).get_locked(job_id)
-    if job.state.is_final:
-        raise JobAlreadyFinished(job.id, job.state)
+    job = _unfinished_job(session, job_id)
     if job.state is JobState.QUEUED:
         move_job(session, job, JobState.PAUSED, now=now)
     elif job.state is JobState.RUNNING and job.requested is not JobRequest.PAUSE:
@@ -64,6 +69,19 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
         record_change_event(session, job, now=now)
     elif job.state is JobState.PAUSED or job.state.is_final:
         _queue_again(session, job, now=now, needs_trials=True)
+    return job
+
+
+def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = _unfinished_job(session, job_id)
+    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    move_job(session, job, JobState.CANCELLED, now=now)
     return job
 
 
@@ -148,6 +166,13 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     """Whether the budget of a job would allow further trials."""
     return why_spent(specification_of(job), _spent(session, job, now=now)) is None
+
+
+def _unfinished_job(session: Session, job_id: str) -> Job:
+    job = JobRepository(session).get_locked(job_id)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    return job
 
 
 def _allot(specification: JobSpecification) -> dict[Phase, int]:

@@ -16,12 +16,12 @@ from ulid import ULID
 
 from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
-from service.errors import IdempotencyKeyReused, JobAlreadyFinished
+from service.errors import IdempotencyKeyReused
 from service.planning import allot, plan_job
 from service.specification import JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.transitions import cancel_unfinished_trials, move_job, record_job_event
+from service.transitions import record_job_event
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""
@@ -109,21 +109,6 @@ def create_job(
     jobs.add(job)
     record_job_event(session, job, now=now)
     return job, True
-
-
-def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
-    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
-
-    Raises:
-        NotFound: no such job.
-        JobAlreadyFinished: the job is in a final state.
-    """
-    job = JobRepository(session).get_locked(job_id)
-    if job.state.is_final:
-        raise JobAlreadyFinished(job.id, job.state)
-    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
-    move_job(session, job, JobState.CANCELLED, now=now)
-    return job
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:

@@ -130,7 +130,7 @@ def resume_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
 @router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
-    return _read(session, jobs.cancel_job(session, job_id, now=now), now=now)
+    return _read(session, controls.cancel_job(session, job_id, now=now), now=now)
 
 
 def _read(session: Session, job: Job, *, now: datetime) -> JobRead:

@@ -16,8 +16,9 @@ from typing import Any
 
 import psutil
 
+from service.controls import cancel_job
 from service.domain import JobState, TrialState
-from service.jobs import cancel_job, create_job
+from service.jobs import create_job
 from service.specification import JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
