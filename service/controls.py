@@ -1,4 +1,4 @@
-"""Use cases of those who steer a job: pause, resume or cancel it, change its budget, stop or retry one of its trials.
+"""Use cases of those who steer a job: pause, resume, cancel or change it, stop or retry one of its trials.
 
 They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
 times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
@@ -114,6 +114,30 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
     job.num_trials = sum(allotted.values())
     _restart(job)
     record_change_event(session, job, now=now)
+    return job
+
+
+def change_job(
+    session: Session,
+    job_id: str,
+    *,
+    name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    priority: int | None = None,
+    now: datetime,
+) -> Job:
+    """Changes what a job is called and how soon its turn comes; None: as it is. Nothing starts anew for it.
+
+    Raises:
+        NotFound: no such job.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    before = job.name, job.tags, job.priority
+    job.name = job.name if name is None else name
+    job.tags = job.tags if tags is None else dict(tags)
+    job.priority = job.priority if priority is None else priority
+    if (job.name, job.tags, job.priority) != before:
+        record_change_event(session, job, now=now)
     return job
 
 

@@ -72,6 +72,7 @@ def create_job(
     *,
     name: str | None,
     tags: dict[str, str],
+    priority: int = 0,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
@@ -83,7 +84,7 @@ def create_job(
     """
     plan = plan_job(specification)
     stored = specification.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps([stored, name, tags], sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([stored, name, tags, priority], sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
     if idempotency_key is not None:
         earlier = jobs.find_by_idempotency_key(idempotency_key)
@@ -95,6 +96,7 @@ def create_job(
         id=f"job_{ULID()}",
         name=name or plan.workload.name,
         tags=dict(tags),
+        priority=priority,
         state=JobState.QUEUED,
         specification=stored,
         model=plan.workload.name,
@@ -105,6 +107,7 @@ def create_job(
         idempotency_key=idempotency_key,
         request_digest=digest,
         created_at=now,
+        waiting_since=now,
     )
     jobs.add(job)
     record_job_event(session, job, now=now)

@@ -33,7 +33,7 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baseline": None,
 }
 
-JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
+JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
@@ -78,7 +78,9 @@ JOB: dict[str, Any] = {
     "id": JOB_ID,
     "name": "digits, first try",
     "tags": {"team": "vision"},
+    "priority": 0,
     "state": "running",
+    "waiting": None,
     "requested": None,
     "failure": None,
     "model": "digits-mlp",
