@@ -33,6 +33,8 @@ class Claim:
     """The part of the cluster that one gang takes, of the resource where that part is largest."""
     wants_since: datetime | None
     """Since when it wants another gang, as far as the cluster can hold one; None: it wants none."""
+    coming: float = 0.0
+    """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
 
     @property
     def share(self) -> float:
@@ -65,9 +67,11 @@ def _rank(claim: Claim) -> tuple[int, float, datetime, str]:
 
 def _is_to_be_passed_to(own: Claim, other: Claim, now: datetime) -> bool:
     """Whether a job is to pass an idle gang on to one that waits."""
+    if other.coming + _TOLERANCE >= other.gang_share:
+        return False  # what it waits for is there
     if other.priority != own.priority:
         return other.priority > own.priority
-    if other.share + other.gang_share <= own.share - own.gang_share + _TOLERANCE:
+    if other.share + other.coming + other.gang_share <= own.share - own.gang_share + _TOLERANCE:
         return True
     assert other.wants_since is not None
     return other.num_gangs == 0 and (now - other.wants_since).total_seconds() >= TURN_SECONDS

@@ -7,13 +7,14 @@ waits in Ray, counts as wanted, and makes other jobs let go of theirs.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from ray import tune
-from sqlalchemy.orm import Session
 
 from service import runs
 from service.leases import Lease
@@ -29,8 +30,14 @@ from service.store.repositories import ClusterShareRepository, JobRepository
 from service.store.retry import Write, with_retries
 from service.store.session import Database
 
+logger = logging.getLogger(__name__)
+
 PLACING_SECONDS = 5.0
 """How long a gang that Ray was asked for may take to be placed before the job is said to wait for it."""
+
+
+TAKING_SECONDS = 15.0
+"""How long a job may take to notice a gang that was passed on to it, and have it, before it gets another."""
 
 
 class Sharing(TuneAdapter, tune.Callback):
@@ -74,6 +81,8 @@ class Sharing(TuneAdapter, tune.Callback):
         self._before: Claim | None = None
         """The job that goes first."""
         self._waiting_for: str | None = None
+        self._passed: dict[str, _Passed] = {}
+        """What was passed on, by job."""
         self._num_held = 0
         self._next_ask = self._next_look = 0.0
         self._reported: runs.Share | None = None
@@ -102,6 +111,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if self._gangs.has_idle and time.monotonic() >= self._next_ask:
             _, others = self._claims()
             if any(claim.wants_since is not None for claim in others):
+                logger.info("job %s gives back a gang that it has no trial for", self._lease.job_id)
                 self._gangs.release_idle()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -110,8 +120,8 @@ class Sharing(TuneAdapter, tune.Callback):
 
     def look(self) -> None:
         """Tells SQL what has changed."""
-        num_held = self._gangs.num_held
-        wants = self._has_order or self._gangs.num_requested > 0
+        num_held, num_requested = self._gangs.count()
+        wants = self._has_order or num_requested > 0
         if not wants:
             self._wants_since = None
         elif self._wants_since is None or num_held > self._num_held:
@@ -120,7 +130,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if wants and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._poll_seconds
             self._nodes = ray_cluster.living_nodes()
-            waits = not num_held and (not self._gangs.num_requested or _age(self._wants_since) >= PLACING_SECONDS)
+            waits = not num_held and (not num_requested or _age(self._wants_since) >= PLACING_SECONDS)
             self._waiting_for = self._describe_wait() if waits else None
         elif not wants or num_held:
             self._waiting_for = None
@@ -144,24 +154,44 @@ class Sharing(TuneAdapter, tune.Callback):
             return True
         now, has_idle = _now(), self._gangs.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
-        own = Claim(self._lease.job_id, priority, self._gangs.num_held, share, self._wants_since or now)
+        num_held, num_requested = self._gangs.count()
+        own = Claim(self._lease.job_id, priority, num_held, share, self._wants_since or now)
         self._before = goes_before(own, others, has_idle=has_idle, now=now)
         if has_idle:
             if self._before is not None:
-                self._gangs.release_idle()
+                self._pass_to(self._before, share)
             return self._before is None
-        if self._before is not None or self._gangs.num_requested:
+        if self._before is not None or num_requested:
             return False
         return ray_cluster.describe_wait(self._size) is None
+
+    def _pass_to(self, other: Claim, share: float) -> None:
+        logger.info("job %s passes a gang on to job %s", self._lease.job_id, other.job_id)
+        self._gangs.release_idle()
+        self._passed[other.job_id] = _Passed(other.num_gangs, other.coming + share, time.monotonic())
+
+    def _coming_to(self, job_id: str, num_gangs: int) -> float:
+        """The part of the cluster that this run has passed on to a job which does not have it yet."""
+        passed = self._passed.get(job_id)
+        if passed is None or passed.num_gangs != num_gangs or time.monotonic() - passed.at > TAKING_SECONDS:
+            return 0.0
+        return passed.share
 
     def _claims(self) -> tuple[int, list[Claim]]:
         """This job's priority, and what the other jobs on the cluster have and want."""
         self._next_ask = time.monotonic() + self._poll_seconds
 
-        def read(session: Session) -> tuple[int, list[Claim]]:
+        def read(session: Any) -> tuple[int, list[Claim]]:
             found = ClusterShareRepository(session).of_cluster(self._cluster, now=_now())
             claims = [
-                Claim(share.job_id, priority, share.num_gangs, share.gang_share, share.wants_since)
+                Claim(
+                    share.job_id,
+                    priority,
+                    share.num_gangs,
+                    share.gang_share,
+                    share.wants_since,
+                    self._coming_to(share.job_id, share.num_gangs),
+                )
                 for share, priority in found
                 if share.job_id != self._lease.job_id
             ]
@@ -181,6 +211,17 @@ class Sharing(TuneAdapter, tune.Callback):
         if self._before is not None:
             parts.append(f"job {self._before.job_id} (priority {self._before.priority}) goes first")
         return "; ".join(part for part in parts if part) or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What was passed on to a job."""
+
+    num_gangs: int
+    """That it had then: when it has others, it has taken what was passed on, or something else."""
+    share: float
+    at: float
+    """By the monotonic clock."""
 
 
 def _age(moment: datetime | None) -> float:

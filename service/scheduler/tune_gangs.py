@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ray.util import placement_group_table
+
 
 class TuneGangs:
     """Reads and releases the gangs of the Tune controller that it is attached to; before that there are none."""
@@ -18,21 +20,20 @@ class TuneGangs:
         """Takes the controller out of the wrapper that Tune's schedulers get."""
         self._controller = controller._tune_controller
 
-    @property
-    def num_held(self) -> int:
-        """Gangs whose resources are this job's, idle ones included, without those that are being released."""
+    def count(self) -> tuple[int, int]:
+        """How many it holds, idle ones included, without those that are being released; and how many Ray has been
+        asked for and has not placed yet.
+        """
         if self._controller is None:
-            return 0
+            return 0, 0
         actors = self._controller._actor_manager
+        resources = actors._resource_manager
         live = [a for a in actors._live_actors_to_ray_actors_resources if a not in self._controller._stopping_actors]
-        return len(live) + sum(map(len, actors._resource_manager._request_to_ready_pgs.values()))
-
-    @property
-    def num_requested(self) -> int:
-        """Gangs that Ray has been asked for and has not placed yet."""
-        if self._controller is None:
-            return 0
-        return sum(map(len, self._controller._actor_manager._resource_manager._request_to_staged_pgs.values()))
+        ready = sum(map(len, resources._request_to_ready_pgs.values()))
+        asked_for = [group for groups in resources._request_to_staged_pgs.values() for group in groups]
+        # Tune hears of a placed one only after a process has started in it, which takes seconds.
+        placed = sum(placement_group_table(group)["state"] == "CREATED" for group in asked_for)
+        return len(live) + ready + placed, len(asked_for) - placed
 
     @property
     def has_idle(self) -> bool:

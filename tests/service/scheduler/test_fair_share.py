@@ -88,6 +88,17 @@ def test_an_idle_gang_goes_to_a_higher_priority_at_once_and_never_to_a_lower_one
     assert first(own, claim("b", 0, waits=1e6, priority=-1), has_idle=True) is None
 
 
+def test_nothing_more_is_passed_on_to_a_job_that_has_yet_to_take_what_was() -> None:
+    own, small = claim("a", 4, waits=0, gang_share=0.1), claim("b", 0, waits=2 * TURN_SECONDS, gang_share=0.1)
+    large = dataclasses.replace(small, gang_share=0.3)
+    for priority in (0, 1):
+        assert first(own, dataclasses.replace(small, priority=priority), has_idle=True) == "b"
+        assert first(own, dataclasses.replace(small, priority=priority, coming=0.1), has_idle=True) is None
+        # A larger gang takes several of the small ones.
+        assert first(own, dataclasses.replace(large, priority=priority, coming=0.2), has_idle=True) == "b"
+        assert first(own, dataclasses.replace(large, priority=priority, coming=0.1 + 0.1 + 0.1), has_idle=True) is None
+
+
 claims = st.lists(
     st.builds(
         Claim,
@@ -96,6 +107,7 @@ claims = st.lists(
         num_gangs=st.integers(0, 4),
         gang_share=st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]),
         wants_since=st.integers(0, 100).map(lambda seconds: NOW - timedelta(seconds=seconds)),
+        coming=st.sampled_from([0.0, 0.25, 1.0]),
     ),
     min_size=1,
     max_size=6,
@@ -117,8 +129,12 @@ def test_whoever_passes_an_idle_gang_on_does_not_take_it_back(waiting: list[Clai
         return
     before = goes_before(own, waiting[1:], has_idle=True, now=NOW)
     if before is not None:
-        left = dataclasses.replace(own, num_gangs=own.num_gangs - 1, wants_since=NOW)
-        assert goes_before(left, waiting[1:], has_idle=False, now=NOW) is not None
+        left = dataclasses.replace(own, num_gangs=own.num_gangs - 1, wants_since=NOW + timedelta(seconds=1))
+        others = [
+            dataclasses.replace(one, coming=own.gang_share) if one.job_id == before.job_id else one
+            for one in waiting[1:]
+        ]
+        assert goes_before(left, others, has_idle=False, now=NOW) is not None
 
 
 @given(st.integers(1, 12), st.lists(st.integers(1, 12), min_size=1, max_size=5))
