@@ -37,8 +37,9 @@ class TuneGangs:
 
     @property
     def has_idle(self) -> bool:
-        """Whether it keeps a gang whose trial has ended."""
-        return self._controller is not None and self._controller._actor_cache.num_cached_objects > 0
+        """Whether it keeps a gang whose trial has ended, and that is not yet meant for one which Tune has already."""
+        controller = self._controller
+        return controller is not None and controller._actor_cache.num_cached_objects > len(controller._pending_trials)
 
     def release_idle(self) -> None:
         """Ends the ranks of idle gangs and gives their resources back, within seconds."""
