@@ -226,7 +226,8 @@ def budget(
         if resume:
             changed = client.resume(job)
         limits = changed.specification.budget.model_dump(exclude_none=True)
-        typer.echo(f"job {changed.id} is {changed.state}: {', '.join(f'{name} {limits[name]}' for name in limits)}")
+        said = (f"{name} {value}" for name, value in limits.items() if value)  # 0: no extra trials
+        typer.echo(f"job {changed.id} is {changed.state}: {', '.join(said)}")
 
 
 @app.command()
@@ -256,6 +257,31 @@ def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     with _client(url) as client:
         client.retry_trial(job, trial)
         typer.echo(f"trial {trial} of job {job} is queued")
+
+
+@app.command("try")
+def try_(
+    job: JobId,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter's value, e.g. lr=0.01; else its default. Repeatable."
+        ),
+    ] = None,
+    phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
+    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Has a config of your own tried next, beside the job's other trials; a finished job thereby goes on."""
+    from service.domain import Phase
+    from service.job_file import read_values
+
+    if phase not in (Phase.SEARCH, Phase.BASELINE):
+        raise typer.BadParameter(f"{phase!r}; known: search, baseline", param_hint="--phase")
+    parameters = read_values(setting or [])
+    with _client(url) as client:
+        trial = client.propose_trial(job, parameters, phase=Phase(phase), idempotency_key=idempotency_key)
+        typer.echo(f"trial {trial.number} of job {job} is queued")
 
 
 @app.command()

@@ -192,6 +192,24 @@ class Client:
         """Raises: ApiError (404)."""
         return self._read(TrialRead, "GET", f"{_job_path(job_id)}/trials/{number}")
 
+    def propose_trial(
+        self,
+        job_id: str,
+        parameters: Mapping[str, Any],
+        *,
+        phase: Phase = Phase.SEARCH,
+        idempotency_key: str | None = None,
+    ) -> TrialRead:
+        """Has a config tried next; parameters left out take their defaults. A finished job thereby goes on.
+
+        Raises:
+            ApiError: 404; 422: the problem names the parameter; 409: the job has finished, and its budget leaves no
+                time.
+        """
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
+        body = {"phase": phase.value, "parameters": dict(parameters)}
+        return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials", body=body, headers=headers)
+
     def stop_trial(self, job_id: str, number: int) -> TrialRead:
         """Cancels a trial; one that trains, at its next measurement. Raises: ApiError (404; 409: it had ended)."""
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/stop")

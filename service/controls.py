@@ -1,4 +1,4 @@
-"""Use cases of those who steer a job: pause, resume, cancel or change it, stop or retry one of its trials.
+"""Use cases of those who steer a job: pause, resume, cancel or change it, stop, retry or propose a trial.
 
 They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
 times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
@@ -7,20 +7,31 @@ from it (`leases.put_back`) does what was asked.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pydantic import JsonValue
 from sqlalchemy.orm import Session
+from ulid import ULID
 
 from service.budgets import Spent, device_hours, running_seconds, why_spent
 from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
-from service.errors import BudgetSpent, InvalidInput, JobAlreadyFinished, TrialAlreadyFinished, TrialNotRetriable
+from service.errors import (
+    BudgetSpent,
+    IdempotencyKeyReused,
+    InvalidInput,
+    JobAlreadyFinished,
+    TrialAlreadyFinished,
+    TrialNotRetriable,
+)
 from service.jobs import specification_of
 from service.leases import put_back
-from service.planning import allot
-from service.specification import Budget, JobSpecification
+from service.planning import allot, check_proposal, plan_job
+from service.specification import MAX_TRIALS, Budget, JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import (
@@ -185,6 +196,77 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
         _restart(job)
         record_change_event(session, job, now=now)
     return job, trial
+
+
+def propose_trial(
+    session: Session,
+    job_id: str,
+    *,
+    phase: Phase,
+    parameters: Mapping[str, JsonValue],
+    idempotency_key: str | None,
+    now: datetime,
+) -> tuple[Job, Trial, bool]:
+    """Queues a trial that a user proposes, beside those that the job was to have; (job, trial, whether it is new).
+
+    The phase gets one trial more. A running job tries it within seconds, before anything that the search would choose;
+    a paused one when it is resumed; a finished one thereby goes on. A repeated `idempotency_key` gives back the trial
+    that it proposed before.
+
+    Args:
+        parameters: values by name; those left out take their defaults.
+
+    Raises:
+        NotFound: no such job.
+        InvalidInput: the job has no such phase, or its space no such values; names the field.
+        IdempotencyKeyReused: the key proposed another trial of this job.
+        BudgetSpent: the job has finished, and its budget leaves no time.
+    """
+    jobs, trials = JobRepository(session), TrialRepository(session)
+    values, config = check_proposal(plan_job(specification_of(jobs.get(job_id))), phase, parameters)
+    job = jobs.get_locked(job_id)
+    digest = hashlib.sha256(json.dumps([phase, dict(parameters)], sort_keys=True).encode()).hexdigest()
+    if idempotency_key is not None:
+        earlier = trials.find_by_idempotency_key(job_id, idempotency_key)
+        if earlier is not None:
+            if earlier.request_digest != digest:
+                raise IdempotencyKeyReused(idempotency_key)
+            return job, earlier, False
+    _add_trial_to_budget(job, phase)
+    trial = Trial(
+        id=f"trial_{ULID()}",
+        job_id=job_id,
+        number=trials.next_number(job_id),
+        phase=phase,
+        state=TrialState.QUEUED,
+        detail="proposed by a user",
+        parameters=dict(values),
+        config=config.to_json(),
+        proposed=True,
+        idempotency_key=idempotency_key,
+        request_digest=digest,
+        metrics={},
+        created_at=now,
+    )
+    trials.add(trial)
+    record_trial_event(session, trial, now=now)
+    if job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=False)
+    _restart(job)
+    record_change_event(session, job, now=now)
+    return job, trial, True
+
+
+def _add_trial_to_budget(job: Job, phase: Phase) -> None:
+    specification = specification_of(job)
+    field = f"extra_{phase}_trials"
+    extra = getattr(specification.budget, field) + 1
+    if extra > MAX_TRIALS:
+        raise InvalidInput("phase", f"budget.{field} is {MAX_TRIALS} already, which is the most there can be")
+    budget = specification.budget.model_copy(update={field: extra})
+    changed = specification.model_copy(update={"budget": budget})
+    job.specification = changed.model_dump(mode="json")
+    job.num_trials = sum(allot(changed).values())
 
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:

@@ -1,13 +1,13 @@
 """What a job would cost, told before it is submitted: from its plan, and from what an earlier job like it measured.
 
-Nothing is trained and nothing predicted from a model's shape: the API has no torch to build models with.
+Nothing is trained. What memory a model's shape takes is told by `service.memory`, in a process that has torch.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -15,10 +15,12 @@ from sqlalchemy.orm import Session
 from service.budgets import device_hours
 from service.domain import Phase, TrialState
 from service.jobs import specification_of
+from service.memory import MemoryEstimate
 from service.planning import JobPlan
-from service.specification import JobSpecification
+from service.specification import EarlierWinner, JobSpecification
 from service.store.models import Job
 from service.store.repositories import JobRepository, TrialRepository
+from service.winners import resolve_winners
 
 JOBS_LOOKED_AT = 50
 """How many of a model's newest jobs are searched for one like that to be estimated."""
@@ -64,10 +66,18 @@ class Estimate:
     """None: no such job has completed a trial here."""
     max_device_hours: float | None
     """What `max_steps` would take at the measured speed, or the budget's if that is less; None: unknown."""
+    winners: Mapping[Phase, Sequence[EarlierWinner]] = field(default_factory=dict)
+    """Of earlier jobs, what each phase that asks for them would begin with."""
+    memory: MemoryEstimate | None = None
+    """None: nobody asked."""
 
 
-def estimate_job(session: Session, plan: JobPlan) -> Estimate:
-    """What the job of `plan` would cost; stores nothing."""
+def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None) -> Estimate:
+    """What the job of `plan` would cost; stores nothing.
+
+    Args:
+        memory: what `estimate_memory` said of it, which takes too long for a transaction.
+    """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
     measured = _measured(session, plan)
@@ -80,7 +90,21 @@ def estimate_job(session: Session, plan: JobPlan) -> Estimate:
         max_steps=max_steps,
         measured=measured,
         max_device_hours=min(limits, default=None),
+        winners=_winners(session, plan),
+        memory=memory,
     )
+
+
+def _winners(session: Session, plan: JobPlan) -> dict[Phase, list[EarlierWinner]]:
+    asked, resolved = plan.specification, resolve_winners(session, plan)
+    by_phase = {Phase.SEARCH: (asked.pinned, resolved.pinned)}
+    if asked.baseline is not None and resolved.baseline is not None:
+        by_phase[Phase.BASELINE] = (asked.baseline.pinned, resolved.baseline.pinned)
+    return {
+        phase: [entry for entry in found if isinstance(entry, EarlierWinner)]
+        for phase, (pinned, found) in by_phase.items()
+        if "winners" in pinned
+    }
 
 
 def _measured(session: Session, plan: JobPlan) -> Measured | None:

@@ -80,6 +80,23 @@ def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str
     return result
 
 
+def read_values(settings: Sequence[str]) -> dict[str, Any]:
+    """Values by name from settings like `betas[0]=0.9`, whose names are no paths; values are YAML.
+
+    Raises:
+        InvalidInput: a setting has no name or no `=`, or names one twice.
+    """
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, separator, text = setting.partition("=")
+        if not separator or not name:
+            raise InvalidInput(setting, "must be NAME=VALUE, e.g. lr=0.01")
+        if name in values:
+            raise InvalidInput(setting, f"{name} is given twice")
+        values[name] = _parse(name, text)
+    return values
+
+
 def _parse(source: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)

@@ -22,6 +22,7 @@ from service.specification import JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import record_job_event
+from service.winners import resolve_winners
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""
@@ -83,8 +84,8 @@ def create_job(
         IdempotencyKeyReused: the key made a job from another request.
     """
     plan = plan_job(specification)
-    stored = specification.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps([stored, name, tags, priority], sort_keys=True).encode()).hexdigest()
+    requested = specification.model_dump(mode="json")
+    digest = hashlib.sha256(json.dumps([requested, name, tags, priority], sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
     if idempotency_key is not None:
         earlier = jobs.find_by_idempotency_key(idempotency_key)
@@ -98,7 +99,7 @@ def create_job(
         tags=dict(tags),
         priority=priority,
         state=JobState.QUEUED,
-        specification=stored,
+        specification=resolve_winners(session, plan).model_dump(mode="json"),
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,

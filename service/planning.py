@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
-from service.specification import Constraint, JobSpecification, Objective, Pinned, WorkloadChoice
+from service.specification import Constraint, EarlierWinner, JobSpecification, Objective, Pinned, WorkloadChoice
 from service.strict_model import MAX_SEED
 from service.workloads import describe_workload
 from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
@@ -165,13 +165,20 @@ def allot(specification: JobSpecification) -> dict[Phase, int]:
     Raises:
         InvalidInput: there are too few for the phases.
     """
-    num_trials, baseline = specification.budget.num_trials, specification.baseline
+    budget, baseline = specification.budget, specification.baseline
+    num_trials = budget.num_trials
     allotments = {Phase.SEARCH: num_trials}
+    if baseline is None and budget.extra_baseline_trials:
+        raise InvalidInput("budget.extra_baseline_trials", "has no effect without a baseline")
     if baseline is not None:
         if num_trials < 2:
             raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
         of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
-        allotments = {Phase.SEARCH: num_trials - of_baseline, Phase.BASELINE: of_baseline}
+        allotments = {
+            Phase.SEARCH: num_trials - of_baseline,
+            Phase.BASELINE: of_baseline + budget.extra_baseline_trials,
+        }
+    allotments[Phase.SEARCH] += budget.extra_search_trials
     if (confirmation := specification.confirmation) is not None:
         num_search = allotments[Phase.SEARCH]
         if confirmation.top_k > num_search:
@@ -179,6 +186,33 @@ def allot(specification: JobSpecification) -> dict[Phase, int]:
         num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
         allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
     return allotments
+
+
+def check_proposal(
+    plan: JobPlan, phase: Phase, given: Mapping[str, JsonValue]
+) -> tuple[dict[str, Scalar], TrialConfig]:
+    """The values of a proposed trial, those left out at their defaults, and its config.
+
+    Raises:
+        InvalidInput: the job has no such phase, or the phase's space no such values; names the field.
+    """
+    if phase not in plan.spaces:
+        known = ", ".join(plan.spaces)
+        raise InvalidInput("phase", f"trials can be proposed for {known}, got {phase.value!r}")
+    space = plan.spaces[phase]
+    names = {parameter.name for parameter in space.parameters}
+    for name in given:
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known})")
+    try:
+        values = space.defaults(given)  # type: ignore[arg-type]  # it checks the values
+    except SpaceError as error:
+        raise InvalidInput(f"parameters.{error.field}", error.message) from error
+    try:
+        return values, plan.trial_config(phase, values)
+    except ValueError as error:
+        raise InvalidInput("parameters", f"give an impossible trial: {error}") from error
 
 
 def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
@@ -280,12 +314,15 @@ def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Sc
     found: list[dict[str, Scalar]] = []
     for index, entry in enumerate(given):
         try:
+            if entry == "winners":
+                continue  # they are found when the job is submitted
             if entry != "algoperf":
-                found.append(space.defaults(entry))  # type: ignore[arg-type]  # it checks the values
+                values = entry.parameters if isinstance(entry, EarlierWinner) else entry
+                found.append(space.defaults(values))  # type: ignore[arg-type]  # it checks the values
                 continue
             points = algoperf_points(space)
         except SpaceError as error:
-            where = f"{field}[{index}]"
+            where = f"{field}[{index}]{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
             names_one = error.field in {parameter.name for parameter in space.parameters}
             raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
         if not points:

@@ -25,7 +25,8 @@ class Resources(StrictModel):
     """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A part, such as 0.5, lets several trials of one rank share a
     GPU; nothing keeps them from its whole memory."""
     memory_per_worker: int | None = Field(default=None, ge=1, le=2**53)
-    """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted."""
+    """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted. A trial of CPU ranks that
+    is predicted to need more is not launched: it fails as `infeasible`."""
     custom_resources: dict[str, float] = Field(default_factory=dict)
     """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)

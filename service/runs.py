@@ -17,6 +17,7 @@ from ulid import ULID
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import RunAskedToEnd
 from service.evidence import FinishedTrial
+from service.jobs import specification_of
 from service.leases import Lease, lock_leased_job, put_back
 from service.recommendations import recommend
 from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
@@ -244,7 +245,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
-        num_planned=job.specification["budget"]["num_trials"],
+        num_planned=specification_of(job).budget.num_searched,
         num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):

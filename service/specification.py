@@ -16,9 +16,33 @@ MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
 
-Pinned: TypeAlias = Annotated[list[Literal["algoperf"] | dict[str, JsonValue]], Field(max_length=MAX_PINNED)]
-"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults, or
-`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space."""
+
+class EarlierWinner(StrictModel):
+    """A config that won an earlier job, as it fits the space of this one: what becomes of `winners`."""
+
+    job_id: str = Field(max_length=40)
+    """The job that found it."""
+    trial: int = Field(ge=0, le=MAX_COUNT)
+    """Its number there."""
+    value: float
+    """What it reached there."""
+    parameters: dict[str, JsonValue]
+    clipped: list[str] = Field(default_factory=list)
+    """Parameters whose values this space does not have: the nearest ones stand in their place."""
+
+
+Pinned: TypeAlias = Annotated[
+    list[
+        Annotated[
+            Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], Field(union_mode="left_to_right")
+        ]
+    ],
+    Field(max_length=MAX_PINNED),
+]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults;
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space; or `winners`: the
+best configs of up to five earlier jobs that succeeded with the same workload, objective and optimizer, the newest
+first, which are found when the job is submitted and stand in their place from then on, none if there are none."""
 
 
 class WorkloadChoice(StrictModel):
@@ -56,6 +80,10 @@ class Constraint(StrictModel):
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
     """Trials of search and baseline together; those of the confirmation come on top."""
+    extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
+    extra_baseline_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """The same of the baseline."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
     Null: no limit."""
@@ -65,6 +93,11 @@ class Budget(StrictModel):
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
     starts all."""
+
+    @property
+    def num_searched(self) -> int:
+        """Trials of search and baseline, the extra ones included."""
+        return self.num_trials + self.extra_search_trials + self.extra_baseline_trials
 
 
 class Sampler(StrictModel):

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
+import pytest
 from hypothesis import settings
+
+from tests import workers
+
+# Threads that wait for each other by spinning are a hundred times slower where another process wants a CPU, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray runs trials at the lowest priority: beside anything else on the machine, tests would mostly wait for ranks.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 
 # An example that takes long on a busy machine is no failure.
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    workers.lower_priority(getattr(config, "workerinput", None))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: workers.position(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return workers.make_scheduler(config, log)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias, cast
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request
 from pydantic import AfterValidator
 
 from service.errors import NotFound
@@ -71,3 +71,12 @@ def _check_id(value: str) -> str:
 # PostgreSQL refuses to compare text with a NUL: such text is refused before it gets there.
 StorableText = Annotated[str, AfterValidator(_check_text)]
 JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"]), AfterValidator(_check_id)]
+IdempotencyKey = Annotated[
+    StorableText | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Any unique text: sent again with the same body, it gives the same answer and makes nothing twice.",
+    ),
+]

@@ -35,6 +35,8 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
 
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
+TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
+
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",
@@ -116,6 +118,21 @@ JOB_ESTIMATE: dict[str, Any] = {
         "peak_memory_bytes": 512753664.0,
     },
     "max_device_hours": 0.0211,
+    "winners": {
+        "search": [{"job_id": JOB_ID, "trial": 6, "value": 0.0713, "parameters": {"lr": 0.0123}, "clipped": []}]
+    },
+    "memory": {
+        "limit_bytes": 2_000_000_000,
+        "spaces": {
+            "search": {
+                "default_bytes": 735_408,
+                "largest_bytes": 735_408,
+                "share_infeasible": 0.0,
+                "num_points": 201,
+            }
+        },
+        "problem": None,
+    },
 }
 
 TRIAL_CONFIG: dict[str, Any] = {

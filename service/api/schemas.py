@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
@@ -12,7 +12,7 @@ from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence import Evidence
-from service.specification import Budget, JobSpecification
+from service.specification import Budget, EarlierWinner, JobSpecification
 from service.strict_model import StrictModel
 from trainers.description import WorkloadDescription
 
@@ -111,6 +111,23 @@ class JobChange(StrictModel):
     def changes(self) -> dict[str, Any]:
         """The values given, but for the budget's."""
         return {name: getattr(self, name) for name in self.model_fields_set - {"budget"}}
+
+
+class TrialCreate(StrictModel):
+    """A trial that a user wants tried."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
+
+    phase: Literal[Phase.SEARCH, Phase.BASELINE] = Phase.SEARCH
+    """Whose search space it is of, and whose trials it counts among."""
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
 
 
 class ObjectiveRead(_Read):
@@ -228,6 +245,30 @@ class MeasuredRead(_Read):
     """Of the rank that needed most, the largest over trials."""
 
 
+class SpaceMemoryRead(_Read):
+    """What the trials of a search space need of each rank's memory, at least: weights, gradients, optimizer and
+    averages. Activations and the process itself come on top."""
+
+    default_bytes: int
+    """With every parameter at its default."""
+    largest_bytes: int
+    """Over the points looked at."""
+    share_infeasible: float | None
+    """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
+    Null: the limit is unknown, so all are launched."""
+    num_points: int
+
+
+class MemoryRead(_Read):
+    """What the trials of a job need of each rank's memory, and what there is."""
+
+    limit_bytes: int | None
+    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
+    spaces: dict[Phase, SpaceMemoryRead]
+    problem: str | None
+    """Why nothing could be predicted."""
+
+
 class JobEstimate(_Read):
     """What a job would cost at most."""
 
@@ -240,10 +281,13 @@ class JobEstimate(_Read):
     max_steps: int
     """Steps of all trials, if none were pruned."""
     measured: MeasuredRead | None
-    """Null: no earlier job like this one has completed a trial. Times and memory are measured, never predicted: the API
-    cannot build models."""
+    """Null: no earlier job like this one has completed a trial."""
     max_device_hours: float | None
     """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
+    winners: dict[Phase, list[EarlierWinner]] = Field(default_factory=dict)
+    """What each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
+    memory: MemoryRead | None = None
+    """Predicted from the shapes of the model."""
 
 
 class TrialRead(_Read):
@@ -264,6 +308,8 @@ class TrialRead(_Read):
     """The whole trial config: what `python -m trainers.run` reads."""
     confirms: int | None = None
     """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
+    proposed: bool = False
+    """Whether a user proposed it."""
     runs: int
     """Times it was started: more than 1 after a loss."""
     step: int

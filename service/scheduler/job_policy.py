@@ -92,6 +92,7 @@ def history_of(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
             curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
             repeats=repeats(trial),
             spared=trial.spared,
+            proposed=trial.proposed,
         )
         for trial in trials
     ]

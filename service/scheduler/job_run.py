@@ -13,6 +13,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,13 +21,16 @@ from ray import tune
 
 from service import runs
 from service.budgets import device_hours, running_seconds
+from service.domain import TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
+from service.memory import MemoryPredictor, NotPredictable
 from service.planning import JobPlan, plan_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.disk import checkpoints_of
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.feasibility import Feasibility
 from service.scheduler.job_policy import history_of, make_policy
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
@@ -43,8 +47,12 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
+from trainers.config import TrialConfig
 
 logger = logging.getLogger(__name__)
+
+PREDICTION_SECONDS = 60.0
+"""How long a model may take to be built before its memory is taken as unknown; data are loaded for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ def _search(
     if hopeless is not None:
         raise JobImpossible(hopeless)
 
+    feasibility = make_feasibility(plan, stored, is_local=cluster_address(settings) is None)
     watch.start_for_processes()
     address = cluster_address(settings)
     nodes = ray_cluster.connect(address, directory=directory, namespace=f"shampoo-tuner/{lease.job_id}")
@@ -142,6 +151,8 @@ def _search(
         configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
         checkpoints=checkpoints,
         ending=watch.ending,
+        feasibility=feasibility,
+        never_launched={trial.number for trial in stored.trials if not trial.runs and not trial.state.is_final},
         to_stop=watch.to_stop,
         seconds_left=watch.seconds_left,
     )
@@ -223,6 +234,32 @@ def retries_of(stored: Stored) -> Retries:
         reason = None if is_mended else trial.reason
         retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
     return retries
+
+
+def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
+    """What judges the trials of a job before they are launched; a process of its own predicts, until this one ends.
+
+    Args:
+        is_local: whether trials run on this machine, so that its GPU is like theirs.
+    """
+    resources = plan.specification.resources
+    is_knowable = is_local if resources.gpus_per_worker else resources.memory_per_worker is not None
+    if not is_knowable:
+        return Feasibility()
+    try:
+        predictor = MemoryPredictor(plan)
+    except NotPredictable as error:
+        logger.warning("the memory of trials cannot be predicted: %s", error)
+        return Feasibility()
+    feasibility = Feasibility(
+        partial(predictor.predict, timeout_seconds=PREDICTION_SECONDS),
+        lambda: predictor.device_bytes if resources.gpus_per_worker else resources.memory_per_worker,
+        close=predictor.close,
+    )
+    for trial in stored.trials:
+        if trial.memory_failures and trial.state is not TrialState.COMPLETED:
+            feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
+    return feasibility
 
 
 def read_stored(database: Database, lease: Lease) -> Stored:

@@ -59,6 +59,8 @@ class _PhaseRun:
     pinned: tuple[dict[str, Scalar], ...]
     search: PhaseSearch
     num_started: int = 0
+    num_proposed: int = 0
+    """Of those started, the ones that users proposed."""
     num_running: int = 0
     """Those that wait to go on included."""
     paused: dict[int, None] = field(default_factory=dict)
@@ -218,8 +220,8 @@ class JobPolicy:
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked.
 
-        Ended trials are told; those that had been interrupted come out of `ask` first, in the order of their numbers,
-        and paused ones when the search chooses them.
+        Ended trials are told; those that had been interrupted, and proposed ones, come out of `ask` first, in the order
+        of their numbers, and paused ones when the search chooses them.
 
         Raises:
             ValueError: trials are known already, a number appears twice, or a phase is not among the plans.
@@ -239,6 +241,7 @@ class JobPolicy:
             parameters = run.plan.space.check(past.parameters)
             trial = self._begin(run, past.number, parameters)
             trial.spared = past.spared
+            run.num_proposed += past.proposed
             run.search.begin(past.number, parameters)
             decision = Decision.CONTINUE
             for step, value in past.curve:
@@ -283,8 +286,9 @@ class JobPolicy:
 
     def _choose(self, run: _PhaseRun) -> Start | Resume | None:
         number = self._next_number
-        if self._may_start(run) and run.num_started < len(run.pinned):
-            parameters = run.pinned[run.num_started]
+        num_own = run.num_started - run.num_proposed
+        if self._may_start(run) and num_own < len(run.pinned):
+            parameters = run.pinned[num_own]
             run.search.begin(number, parameters)
         else:
             match run.search.choose(number, may_start=self._may_start(run)):

@@ -99,6 +99,8 @@ class TrialHistory:
     """In the confirmation phase, and only there."""
     spared: bool = False
     """Whether it is neither pruned nor paused: a user has it tried again."""
+    proposed: bool = False
+    """Whether a user proposed it: it takes the place of no pinned assignment."""
 
 
 class Policy(Protocol):

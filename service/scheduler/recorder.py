@@ -24,6 +24,7 @@ from service.planning import JobPlan
 from service.scheduler.constraints import violation
 from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.feasibility import Feasibility
 from service.scheduler.pace import Pace
 from service.scheduler.policy import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.pruning import PolicyPruner
@@ -34,7 +35,7 @@ from service.scheduler.tune_adapter import TuneAdapter
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.transitions import STOPPED
-from trainers.config import Measurement
+from trainers.config import Measurement, TrialConfig
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class Recorder(TuneAdapter, tune.Callback):
         configs: Mapping[int, dict[str, Any]],
         checkpoints: Path,
         ending: Callable[[], Ending | None],
+        feasibility: Feasibility | None = None,
+        never_launched: Set[int] = frozenset(),
         to_stop: Callable[[], Set[int]] = frozenset,
         seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
@@ -79,6 +82,8 @@ class Recorder(TuneAdapter, tune.Callback):
             configs: the stored configs of unfinished trials, by number.
             checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
+            feasibility: judges trials before they are first launched; None: all are.
+            never_launched: unfinished trials that no earlier run has launched.
             to_stop: trials that a user has asked to stop; asked at every turn, too.
             seconds_left: until the time limit; shortly before, no more trials are started.
         """
@@ -93,6 +98,8 @@ class Recorder(TuneAdapter, tune.Callback):
         remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
         self._ending = ending
+        self._feasibility = feasibility or Feasibility()
+        self._never_launched = set(never_launched)
         self._to_stop = to_stop
         self._seconds_left = seconds_left
         self._pace = Pace(plan.num_steps, clock=time.monotonic)
@@ -100,8 +107,8 @@ class Recorder(TuneAdapter, tune.Callback):
         """Trials that Tune has, running or about to."""
         self._pending: dict[int, list[Measurement]] = {}
 
-    def order(self, asked: Start | Resume) -> TrialOrder:
-        """The order for a trial that the policy asked for; a new one is stored first.
+    def order(self, asked: Start | Resume) -> TrialOrder | None:
+        """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
 
         Raises:
             JobImpossible: the search space allows a value that no trial config does.
@@ -129,6 +136,15 @@ class Recorder(TuneAdapter, tune.Callback):
                 )
             )
             self._configs[asked.number] = config.to_json()
+            if repeats is None:  # else it has been trained before
+                self._never_launched.add(asked.number)
+        if asked.number in self._never_launched:
+            config = TrialConfig.from_json(self._configs[asked.number])
+            why = self._feasibility.why_infeasible(asked.number, config)
+            if why is not None:
+                self._end(asked.number, _End(TrialState.FAILED, FailureReason.INFEASIBLE, why))
+                return None
+            self._never_launched.discard(asked.number)
         self._ordered.add(asked.number)
         return TrialOrder(
             asked.number,
@@ -200,6 +216,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
         match report.kind:
             case "completed":
+                self._feasibility.fitted(number)
                 self._pruner.report(number, report)
                 return _End(TrialState.COMPLETED)
             case "failed":
@@ -213,6 +230,8 @@ class Recorder(TuneAdapter, tune.Callback):
     def _failure(self, number: int, reason: FailureReason, detail: str) -> _End:
         # As it will be stored, so that a later run finds the same errors alike.
         verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        if reason is FailureReason.OUT_OF_MEMORY:
+            self._feasibility.ran_out(number, TrialConfig.from_json(self._configs[number]))
         if verdict.reason is None:
             logger.warning("trial %d of job %s: %s", number, self._lease.job_id, verdict.detail)
             return _End(TrialState.QUEUED, detail=verdict.detail)

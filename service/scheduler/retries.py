@@ -1,9 +1,9 @@
 """What a failure means for its trial and its job: which trials are taken up again, and when a job stops. Pure.
 
 - `lost`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to three times.
-- `out_of_memory`: once more, from its checkpoint, in new processes. What is corrected is what earlier trials of a warm
-  group may have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not
-  enough, it does not fit: it fails as `infeasible`.
+- `out_of_memory`: once more, from its checkpoint, in new processes, without what earlier trials of a warm group may
+  have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not enough, it does
+  not fit: it fails as `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
 - `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops.
 - `diverged`, `infeasible`: final at once, and the search learns from them.
 """

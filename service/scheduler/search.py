@@ -26,14 +26,15 @@ class PolicySearcher(TuneAdapter, Searcher):
         self,
         policy: Policy,
         *,
-        order: Callable[[Start | Resume], TrialOrder],
+        order: Callable[[Start | Resume], TrialOrder | None],
         give_up: Callable[[GiveUp], None],
         sharing: Sharing | None = None,
     ) -> None:
         """Prepares the searcher.
 
         Args:
-            order: stores a new trial, and turns it into what a trainable is asked to train.
+            order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
+                because it cannot fit.
             give_up: ends a paused trial.
             sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         """
@@ -64,7 +65,9 @@ class PolicySearcher(TuneAdapter, Searcher):
         while True:
             match self._policy.ask():
                 case Start() | Resume() as asked:
-                    return self._order(asked)
+                    order = self._order(asked)
+                    if order is not None:
+                        return order
                 case GiveUp() as asked:
                     self._give_up(asked)
                 case Wait():

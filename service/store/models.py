@@ -158,6 +158,7 @@ class Trial(Base):
             sqlite_where=text("requested IS NOT NULL"),
             postgresql_where=text("requested IS NOT NULL"),
         ),
+        Index("ix_trials_job_id_idempotency_key", "job_id", "idempotency_key", unique=True),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -174,6 +175,11 @@ class Trial(Base):
     """A `TrialConfig` as JSON."""
     confirms: Mapped[int | None]
     """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
+    proposed: Mapped[bool] = mapped_column(default=False)
+    """Whether a user proposed it, not the search."""
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    """Of the request that proposed it."""
+    request_digest: Mapped[str | None] = mapped_column(String(64))
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
     losses: Mapped[int] = mapped_column(default=0)

@@ -162,6 +162,16 @@ class TrialRepository:
             raise NotFound("trial", f"{job_id}/{number}")
         return trial
 
+    def find_by_idempotency_key(self, job_id: str, key: str) -> Trial | None:
+        """The trial of a locked job that a key proposed."""
+        statement = select(Trial).where(Trial.job_id == job_id, Trial.idempotency_key == key)
+        return self._session.scalars(statement).one_or_none()
+
+    def next_number(self, job_id: str) -> int:
+        """The number of the next trial of a locked job."""
+        highest = self._session.scalar(select(func.max(Trial.number)).where(Trial.job_id == job_id))
+        return 0 if highest is None else highest + 1
+
     def page(
         self,
         job_id: str,

@@ -2,10 +2,12 @@
 
     python -m tests.benchmarks.scheduler_scale --num-trials 1000
     python -m tests.benchmarks.scheduler_scale --num-trials 10000 --sampler random
+    python -m tests.benchmarks.scheduler_scale --num-reports 20
 
-Trials are instant: a trainable that reports a value and is done. Ours has the policy, the searcher, the pruner and the
-recorder on SQLite; the peer has OptunaSearch in memory, and stores nothing. Each side has a process and a local Ray of
-its own, and Tune's file loggers off. `growth`: milliseconds per trial in the last tenth over the first tenth.
+Trials are instant: a trainable that reports a value, or several, and is done. Ours has the policy, the searcher, the
+pruner and the recorder on SQLite; the peer has OptunaSearch in memory, and stores nothing. Each side has a process and
+a local Ray of its own, and Tune's file loggers off. `growth`: milliseconds per trial in the last tenth over the first
+tenth. `cpu milliseconds per trial` are the driver's own, which other processes on the machine change little.
 """
 
 from __future__ import annotations
@@ -41,19 +43,27 @@ def loss(lr: float) -> float:
 
 
 class Clock:
-    """Notes when each trial ended, and the driver's memory now and then."""
+    """Notes when each trial ended, the driver's CPU seconds, and its memory now and then."""
 
     def __init__(self) -> None:
         self.ended: list[float] = []
+        self.cpu: list[float] = []
         self.rss: list[int] = []
+        self.database_bytes = 0
 
     def tick(self) -> None:
         self.ended.append(time.perf_counter())
+        self.cpu.append(time.process_time())
         if len(self.ended) % 50 == DISCARDED:
             self.rss.append(psutil.Process().memory_info().rss)
 
     def as_json(self) -> dict[str, list[float]]:
-        return {"ended": self.ended, "rss": [float(value) for value in self.rss]}
+        return {
+            "ended": self.ended,
+            "cpu": self.cpu,
+            "rss": [float(value) for value in self.rss],
+            "database": [self.database_bytes],
+        }
 
 
 def _ticking(clock: Clock) -> Any:
@@ -70,12 +80,12 @@ def _ticking(clock: Clock) -> Any:
     return Ticks()
 
 
-def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
+def run_ours(num_trials: int, num_reports: int, sampler: str, directory: Path) -> Clock:
     from ray import tune
 
     from service.scheduler.rank_group import GroupSize
     from service.scheduler.trainable import TrialOrder, TrialReport
-    from tests.benchmarks.tuning_stack import database, run_job
+    from tests.benchmarks.tuning_stack import DATABASE, database, run_job
     from trainers.config import Measurement
 
     class Instant(tune.Trainable):
@@ -88,7 +98,9 @@ def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
 
         def step(self) -> dict[str, Any]:
             value = loss(self._order.config["optimizer"]["arguments"]["lr"])
-            return TrialReport("completed", Measurement(10, 1.0, 0.01, {"validation_loss": value})).to_tune()
+            done = self.iteration + 1
+            measured = Measurement(10 * done, 1.0, 0.01, {"validation_loss": value})
+            return TrialReport("completed" if done == num_reports else "measured", measured).to_tune()
 
         def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
             return {}
@@ -102,7 +114,7 @@ def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
         "workload": {"name": "digits-mlp"},
         "search_space": {"optimizer": "adamw", "parameters": [space]},
         "budget": {"num_trials": num_trials},
-        "training": {"num_steps": 10, "evaluate_every": 10},
+        "training": {"num_steps": 10 * num_reports, "evaluate_every": 10},
         "sampler": {"name": sampler},
         "pruner": {"name": None if sampler == "auto" else "none"},
         "baseline": None,
@@ -118,10 +130,11 @@ def run_ours(num_trials: int, sampler: str, directory: Path) -> Clock:
             directory=directory,
             callbacks=[_ticking(clock)],
         )
+    clock.database_bytes = (directory / DATABASE).stat().st_size
     return clock
 
 
-def run_stock(num_trials: int, sampler: str, directory: Path) -> Clock:
+def run_stock(num_trials: int, num_reports: int, sampler: str, directory: Path) -> Clock:
     from optuna.samplers import RandomSampler, TPESampler
     from ray import tune
     from ray.tune.search.optuna import OptunaSearch
@@ -135,7 +148,7 @@ def run_stock(num_trials: int, sampler: str, directory: Path) -> Clock:
             return True
 
         def step(self) -> dict[str, Any]:
-            return {"validation_loss": loss(self._lr), "done": True}
+            return {"validation_loss": loss(self._lr), "done": self.iteration + 1 == num_reports}
 
         def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
             return {}
@@ -160,7 +173,7 @@ def run_stock(num_trials: int, sampler: str, directory: Path) -> Clock:
     return clock
 
 
-def child(side: str, num_trials: int, sampler: str, directory: Path) -> None:
+def child(side: str, num_trials: int, num_reports: int, sampler: str, directory: Path) -> None:
     """Runs one side in this process and prints what its clock noted."""
     import ray
 
@@ -174,13 +187,13 @@ def child(side: str, num_trials: int, sampler: str, directory: Path) -> None:
         object_store_memory=100 * 2**20,
         _temp_dir=str(directory / "ray"),
     )
-    clock = (run_ours if side == "ours" else run_stock)(num_trials, sampler, directory)
+    clock = (run_ours if side == "ours" else run_stock)(num_trials, num_reports, sampler, directory)
     assert len(clock.ended) == num_trials, len(clock.ended)
     print(json.dumps(clock.as_json()), flush=True)
     ray.shutdown()
 
 
-def measure(side: str, num_trials: int, sampler: str) -> dict[str, float]:
+def measure(side: str, num_trials: int, num_reports: int, sampler: str) -> dict[str, float]:
     """Milliseconds per trial and megabytes of one side."""
     from tests.benchmarks.tuning_stack import ENVIRONMENT
 
@@ -189,22 +202,25 @@ def measure(side: str, num_trials: int, sampler: str) -> dict[str, float]:
         del environment["TUNE_GLOBAL_CHECKPOINT_S"]  # what nobody sets
     directory = Path(tempfile.mkdtemp(prefix="scale-", dir="/tmp"))
     command = [sys.executable, "-m", "tests.benchmarks.scheduler_scale", "--child", side]
-    command += ["--num-trials", str(num_trials), "--sampler", sampler, "--directory", str(directory)]
+    command += ["--num-trials", str(num_trials), "--num-reports", str(num_reports), "--sampler", sampler]
+    command += ["--directory", str(directory)]
     try:
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     noted = json.loads(done.stdout.splitlines()[-1])
-    ended, rss = noted["ended"][DISCARDED:], noted["rss"]
+    ended, cpu, rss = noted["ended"][DISCARDED:], noted["cpu"][DISCARDED:], noted["rss"]
     gaps = [1000 * (later - earlier) for earlier, later in pairwise(ended)]
     tenth = max(1, len(gaps) // 10)
     first, last = statistics.fmean(gaps[:tenth]), statistics.fmean(gaps[-tenth:])
     return {
         "milliseconds_per_trial": statistics.fmean(gaps),
+        "cpu_milliseconds_per_trial": 1000 * (cpu[-1] - cpu[0]) / len(gaps),
         "first_tenth": first,
         "last_tenth": last,
         "growth": last / first,
         "megabytes": rss[-1] / 2**20,
+        "database_kilobytes_per_trial": noted["database"][0] / 2**10 / num_trials,
         "kilobytes_per_trial": (rss[-1] - rss[0]) / 2**10 / (50 * max(1, len(rss) - 1)),
     }
 
@@ -212,24 +228,26 @@ def measure(side: str, num_trials: int, sampler: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--num-trials", type=int, default=1000)
+    parser.add_argument("--num-reports", type=int, default=1, help="measurements of each trial")
     parser.add_argument("--sampler", choices=["tpe", "random", "auto"], default="tpe", help="auto: the peer has TPE")
     parser.add_argument("--sides", default="ours,stock")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     parser.add_argument("--child", choices=["ours", "stock"], help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.num_trials < 100:
-        parser.error("--num-trials must be at least 100")
+    if options.num_trials < 100 or options.num_reports < 1:
+        parser.error("--num-trials must be at least 100, --num-reports at least 1")
     if options.child is not None:
-        child(options.child, options.num_trials, options.sampler, options.directory)
+        child(options.child, options.num_trials, options.num_reports, options.sampler, options.directory)
         return
-    sides = {side: measure(side, options.num_trials, options.sampler) for side in options.sides.split(",")}
+    asked = options.num_trials, options.num_reports, options.sampler
+    sides = {side: measure(side, *asked) for side in options.sides.split(",")}
     names = list(next(iter(sides.values())))
     report(
         "scheduler_scale",
         columns=("side", *(name.replace("_", " ") for name in names)),
         rows=[(side, *found.values()) for side, found in sides.items()],
-        figures={"num_trials": options.num_trials, "sampler": options.sampler, **sides},
+        figures={**dict(zip(("num_trials", "num_reports", "sampler"), asked, strict=True)), **sides},
         ratios={
             **{f"{side}_growth": found["growth"] for side, found in sides.items()},
             **(

@@ -27,6 +27,7 @@ from service.specification import JobSpecification
 from service.store.migrate import migrate
 from service.store.session import Database
 
+DATABASE = "benchmark.sqlite3"
 # What a job's run has in its environment; before Ray is imported.
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
@@ -41,7 +42,7 @@ ENVIRONMENT = {
 @contextmanager
 def database(directory: Path) -> Iterator[Database]:
     """A migrated SQLite database in the directory."""
-    found = Database(f"sqlite:///{directory}/benchmark.sqlite3")
+    found = Database(f"sqlite:///{directory / DATABASE}")
     try:
         migrate(found)
         yield found

@@ -33,7 +33,7 @@ def running(database: Database, *, clock: Clock = utc_now, port: int = 0, **sett
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=10)
+            thread.join(timeout=60)
             assert not thread.is_alive(), "the server did not stop"
 
 

@@ -38,7 +38,7 @@ def _arguments(process: psutil.Process) -> list[str]:
         return []
 
 
-def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -85,8 +85,8 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
         next(chunks)
         began = time.monotonic()
         service.process.send_signal(number)
-        assert service.process.wait(timeout=30) == 0
-        assert time.monotonic() - began < 10
+        assert service.process.wait(timeout=60) == 0
+        assert time.monotonic() - began < 30
         assert list(chunks) == []
     assert not any(found.is_running() for found in descendants)
 
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_is_started_again(service: Service) -> None:
     eventually(lambda: any(found.pid != first.pid for found in service.workers()))
     assert httpx.get(f"{service.url}/healthz", trust_env=False).status_code == 200
     service.process.terminate()
-    assert service.process.wait(timeout=30) == 0
+    assert service.process.wait(timeout=60) == 0
 
 
 def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
@@ -112,7 +112,7 @@ def test_a_taken_port_is_one_clear_line(service: Service, tmp_path: Path) -> Non
         [sys.executable, "-m", "service", "serve", "--port", port, "--data-dir", str(tmp_path / "second")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert second.returncode == 1
@@ -133,4 +133,4 @@ def test_the_api_alone_leaves_the_database_to_migrate(tmp_path: Path) -> None:
         ready = httpx.get(f"{url}/readyz", trust_env=False)
         assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0

@@ -354,7 +354,7 @@ def train_while_two_trials_save(directory: Path) -> list[float]:
 def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point: Path, killed: int) -> None:
     """What a rank process does: saves once in good order; then one rank is killed while it writes its file."""
     torch.set_num_threads(1)
-    join_process_group(rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=20)
+    join_process_group(rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=60)
     context = process_group_context()
     to = checkpoints(directory, context)
     save(to, 10, context=context)

@@ -384,7 +384,7 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     assert isinstance(parallel, SimplyShardedModel)
     loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
     storages = [storage for storage, *_ in parallel._gathering._sources.values()]
-    deadline = time.monotonic() + 5  # gloo's thread lets go of what it sent a moment later
+    deadline = time.monotonic() + 60  # gloo's thread lets go of what it sent a moment later
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = [not storage.expired() for storage in storages]

@@ -14,7 +14,7 @@ import torch
 
 from trainers.distributed import join_process_group, leave_process_group
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 300
 
 
 class WarmRanks:

@@ -183,12 +183,12 @@ def test_a_rank_killed_while_it_writes_leaves_the_previous_one(tmp_path: Path, k
     ]
     for process in processes:
         process.start()
-    processes[killed].join(60)
+    processes[killed].join(120)
     assert processes[killed].exitcode == -9
     started = time.monotonic()
-    processes[1 - killed].join(60)
+    processes[1 - killed].join(120)
     assert processes[1 - killed].exitcode == 3  # noticed, and not as a full disk
-    assert time.monotonic() - started < 30  # the group's timeout is 20 s
+    assert time.monotonic() - started < 100  # the group's timeout is 60 s
     assert any(name.startswith(".partial-step-00000030") for name in names(directory))
     # What is left of it does not disturb: a trial goes on with one rank, and cleans up.
     assert newest_step(directory) == 20

@@ -149,7 +149,7 @@ def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
 @pytest.mark.slow
 def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
     found = {
-        one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=8, num_threads=1)
+        one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=30, num_threads=1)
     }
     assert list(found) == [rule.name for rule in RULES]
     assert found["model"].status == "ok"
@@ -158,7 +158,7 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
     for rule in ("metrics", "shared evaluation"):
         assert "its process ended with exit status 7; its last output: " in found[rule].text
         assert found[rule].text.isprintable()
-    assert found["blocks"].text.startswith("it takes more than 8 s")
+    assert found["blocks"].text.startswith("it takes more than 30 s")
     sound = {"description", "construction", "model", "repeated evaluation", "untouched model"}
     assert {name for name, one in found.items() if one.status == "ok"} == sound
     assert found["counts"].status == "skipped"
@@ -167,7 +167,7 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
 def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
     started = time.monotonic()
     found = list(check(f"{MODULE}:HangsWhenBuilt", {}, batch_size=12, timeout_seconds=2, num_threads=1))
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 120
     assert [one.status for one in found] == ["ok", "failed"] + ["skipped"] * (len(RULES) - 2)
     assert found[1].text.startswith("it takes more than 2 s")
     assert found[2].text == "the process does not survive 'construction'"

@@ -205,15 +205,15 @@ def test_a_missing_module_is_told_from_one_that_it_imports(mine: Path) -> None:
 def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) -> None:
     (mine / "mine.py").write_text(
         "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "open('pid', 'w').write(str(child.pid))\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     started = time.monotonic()
-    with pytest.raises(InvalidConfig, match=r"mine:Mine: its import takes more than 3 s"):
-        ask("mine:Mine", timeout_seconds=3)
-    assert time.monotonic() - started < 30
-    deadline = time.monotonic() + 10
+    with pytest.raises(InvalidConfig, match=r"mine:Mine: its import takes more than 10 s"):
+        ask("mine:Mine", timeout_seconds=10)
+    assert time.monotonic() - started < 120
+    deadline = time.monotonic() + 60
     while _is_running(int((mine / "pid").read_text())):
         assert time.monotonic() < deadline, "its child lives on"
         time.sleep(0.05)

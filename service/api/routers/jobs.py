@@ -7,14 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from service import controls, estimates, jobs
 from service.api import examples, problems
-from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, StorableText, WriteSession
+from service.api.dependencies import (
+    IdempotencyKey,
+    JobId,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    StorableText,
+    WriteSession,
+)
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
+from service.memory import estimate_memory
 from service.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
@@ -46,16 +55,6 @@ def _reader(now: Now, settings: SettingsDependency) -> _Reader:
 
 
 Reader = Annotated[_Reader, Depends(_reader)]
-
-IdempotencyKey = Annotated[
-    StorableText | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Any unique text: sent again with the same body, it gives the same job and makes no second one.",
-    ),
-]
 
 
 @router.post(
@@ -93,7 +92,10 @@ def create_job(
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
     if dry_run:
-        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan_job(body.specification)))
+        plan = plan_job(body.specification)
+        # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
+        memory = estimate_memory(plan)
+        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan, memory=memory))
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = jobs.create_job(
         session,

@@ -1,14 +1,14 @@
-"""The trials of a job, and their measurements; stop and retry."""
+"""The trials of a job, and their measurements; propose, stop and retry."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from service import controls
 from service.api import problems
-from service.api.dependencies import JobId, Now, ReadSession, WriteSession
+from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, SettingsDependency, WriteSession
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
     LARGEST_INT,
@@ -18,9 +18,10 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
-from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialRead
+from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.workloads import refuse_module_workload
 
 MAX_MEASUREMENTS = 10_000
 
@@ -45,6 +46,55 @@ def list_trials(
     found, token = cut(rows, page_size, lambda trial: encode_token("trial", trial.number))
     items = [TrialRead.of(trial, num_steps=job.num_steps) for trial in found]
     return Page[TrialRead](items=items, next_page_token=token)
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Propose a trial",
+    response_model=TrialRead,
+    responses={
+        202: {
+            "description": "The trial waits for its turn, which is the next one.",
+            "headers": {"Location": {"description": "The trial's path.", "schema": {"type": "string"}}},
+        },
+        200: {
+            "model": TrialRead,
+            "description": "The trial that an earlier request with this `Idempotency-Key` proposed.",
+            "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
+        },
+        **problems.documented(404, 409, 413, 415, 422, 503),
+    },
+)
+def propose_trial(
+    body: TrialCreate,
+    settings: SettingsDependency,
+    session: WriteSession,
+    now: Now,
+    job_id: JobId,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> TrialRead:
+    """Has a config of your own tried, before anything else that the search would choose, and judged like the others.
+
+    The budget of its phase grows by one trial (`budget.extra_search_trials` or `extra_baseline_trials`). A running job
+    tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A paused job
+    tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
+    """
+    refuse_module_workload(JobRepository(session).get(job_id).specification["workload"]["name"], settings)
+    job, trial, is_new = controls.propose_trial(
+        session,
+        job_id,
+        phase=body.phase,
+        parameters=body.parameters,
+        idempotency_key=idempotency_key,
+        now=now,
+    )
+    response.headers["Location"] = f"/v1/jobs/{job_id}/trials/{trial.number}"
+    if not is_new:
+        response.status_code = 200
+        response.headers["Idempotent-Replayed"] = "true"
+    return TrialRead.of(trial, num_steps=job.num_steps)
 
 
 @router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))

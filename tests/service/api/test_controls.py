@@ -190,12 +190,18 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     body = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 8}, "training": {"num_steps": 100}}
     answer = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json=body, headers={"Idempotency-Key": "k"})
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {
+    estimate = answer.json()
+    memory = estimate.pop("memory")
+    assert memory["limit_bytes"] is None
+    assert bool(memory["spaces"]) != bool(memory["problem"])
+    assert all(space["share_infeasible"] is None for space in memory["spaces"].values())
+    assert estimate == {
         "num_trials": {"search": 6, "baseline": 2},
         "num_steps": 100,
         "max_steps": 800,
         "measured": None,
         "max_device_hours": None,
+        "winners": {},
     }
     refused = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json={**body, "search_space": "adam"})
     assert _refused(refused, 422, "invalid-input")["errors"][0]["field"] == "search_space"

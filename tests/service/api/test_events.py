@@ -118,13 +118,17 @@ def test_many_streams_share_one_look_at_the_database(
     threads = [threading.Thread(target=first_event) for _ in range(20)]
     for thread in threads:
         thread.start()
+    began = time.monotonic()
+    while len(looks) < len(threads):
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
     time.sleep(1.5)
     submit(sqlite_database)
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert not thread.is_alive()
     # One each at the start, and about five a second of the one that looks for all of them.
-    assert len(looks) < 20 + 5 * 4
+    assert len(looks) < len(threads) + 5 * (time.monotonic() - began + 2)
 
 
 def test_a_quiet_stream_is_kept_alive_by_comments(sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,5 +150,5 @@ def test_open_streams_do_not_hold_up_a_stopping_server(sqlite_database: Database
             assert next(chunks)
             began = time.monotonic()
             server.close()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 10  # it would wait for ever
             assert list(chunks) == []

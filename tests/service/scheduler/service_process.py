@@ -25,6 +25,8 @@ from service.store.repositories import EventRepository, JobRepository, TrialRepo
 from service.store.session import Database
 
 PLUGIN = Path(__file__).parent / "plugin"
+WAIT_SECONDS = 500.0
+"""For what takes a few seconds on a quiet machine: tests wait for events, so that a busy one is only slower."""
 
 
 @dataclass
@@ -35,6 +37,14 @@ class ServiceProcesses:
     data_dir: Path
     lease_seconds: float = 4.0
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def slowly(self, seconds_per_step: float) -> dict[str, Any]:
+        """Options of a workload whose steps take so long until `hurry` is called."""
+        return {"seconds_per_step": seconds_per_step, "hurry_file": str(self.data_dir / "hurry")}
+
+    def hurry(self) -> None:
+        """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""
+        (self.data_dir / "hurry").touch()
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         environment = {
@@ -93,7 +103,7 @@ class ServiceProcesses:
             events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
             return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
 
-    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float) -> float:
+    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = WAIT_SECONDS) -> float:
         """Waits until `condition` holds; how long it took. Fails with the logs if it takes too long."""
         started = time.monotonic()
         while not condition():
@@ -102,7 +112,7 @@ class ServiceProcesses:
             time.sleep(0.05)
         return time.monotonic() - started
 
-    def finish(self, job_id: str, *, seconds: float = 120) -> tuple[Job, list[Trial]]:
+    def finish(self, job_id: str, *, seconds: float = WAIT_SECONDS) -> tuple[Job, list[Trial]]:
         """Waits for a job's end; the job and its trials."""
         self.wait_for(f"the end of {job_id}", lambda: self.job(job_id).state.is_final, seconds=seconds)
         return self.job(job_id), self.trials(job_id)
@@ -137,7 +147,7 @@ class ServiceProcesses:
             if worker.poll() is None:
                 worker.send_signal(signal.SIGTERM)
         for worker in self.workers:
-            worker.wait(timeout=60)
+            worker.wait(timeout=WAIT_SECONDS)
         for process in self.processes():  # a test that failed may leave some
             with suppress(psutil.NoSuchProcess):
                 process.kill()

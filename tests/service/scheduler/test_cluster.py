@@ -33,7 +33,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # else everything else on the machine goes before its ranks
     machine = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
     cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
     try:
@@ -51,15 +50,16 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
 ) -> None:
     service.start_worker()
     job_id = service.submit(
-        specification(num_trials=2, options={"seconds_per_step": 0.1}, resources={"workers_per_trial": 2})
+        specification(num_trials=2, options=service.slowly(0.4), resources={"workers_per_trial": 2})
     )
-    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)), seconds=90)
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
     [first] = service.trials(job_id)
     holders = [node for node in [cluster.head_node, *cluster.worker_nodes] if ranks(node)]
     assert len(holders) == 2, "a rank on each of two machines"
     victim = next(node for node in holders if node is not cluster.head_node)  # the run is on the head
     cluster.remove_node(victim, allow_graceful=False)
-    job, trials = service.finish(job_id, seconds=90)
+    service.hurry()
+    job, trials = service.finish(job_id)
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert job.attempt == 1
@@ -80,7 +80,7 @@ def test_gangs_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProces
     # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.
     jobs = [service.submit(specification(num_trials=2, resources={"workers_per_trial": 2})) for _ in range(2)]
     for job_id in jobs:
-        job, trials = service.finish(job_id, seconds=120)
+        job, trials = service.finish(job_id)
         assert job.state is JobState.SUCCEEDED, job.failure
         assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
 

@@ -80,13 +80,14 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     cluster: ForeignCluster, service: ServiceProcesses
 ) -> None:
     service.start_worker()
-    job_id = service.submit(specification(num_trials=3, options={"seconds_per_step": 0.1}))
-    service.wait_for("a measurement", lambda: any(t.step for t in service.trials(job_id)), seconds=120)
+    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.4)))
+    service.wait_for("a measurement", lambda: any(t.step for t in service.trials(job_id)))
     before, _ = cluster.ask()
     service.run_process().kill()
-    job, trials = service.finish(job_id, seconds=240)
+    service.hurry()
+    job, trials = service.finish(job_id)
     assert job.state is JobState.SUCCEEDED, job.failure
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 3
     assert max(trial.runs for trial in trials) == 2
     assert before
-    service.wait_for("an empty cluster", cluster.is_empty, seconds=15)
+    service.wait_for("an empty cluster", cluster.is_empty)

@@ -18,7 +18,7 @@ def test_a_rank_waits_until_its_last_measurement_was_taken() -> None:
     waiting.join(timeout=0.1)
     assert waiting.is_alive()
     consumer.take(1, 1)
-    waiting.join(timeout=5)
+    waiting.join(timeout=60)
     assert answers == [True]
     consumer.give()
     consumer.give_up(1)

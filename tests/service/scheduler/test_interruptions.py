@@ -31,7 +31,7 @@ def kill_the_worker(service: ServiceProcesses) -> None:
     worker = service.workers[-1]
     worker.kill()
     worker.wait()
-    service.wait_for("the end of all the worker had started", lambda: not service.processes(), seconds=15)
+    service.wait_for("the end of all the worker had started", lambda: not service.processes())
     assert service.directories() == []
     service.start_worker()
 
@@ -45,8 +45,8 @@ def kill_both(service: ServiceProcesses) -> None:
     left, directories = service.processes(), service.directories()
     assert left
     service.start_worker()  # which ends what they have left before it runs anything
-    service.wait_for("their end", lambda: not any(process.is_running() for process in left), seconds=40)
-    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)), seconds=40)
+    service.wait_for("their end", lambda: not any(process.is_running() for process in left))
+    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)))
 
 
 def terminate_the_worker(service: ServiceProcesses) -> None:
@@ -57,7 +57,7 @@ def terminate_the_worker(service: ServiceProcesses) -> None:
 def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     worker = service.workers[-1]
     worker.send_signal(number)
-    assert worker.wait(timeout=15) == 0
+    assert worker.wait(timeout=60) == 0
     assert service.processes() == []
     assert service.directories() == []
     with service.database.reading() as session:
@@ -72,17 +72,18 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,
-            options={"seconds_per_step": 0.03},
-            resources={"workers_per_trial": 2},
+            options=service.slowly(0.1),
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
         )
     )
 
-    def third_trial_is_half_done() -> bool:
-        trials = service.trials(job_id)
-        return len(trials) == 3 and 10 <= trials[2].step < 40
+    def a_later_trial_is_half_done() -> bool:
+        *earlier, last = service.trials(job_id) or [None]
+        return len(earlier) >= 2 and last is not None and 10 <= last.step < 40
 
-    service.wait_for("the third trial to be half done", third_trial_is_half_done, seconds=90)
+    service.wait_for("the third trial, or a later one, to be half done", a_later_trial_is_half_done)
     interrupt(service)
+    service.hurry()
     before = service.trials(job_id)
     job, after = service.finish(job_id)
 
@@ -102,16 +103,17 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
     assert not (service.data_dir / "checkpoints" / job_id).exists()
 
     worker = service.workers[-1]
-    service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)], seconds=5)
+    service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
 
 
 def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
     service.start_worker()
-    job_id = service.submit(specification(num_trials=3, options={"seconds_per_step": 0.3}))
-    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)), seconds=60)
+    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.3)))
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
     [raylet] = [process for process in service.processes() if process.name() == "raylet"]
     raylet.kill()
-    service.wait_for("a new run", lambda: service.job(job_id).attempt == 2, seconds=60)
+    service.hurry()
+    service.wait_for("a new run", lambda: service.job(job_id).attempt == 2)
     job, trials = service.finish(job_id)
     assert job.state is JobState.SUCCEEDED, job.failure
     assert [trial.number for trial in trials] == [0, 1, 2]
@@ -122,7 +124,7 @@ def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
 def test_ctrl_c_while_ray_starts_leaves_nothing_behind(service: ServiceProcesses) -> None:
     service.start_worker()
     service.submit(specification(num_trials=1))
-    service.wait_for("Ray to start", lambda: any(p.name() == "gcs_server" for p in service.processes()), seconds=30)
+    service.wait_for("Ray to start", lambda: any(p.name() == "gcs_server" for p in service.processes()))
     stop_the_worker(service, signal.SIGINT)
 
 

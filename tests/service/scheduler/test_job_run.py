@@ -74,7 +74,7 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
             # A rank that was killed costs the trial a second start, not its life.
             assert trial.runs == (2 if trouble == "kill" and first else 1)
     assert not (tmp_path / "checkpoints" / job_id).exists()
-    service.wait_for("the end of the run", lambda: not service.rank_processes(), seconds=5)
+    service.wait_for("the end of the run", lambda: not service.rank_processes())
 
 
 def test_a_trial_that_does_not_fit_is_tried_twice_and_the_same_error_stops_a_job(service: ServiceProcesses) -> None:
@@ -89,13 +89,13 @@ def test_a_trial_that_does_not_fit_is_tried_twice_and_the_same_error_stops_a_job
     service.start_worker()
     memory_job, error_job = service.submit(too_large), service.submit(broken)
 
-    job, [trial] = service.finish(memory_job, seconds=300)
+    job, [trial] = service.finish(memory_job)
     assert job.state is JobState.FAILED  # no trial completed
     assert (trial.state, trial.reason, trial.runs) == (TrialState.FAILED, FailureReason.INFEASIBLE, 2)
     assert trial.detail is not None
     assert "no room for the batch" in trial.detail
 
-    job, trials = service.finish(error_job, seconds=300)
+    job, trials = service.finish(error_job)
     failed = [trial.number for trial in trials if trial.reason is FailureReason.ERROR]
     assert len(failed) == 3
     assert job.state is JobState.FAILED
@@ -113,13 +113,11 @@ def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProc
     job_id = service.submit(
         specification(num_trials=3, options={"seconds_per_step": 600}, resources={"workers_per_trial": 2})
     )
-    service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2, seconds=60)
+    service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2)
     time.sleep(2)
     service.cancel(job_id)
-    seconds = service.wait_for(
-        "no process but the worker", lambda: service.processes() == [psutil.Process(worker.pid)], seconds=10
-    )
-    assert seconds < 4
+    seconds = service.wait_for("no process but the worker", lambda: service.processes() == [psutil.Process(worker.pid)])
+    assert seconds < 60  # of a step that takes ten times as long
     assert service.job(job_id).state is JobState.CANCELLED
     assert [trial.state for trial in service.trials(job_id)] == [TrialState.CANCELLED]
     assert service.directories() == []
@@ -149,7 +147,7 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
 def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(service: ServiceProcesses) -> None:
     (service.data_dir / "logs").touch()  # where the runs' log files should go
     worker = service.start_worker()
-    job, trials = service.finish(service.submit(specification(num_trials=1)), seconds=40)
+    job, trials = service.finish(service.submit(specification(num_trials=1)))
     assert job.state is JobState.FAILED
     assert job.failure is not None
     assert "it could not be started: [Errno 17] File exists" in job.failure
@@ -164,7 +162,7 @@ def test_the_workers_log_shows_no_password(tmp_path: Path, postgresql_url: str) 
     try:
         migrate(database)
         service.start_worker()
-        service.wait_for("the worker", lambda: "runs jobs of postgresql" in service.logs(), seconds=30)
+        service.wait_for("the worker", lambda: "runs jobs of postgresql" in service.logs())
     finally:
         service.close()
         database.close()
@@ -174,7 +172,7 @@ def test_the_workers_log_shows_no_password(tmp_path: Path, postgresql_url: str) 
 def test_a_job_that_the_cluster_cannot_hold_fails_at_once_and_says_why(service: ServiceProcesses) -> None:
     service.start_worker()
     job_id = service.submit(specification(num_trials=2, resources={"workers_per_trial": 2, "cpus_per_worker": 4096}))
-    job, trials = service.finish(job_id, seconds=40)
+    job, trials = service.finish(job_id)
     assert job.state is JobState.FAILED
     assert job.failure is not None
     assert "cannot hold a trial of 2 ranks with 4096 CPUs and 0 GPUs each" in job.failure

@@ -46,7 +46,6 @@ def bundles() -> Iterator[PlacementGroup]:
         patch.setenv("PYTHONPATH", str(PLUGIN))
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_worker_niceness", "0")  # else everything else on the machine goes before its ranks
         ray_cluster.connect(None, directory=directory)
         group = placement_group([TWO.rank_bundle] * 2)
         yield group
@@ -81,13 +80,12 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
     try:
         first = train(group, order(), tmp_path / "0")
         processes = group.process_ids()
-        started = time.monotonic()
         group.start(order(), str(tmp_path / "1"))
         again = [group.advance()]
-        assert time.monotonic() - started < 4.0  # a new group imports torch, twice
         diverged = train(group, order(trouble="diverge"), tmp_path / "2")  # drops the second trial
         refused = train(group, order(trouble="error", nonsense=1), tmp_path / "3")
         last = train(group, order(), tmp_path / "4")
+        assert group.process_ids() == processes
     finally:
         group.close()
     assert [m.step for m in first if isinstance(m, Measurement)] == [10, 20, 30, 40]
@@ -103,23 +101,23 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
 
 def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
-    paced = order(seconds_per_step=0.05)  # an interval of half a second
+    paced = order(seconds_per_step=0.15)  # an interval of a second and a half
     try:
         group.start(paced, str(tmp_path / "0"))
         assert step_of(group.advance()) == 10
-        time.sleep(1.5)  # a driver that is slow to deal with it
+        time.sleep(4.0)  # a driver that is slow to deal with it
         assert checkpoints(tmp_path / "0") == ["step-00000010"]
         started = time.monotonic()
         assert step_of(group.advance()) == 20
-        assert time.monotonic() - started < 0.4
+        assert time.monotonic() - started < 1.2
 
         # Paused where it was expected: nothing is trained ahead.
         group.start(paced, str(tmp_path / "1"), until_step=10)
         assert step_of(group.advance()) == 10
-        time.sleep(1.5)
+        time.sleep(4.0)
         started = time.monotonic()
         assert step_of(group.advance()) == 20  # it is not paused after all
-        assert time.monotonic() - started > 0.4
+        assert time.monotonic() - started > 1.2
 
         # In both trials a next interval is trained by now, or almost; whoever resumes them misses nothing.
         resumed = train(group, paced, tmp_path / "0"), train(group, paced, tmp_path / "1")
@@ -133,13 +131,13 @@ def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
 ) -> None:
     group = RankGroup(TWO, bundles)
     try:
-        group.start(order(seconds_per_step=0.4), str(tmp_path / "0"))
+        group.start(order(seconds_per_step=1.0), str(tmp_path / "0"))
         assert step_of(group.advance()) == 10
-        group.start(order(seconds_per_step=0.4), str(tmp_path / "1"))  # given up before it has begun
+        group.start(order(seconds_per_step=1.0), str(tmp_path / "1"))  # given up before it has begun
         started = time.monotonic()
         group.start(order(), str(tmp_path / "2"))
         assert step_of(group.advance()) == 10
-        assert time.monotonic() - started < 3.0  # an interval takes 4 s
+        assert time.monotonic() - started < 8.0  # an interval takes 10 s
     finally:
         group.close()
     assert group.is_usable
@@ -159,7 +157,7 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     assert isinstance(failure, Failure)
     assert failure.reason is FailureReason.LOST
     assert not group.is_usable
-    psutil.wait_procs([psutil.Process(survivor)], timeout=5)
+    psutil.wait_procs([psutil.Process(survivor)], timeout=60)
     assert not psutil.pid_exists(survivor)
 
 
@@ -180,9 +178,9 @@ def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: Placemen
     group = RankGroup(TWO, bundles)
     try:
         group.start(order(), str(tmp_path / "0"))
-        assert isinstance(group.advance(timeout_seconds=60.0), Measurement)
+        assert isinstance(group.advance(timeout_seconds=300.0), Measurement)
         group.start(order(trouble="hang"), str(tmp_path / "1"))
-        assert isinstance(group.advance(timeout_seconds=60.0), Measurement)
+        assert isinstance(group.advance(timeout_seconds=300.0), Measurement)
         failure = group.advance(timeout_seconds=3.0)  # it hangs in step 16, between the first two measurements
     finally:
         group.close()

@@ -96,7 +96,7 @@ def test_a_trial_says_what_it_waits_for() -> None:
     gang = GroupSize(2, 1.0, 0.0, 0, {"widget": 1.0})
     assert ray_cluster.describe_wait(gang) is None
     other = placement_group([gang.rank_bundle] * 2)
-    ray.get(other.ready(), timeout=30)
+    ray.get(other.ready(), timeout=120)
     assert ray_cluster.describe_wait(gang) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
     assert ray_cluster.describe_wait(GroupSize(1, 2.0, 0.5)) == "needs 2 CPUs, 1 free"
     assert ray_cluster.describe_wait(GroupSize(4, 0.25, 0.0)) is None

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.nn.utils import parametrize
 
 from shampoo import Shampoo
-from tests.shampoo.distributed.sharded import device_mesh, whole
+from tests.shampoo.distributed.sharded import device_mesh, over_ranks, whole
 
 Sharding: TypeAlias = Literal["fully", "simply"]
 
@@ -79,10 +79,9 @@ def shard(model: Model, how: Sharding, mesh: DeviceMesh) -> Model:
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
         return model
-    placements = [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
     for module in list(model.modules()):
         for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(distribute_tensor(parameter.detach(), mesh, placements)))
+            setattr(module, name, nn.Parameter(over_ranks(parameter.detach(), mesh)))
             parametrize.register_parametrization(module, name, _Gather(mesh), unsafe=True)
     return model
 

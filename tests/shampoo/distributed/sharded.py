@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,15 +53,21 @@ def placed(tensors: Sequence[Tensor], mesh: str | None) -> list[Tensor]:
     return [over_ranks(tensor, mesh_here) for tensor in tensors]
 
 
+@functools.cache
 def device_mesh(mesh: str) -> DeviceMesh:
+    """The mesh of that name among all ranks; one for all calls, since each has its threads and connections."""
+    return new_device_mesh(mesh)
+
+
+def new_device_mesh(mesh: str) -> DeviceMesh:
     sizes = MESHES[mesh]
     return init_device_mesh("cpu", sizes, mesh_dim_names=("replicate", "shard")[-len(sizes) :])
 
 
 def over_ranks(tensor: Tensor, mesh: DeviceMesh) -> DTensor:
-    """Cut over the last dimension of the mesh, replicated over the others."""
+    """Cut over the last dimension of the mesh, replicated over the others; every rank has the same tensor."""
     placements = [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
-    return distribute_tensor(tensor, mesh, placements)
+    return distribute_tensor(tensor, mesh, placements, src_data_rank=None)  # each rank cuts its own: nothing is sent
 
 
 def like(tensor: Tensor, param: Tensor) -> Tensor:

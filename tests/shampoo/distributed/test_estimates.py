@@ -130,7 +130,7 @@ def test_a_simulation_knows_rounds_and_what_each_group_sends(
 
 
 def _num_collectives_on_equal_meshes() -> int:
-    meshes = [sharded.device_mesh("hybrid") for _ in range(2)]
+    meshes = [sharded.new_device_mesh("hybrid") for _ in range(2)]
     params = [
         nn.Parameter(sharded.over_ranks(tensor, meshes[index % 2]))
         for index, tensor in enumerate(sharded.initial_weights())

@@ -17,6 +17,7 @@ DESCRIPTION = WorkloadDescription(
         "trouble": WorkloadOption("none", "none, diverge, error, memory, kill or exit"),
         "trouble_step": WorkloadOption(15, "the step at which the last rank meets it"),
         "seconds_per_step": WorkloadOption(0.0, "how long each step sleeps"),
+        "hurry_file": WorkloadOption("", "if set, steps sleep only until this file exists"),
         "once_directory": WorkloadOption("", "if set, each trouble comes only once: it leaves its name there"),
     },
 )

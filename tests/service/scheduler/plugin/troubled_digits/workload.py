@@ -17,11 +17,14 @@ from trainers.workloads.digits import DigitsMLP
 class TroubledDigits(DigitsMLP):
     """A small network on the digits whose last rank gets into trouble at a given step."""
 
-    def __init__(self, *, trouble: str, trouble_step: int, seconds_per_step: float, once_directory: str) -> None:
+    def __init__(
+        self, *, trouble: str, trouble_step: int, seconds_per_step: float, hurry_file: str, once_directory: str
+    ) -> None:
         super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
         self._trouble = trouble
         self._trouble_step = trouble_step
         self._seconds_per_step = seconds_per_step
+        self._hurry = Path(hurry_file) if hurry_file else None
         self._once = Path(once_directory) / trouble if once_directory else None
 
     def train_batches(
@@ -31,7 +34,8 @@ class TroubledDigits(DigitsMLP):
             batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
         )
         for step, batch in enumerate(batches, start=start_step):
-            time.sleep(self._seconds_per_step)
+            if self._hurry is None or not self._hurry.exists():
+                time.sleep(self._seconds_per_step)
             if step == self._trouble_step and rank == world_size - 1:
                 self._meet_trouble()
             yield batch

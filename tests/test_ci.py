@@ -1,0 +1,85 @@
+"""What `.ci/run` makes of failures: a few tests are run once more, and it says which passed only then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLAKY = """
+import pathlib, pytest
+@pytest.mark.parametrize("name", {names!r})
+def test_flaky(name):
+    seen = pathlib.Path(name + ".seen")
+    if not seen.exists():
+        seen.touch()
+        pytest.fail("once")
+def test_good():
+    pathlib.Path("good.runs").open("a").write("x")
+"""
+NAMES = ["a b", "c[d]", "e::f"]
+
+
+def run_ci(directory: Path, tests: str, *, num_workers: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs a copy of `.ci/run` on a project of one test file, whose linters find nothing."""
+    (directory / ".ci").mkdir()
+    (directory / "tests").mkdir()
+    (directory / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", directory / ".ci" / "run")
+    (directory / "tests" / "test_it.py").write_text(tests)
+    (directory / "pytest.ini").touch()
+    scripts = {
+        "tests/run": f'exec {sys.executable} -m pytest -p xdist -n {num_workers} "$@"',
+        ".venv/bin/python": f'exec {sys.executable} "$@"',
+    }
+    for linter in ("ruff", "mypy", "lint-imports"):
+        scripts[f".venv/bin/{linter}"] = f"echo {linter} was run"
+    for name, script in scripts.items():
+        (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+        (directory / name).chmod(0o755)
+    return subprocess.run(
+        [directory / ".ci" / "run"],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # importing the others takes long
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=600,
+        check=False,
+    )
+
+
+def test_up_to_three_failures_are_run_again_alone_and_named(tmp_path: Path) -> None:
+    ran = run_ci(tmp_path, FLAKY.format(names=NAMES), num_workers=2)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("FLAKY: ") == 3
+    assert all(f"FLAKY: tests/test_it.py::test_flaky[{name}] failed, and passed" in ran.stdout for name in NAMES)
+    assert (tmp_path / "good.runs").read_text() == "x"
+    assert "lint-imports was run" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("tests", "told"),
+    [
+        pytest.param(FLAKY.format(names=[*NAMES, "g"]), "4 tests failed: none is run again", id="more than three"),
+        pytest.param("def test_bad(): assert False", "1 failed", id="twice"),
+        pytest.param(f"{FLAKY.format(names=NAMES)}\nimport no_such_module", "no_such_module", id="a collection error"),
+    ],
+)
+def test_other_failures_fail(tmp_path: Path, tests: str, told: str) -> None:
+    ran = run_ci(tmp_path, tests)
+    assert ran.returncode != 0
+    assert told in ran.stdout
+    assert "FLAKY" not in ran.stdout
+    assert "was run" not in ran.stdout
+
+
+def test_what_passes_is_run_once(tmp_path: Path) -> None:
+    ran = run_ci(tmp_path, "def test_good(): pass")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count(" passed in ") == 1
+    assert "FLAKY" not in ran.stdout

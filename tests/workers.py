@@ -1,0 +1,81 @@
+"""How pytest-xdist's workers share the tests: two, as `tests/run` starts them, or any number.
+
+Tests that start whole services or Ray clusters run one after the other, in the first worker. They wait much, and a
+service that starts ends what killed ones have left on the machine, so no two of them can run beside each other. The
+other workers meanwhile run everything else, file by file, at a lower priority: it computes, and can wait.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+WITH_SERVICES = (
+    # The longest first.
+    "tests/service/scheduler/test_chaos.py",
+    "tests/e2e/test_readme.py",
+    "tests/e2e/test_workloads.py",
+    "tests/service/scheduler/test_controls.py",
+    "tests/service/scheduler/test_interruptions.py",
+    "tests/service/scheduler/test_job_run.py",
+    "tests/service/scheduler/test_cluster.py",
+    "tests/service/scheduler/test_foreign_cluster.py",
+    "tests/service/scheduler/test_confirmed_jobs.py",
+    "tests/service/scheduler/test_ray_cluster.py",
+    "tests/service/scheduler/test_rank_group.py",
+    "tests/service/scheduler/test_worker.py",
+    "tests/service/test_demo.py",
+    "tests/service/test_serve.py",
+    "tests/e2e/test_example_package.py",
+    "tests/e2e/test_containers.py",
+)
+FIRST_OF_THE_OTHERS = ("tests/shampoo/distributed/", "tests/trainers/", "tests/e2e/")
+"""What takes long, so that the workers end together."""
+NICENESS = 5
+"""Of all workers but the first: little enough that nothing starves."""
+
+
+def scope(node_id: str) -> str:
+    """The tests that one worker runs in a row: those of the services, or of a file, or that share warm ranks."""
+    path = node_id.partition("::")[0]
+    if path in WITH_SERVICES:
+        return "services"
+    return "tests/shampoo/distributed" if path.startswith("tests/shampoo/distributed/") else path
+
+
+def position(node_id: str) -> tuple[int, int]:
+    """Orders tests as they are handed out; equal for those that stay as they are collected."""
+    path = node_id.partition("::")[0]
+    if path in WITH_SERVICES:
+        return 0, WITH_SERVICES.index(path)
+    places = [place for place, beginning in enumerate(FIRST_OF_THE_OTHERS) if path.startswith(beginning)]
+    return 1, min(places, default=len(FIRST_OF_THE_OTHERS))
+
+
+def make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """xdist's scheduler of whole scopes, with `scope` and in the order of `position`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):
+        @property
+        def nodes(self) -> list[Any]:
+            return sorted(super().nodes, key=lambda node: str(node.gateway.id))  # whichever was ready first
+
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid)
+
+    config.option.loadscopereorder = False  # by number of tests, which says nothing of how long they take
+    return Scheduler(config, log)
+
+
+def lower_priority(worker_input: dict[str, Any] | None) -> None:
+    """Lets the first worker go before this process if it is another one.
+
+    Args:
+        worker_input: what xdist tells a worker about itself; None: there are no workers.
+    """
+    if worker_input is not None and worker_input["workerid"] != "gw0":
+        os.nice(NICENESS)
