@@ -14,7 +14,7 @@ from service.errors import ServiceError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from service.api.schemas import JobRead, RecommendationRead
+    from service.api.schemas import JobRead, RecommendationRead, TrialConfigRead
     from service.client import Client
     from service.settings import Settings
 
@@ -288,6 +288,9 @@ def try_(
 def recommend(
     model: Annotated[str | None, typer.Argument(help="A workload's name, e.g. digits-mlp.")] = None,
     job: Annotated[str | None, typer.Option(help="What this job recommends, instead of a model's newest.")] = None,
+    trial: Annotated[
+        int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
+    ] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -296,9 +299,12 @@ def recommend(
 
     if output not in ("python", "json", "yaml"):
         raise typer.BadParameter(f"{output!r}; known: python, json, yaml", param_hint="--format")
+    if trial is not None and job is None:
+        raise typer.BadParameter("needs --job", param_hint="--trial")
+    found: RecommendationRead | TrialConfigRead
     with _client(url) as client:
         if job is not None and model is None:
-            found = client.recommendation(job)
+            found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
         elif model is not None and job is None:
             found = _newest(client, model)
         else:

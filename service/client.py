@@ -25,6 +25,7 @@ from service.api.schemas import (
     RecommendationRead,
     SearchSpaceList,
     SearchSpaceRead,
+    TrialConfigRead,
     TrialRead,
     WorkloadList,
     WorkloadRead,
@@ -191,6 +192,10 @@ class Client:
     def trial(self, job_id: str, number: int) -> TrialRead:
         """Raises: ApiError (404)."""
         return self._read(TrialRead, "GET", f"{_job_path(job_id)}/trials/{number}")
+
+    def trial_config(self, job_id: str, number: int) -> TrialConfigRead:
+        """The config of a trial, to paste. Raises: ApiError (404)."""
+        return self._read(TrialConfigRead, "GET", f"{_job_path(job_id)}/trials/{number}/config")
 
     def propose_trial(
         self,

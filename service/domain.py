@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-SamplerName: TypeAlias = Literal["tpe", "gp", "cmaes", "quasi", "random", "grid"]
+SamplerName: TypeAlias = Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "quasi", "random", "grid"]
 PrunerName: TypeAlias = Literal["asha", "hyperband", "median", "none"]
 
 

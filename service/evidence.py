@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.pareto import FrontPoint
 
 EQUAL_WITHIN = 0.005
 """Relative difference of the objective below which search and baseline count as equal."""
@@ -164,3 +165,6 @@ class Evidence:
     caveats: list[str]
     confirmation: ConfirmationResult | None = None
     """None: no config was trained again with new seeds."""
+    front: list[FrontPoint] = field(default_factory=list)
+    """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
+    sorted by the first."""

@@ -7,7 +7,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from ulid import ULID
 from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused
+from service.pareto import FrontPoint, front_of
 from service.planning import allot, plan_job
 from service.specification import JobSpecification
 from service.store.models import Job, Trial
@@ -61,6 +62,8 @@ class JobProgress:
     """Estimate from the trials finished last; None without any, and unless the job runs."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
+    front: list[FrontPoint] = field(default_factory=list)
+    """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
 
     @property
     def num_finished(self) -> int:
@@ -103,6 +106,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
+        further_objectives=[[metric, direction.value] for metric, direction in plan.further],
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         idempotency_key=idempotency_key,
@@ -127,7 +131,12 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
         finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
         spent_seconds[summary.job_id] += summary.spent_seconds
     completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
-    for trial in repository.completed(ids):
+    # Metrics are most of a row, and only several objectives need them.
+    several = [job.id for job in jobs if job.further_objectives]
+    for trial in [
+        *repository.completed([job_id for job_id in ids if job_id not in several]),
+        *(repository.completed(several, with_metrics=True) if several else []),
+    ]:
         completed[trial.job_id].append(trial)
     recent = {
         job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
@@ -164,6 +173,9 @@ def _progress(
         num_trials=max(job.num_trials, counts.total()),
         best=best_trial(completed, Phase.SEARCH, job.direction),
         baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
+        front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives)
+        if job.further_objectives
+        else [],
         seconds_elapsed=elapsed,
         seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
         device_hours=device_hours(specification_of(job), spent_seconds),

@@ -27,6 +27,8 @@ class JobPlan:
     workload: WorkloadDescription
     metric: str
     direction: Direction
+    further: tuple[tuple[str, Direction], ...]
+    """Metric and direction of the objectives after the first."""
     num_steps: int
     evaluate_every: int | None
     """Null: trials are measured by epochs or seconds."""
@@ -85,6 +87,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
+    further = _further(specification.objective, workload)
     for index, constraint in enumerate(specification.constraints):
         _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
     training = specification.training
@@ -125,6 +128,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         workload=workload,
         metric=metric,
         direction=direction,
+        further=further,
         num_steps=num_steps,
         evaluate_every=evaluate_every,
         batch_size=batch_size,
@@ -218,7 +222,13 @@ def check_proposal(
 def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
     """Which sampler and which pruner a job has."""
     given = specification.pruner.name
+    if specification.objective is not None and specification.objective.also:
+        return _search_for_front(specification)
     sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
+    if sampler in ("nsga2", "nsga3"):
+        raise InvalidInput(
+            "sampler.name", f"{sampler!r} is for several objectives: name further ones in objective.also"
+        )
     if sampler != "auto":
         return sampler, given or "asha"
     if given not in (None, "none"):
@@ -230,13 +240,37 @@ def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerN
     return sampler, given or "auto"
 
 
+def _search_for_front(specification: JobSpecification) -> tuple[SamplerName, PrunerName]:
+    """Sampler and pruner of a job with several objectives. In budgets of up to 50 trials TPE finds more of the front
+    than the genetic ones do."""
+    sampler, pruner = specification.sampler.name or "tpe", specification.pruner.name
+    if sampler == "auto" or sampler in ("gp", "cmaes"):
+        raise InvalidInput(
+            "sampler.name",
+            f"{sampler!r} knows one objective, and objective.also names further ones: "
+            "choose 'tpe', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid'",
+        )
+    if pruner not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name",
+            f"{pruner!r} judges trials by one objective, and objective.also names further ones, in which a trial that "
+            "falls behind may be the best: choose 'none'",
+        )
+    return sampler, "none"
+
+
 def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:
     """The fields of a trial's config that make it measure the objective."""
     if objective is None:
         return {}
     fields: dict[str, Any] = {}
-    if objective.metric.startswith(SUMMARY_PREFIXES) and objective.metric not in workload.metrics:
-        fields["summaries"] = [objective.metric]
+    summaries = [
+        metric
+        for metric in (objective.metric, *objective.also)
+        if metric.startswith(SUMMARY_PREFIXES) and metric not in workload.metrics
+    ]
+    if summaries:
+        fields["summaries"] = summaries
     if objective.target is not None:
         target = objective.target
         fields["target"] = {**target.model_dump(), "direction": workload.metrics[target.metric]}
@@ -247,23 +281,40 @@ def _objective(objective: Objective | None, workload: WorkloadDescription) -> tu
     """The metric and the direction in which it is better."""
     if objective is None:
         return workload.default_objective, Direction(workload.metrics[workload.default_objective])
-    metric, measured = objective.metric, {**LOOP_METRICS, **workload.metrics}
-    needs_target = metric in TARGET_METRICS and metric not in workload.metrics
-    if needs_target and objective.target is None:
-        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
     if objective.target is not None and objective.target.metric not in workload.metrics:
         raise InvalidInput(
             "objective.target.metric", _no_such_metric(workload, objective.target.metric, sorted(workload.metrics))
         )
+    return objective.metric, _direction("objective.metric", objective.metric, objective, workload)
+
+
+def _further(objective: Objective | None, workload: WorkloadDescription) -> tuple[tuple[str, Direction], ...]:
+    """The objectives after the first, with the direction in which each is better."""
+    if objective is None:
+        return ()
+    found: dict[str, Direction] = {}
+    for index, metric in enumerate(objective.also):
+        field = f"objective.also[{index}]"
+        if metric == objective.metric or metric in found:
+            raise InvalidInput(field, f"{metric!r} is an objective already")
+        found[metric] = _direction(field, metric, objective, workload)
+    return tuple(found.items())
+
+
+def _direction(field: str, metric: str, objective: Objective, workload: WorkloadDescription) -> Direction:
+    """In which an objective is better; `field` names it in errors."""
+    measured = {**LOOP_METRICS, **workload.metrics}
+    if metric in TARGET_METRICS and metric not in workload.metrics and objective.target is None:
+        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
     summarised = metric
-    if metric.startswith(SUMMARY_PREFIXES) and metric not in measured:
+    if metric.startswith(SUMMARY_PREFIXES) and metric not in (*measured, *SUMMARY_PREFIXES):
         summarised = split_summary(metric)[1]
         if summarised in TARGET_METRICS and summarised not in workload.metrics:
-            raise InvalidInput("objective.metric", f"{metric!r}: {summarised} is of the whole curve already")
+            raise InvalidInput(field, f"{metric!r}: {summarised} is of the whole curve already")
     if summarised not in measured:
         known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
-        raise InvalidInput("objective.metric", _no_such_metric(workload, metric, known))
-    return metric, Direction(measured[summarised])
+        raise InvalidInput(field, _no_such_metric(workload, metric, known))
+    return Direction(measured[summarised])
 
 
 def _check_constraint(

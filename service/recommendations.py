@@ -21,12 +21,16 @@ from service.evidence import (
     Verdict,
     Winner,
 )
+from service.pareto import FrontPoint, front_of
 from service.snippets import render
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
+
+FRONT_SHOWN = 8
+"""Trials of a front that the head of a snippet names."""
 
 Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 
@@ -43,8 +47,8 @@ _TRAINING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The config that a job recommends, with its evidence."""
+class PasteableConfig:
+    """A trial's config as another training script needs it."""
 
     workload: str
     optimizer: str
@@ -57,6 +61,12 @@ class Recommendation:
     """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(PasteableConfig):
+    """The config that a job recommends, with its evidence."""
+
     evidence: Evidence
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +79,7 @@ def recommend(
     *,
     metric: str,
     direction: Direction,
+    further: Sequence[tuple[str, Direction]] = (),
     num_planned: int | None = None,
     num_seeds: int | None = None,
 ) -> Recommendation | None:
@@ -81,6 +92,10 @@ def recommend(
     A search that lost to the baseline still gives its best config, with verdict `worse`.
 
     Args:
+        trials: all of the job's.
+        metric: the objective.
+        direction: in which it is better.
+        further: metric and direction of further objectives; the evidence then has the front of all of them.
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
@@ -97,6 +112,7 @@ def recommend(
     over_seeds = result if result is not None and _compares(result, best, baseline) else None
     verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
     has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
+    front = _front(trials, [(metric, direction), *further]) if further else []
     evidence = Evidence(
         metric=metric,
         direction=direction,
@@ -114,17 +130,27 @@ def recommend(
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
             *_caveats(trials, baseline, num_planned),
             *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
+            *(
+                []
+                if front or not further
+                else [f"No completed trial measured {' and '.join(dict(further))} as a number."]
+            ),
         ],
         confirmation=result,
+        front=front,
     )
-    return Recommendation(
-        workload=best.config["workload"],
-        optimizer=best.config["optimizer"]["name"],
-        config=dict(best.config["optimizer"]["arguments"]),
-        schedule={name: value for name, value in best.config["schedule"].items() if value is not None},
-        training={name: best.config[name] for name in _TRAINING if name in best.config},
-        workload_options=dict(best.config["workload_options"]),
-        evidence=evidence,
+    return Recommendation(**dataclasses.asdict(pasteable(best.config)), evidence=evidence)
+
+
+def pasteable(config: Mapping[str, Any]) -> PasteableConfig:
+    """What of a whole trial config, as JSON, another training script needs."""
+    return PasteableConfig(
+        workload=config["workload"],
+        optimizer=config["optimizer"]["name"],
+        config=dict(config["optimizer"]["arguments"]),
+        schedule={name: value for name, value in config["schedule"].items() if value is not None},
+        training={name: config[name] for name in _TRAINING if name in config},
+        workload_options=dict(config["workload_options"]),
     )
 
 
@@ -141,6 +167,28 @@ def snippet_from_json(recommendation: Mapping[str, Any]) -> str:
         schedule=recommendation["schedule"],
         training=recommendation["training"],
         header=_header(recommendation),
+    )
+
+
+def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
+    """Python to paste after `model`, for the config of any trial."""
+    return render(
+        optimizer=config.optimizer,
+        arguments=config.config,
+        schedule=config.schedule,
+        training=config.training,
+        header=header,
+    )
+
+
+def _front(trials: Sequence[FinishedTrial], objectives: Sequence[tuple[str, Direction]]) -> list[FrontPoint]:
+    return front_of(
+        [
+            (trial.number, trial.phase, trial.curve[-1][2])
+            for trial in trials
+            if trial.state is TrialState.COMPLETED and trial.curve
+        ],
+        objectives,
     )
 
 
@@ -313,7 +361,22 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"reached the baseline's best at step {reached['step']}, the baseline at {reached['baseline_step']}"
         )
-    return [*lines, *evidence["caveats"]]
+    return [*lines, *_front_lines(evidence), *evidence["caveats"]]
+
+
+def _front_lines(evidence: Mapping[str, Any]) -> list[str]:
+    """The trials that no other one betters in every objective; of many, the first few."""
+    front = evidence.get("front", [])  # recommendations stored before there was one have none
+    lines = [
+        f"on the front: trial {point['number']}, {', '.join(named_values(point['values'], evidence['metric']))}"
+        for point in front[:FRONT_SHOWN]
+    ]
+    return [*lines, *([f"and {len(front) - FRONT_SHOWN} more"] if len(front) > FRONT_SHOWN else [])]
+
+
+def named_values(values: Mapping[str, float], metric: str) -> list[str]:
+    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
+    return [f"{name} {values[name]:.5g}" for name in sorted(values, key=lambda name: name != metric)]
 
 
 def _value_of(evidence: Mapping[str, Any], winner: Mapping[str, Any]) -> str:

@@ -245,6 +245,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
+        further=job.objectives[1:],
         num_planned=specification_of(job).budget.num_searched,
         num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
     )

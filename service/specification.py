@@ -15,6 +15,7 @@ MAX_TRIALS = 10_000
 MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
+MAX_FURTHER_OBJECTIVES = 3
 
 
 class EarlierWinner(StrictModel):
@@ -65,6 +66,11 @@ class Objective(StrictModel):
     `best_<metric>` and `mean_of_last_<metric>` sum up a trial's curve. With a target also `steps_to_target` and
     `seconds_to_target`. A trial counts with its last measurement."""
     target: Target | None = None
+    also: list[str] = Field(default_factory=list, max_length=MAX_FURTHER_OBJECTIVES, examples=[["step_seconds"]])
+    """Further objectives, named like `metric`, each in the direction in which it is better. The search then looks for
+    configs that none beats in every objective, and the job and its recommendation list them as `front`. What is
+    recommended, compared with the baseline and confirmed goes by `metric` alone. No trial is pruned, and the sampler is
+    `tpe`, `nsga2`, `nsga3` or one that does not learn."""
 
 
 class Constraint(StrictModel):
@@ -91,8 +97,8 @@ class Budget(StrictModel):
     """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
     times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
-    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; null: it
-    starts all."""
+    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
+    several objectives, after the last one on its front. Null: it starts all."""
 
     @property
     def num_searched(self) -> int:
@@ -103,15 +109,16 @@ class Budget(StrictModel):
 class Sampler(StrictModel):
     name: Literal["auto"] | SamplerName | None = None
     """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
-    process), `cmaes`, `quasi` (Sobol sequence), `random` and `grid` leave stopping to the pruner. Null: `tpe` if the
-    pruner is `asha`, `hyperband` or `median`, else `auto`."""
+    process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
+    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband` or
+    `median`, else `auto`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
 class Pruner(StrictModel):
     name: PrunerName | None = None
     """`asha` (asynchronous successive halving), `hyperband`, `median` or `none`: every trial is trained to its end.
-    Null: with the sampler `auto` its own pauses, else `asha`."""
+    Null: with the sampler `auto` its own pauses, with several objectives `none`, else `asha`."""
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
     cross, or with the sampler `auto` what that thinks best."""

@@ -16,6 +16,7 @@ from service.api.schemas import BestRead, JobEstimate, JobRead, MemoryRead, Wait
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence import Evidence, Verdict, Winner
+from service.recommendations import named_values
 
 POLL_SECONDS = 0.5
 OUTAGE_SECONDS = 60.0
@@ -193,7 +194,18 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
         for phase, endings in sorted(evidence.num_trials.items(), key=lambda item: list(Phase).index(Phase(item[0])))
     )
-    return [*lines, f"{total} trials: {phases}.", *evidence.caveats]
+    return [*lines, *_front_lines(evidence), f"{total} trials: {phases}.", *evidence.caveats]
+
+
+def _front_lines(evidence: Evidence) -> list[str]:
+    """The trials that no other one betters in every objective, a line for each."""
+    if not evidence.front:
+        return []
+    lines = ["No other trial betters these in every objective; `recommend --job JOB --trial NUMBER` prints a config:"]
+    for point in evidence.front:
+        values = ", ".join(named_values(point.values, evidence.metric))
+        lines.append(f"  trial {point.number}{' (baseline)' if point.phase is Phase.BASELINE else ''}: {values}")
+    return lines
 
 
 def estimate_lines(estimate: JobEstimate) -> list[str]:

@@ -7,41 +7,45 @@ other workers meanwhile run everything else, file by file, at a lower priority: 
 
 from __future__ import annotations
 
+import functools
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
 
-WITH_SERVICES = (
-    # The longest first.
+ROOT = Path(__file__).parents[1]
+STARTS_SERVICES = re.compile(
+    r'ServiceProcesses|"service", "(?:serve|demo)"|shampoo-tuner demo|_command\("worker"\)|end_abandoned_runs'
+    r"|import serving|ray_cluster\.connect\(|import Cluster|ray\.init\("
+)
+"""Found in each test file that starts services, workers or Ray clusters, and in no other."""
+LONGEST_SERVICES = (
     "tests/service/scheduler/test_chaos.py",
     "tests/e2e/test_readme.py",
     "tests/e2e/test_workloads.py",
     "tests/service/scheduler/test_controls.py",
-    "tests/service/scheduler/test_interruptions.py",
-    "tests/service/scheduler/test_job_run.py",
-    "tests/service/scheduler/test_cluster.py",
-    "tests/service/scheduler/test_foreign_cluster.py",
-    "tests/service/scheduler/test_confirmed_jobs.py",
-    "tests/service/scheduler/test_ray_cluster.py",
-    "tests/service/scheduler/test_rank_group.py",
-    "tests/service/scheduler/test_worker.py",
-    "tests/service/test_demo.py",
-    "tests/service/test_serve.py",
-    "tests/e2e/test_example_package.py",
-    "tests/e2e/test_containers.py",
 )
+"""They come first: what needs most time has it then, and a failure shows early."""
 FIRST_OF_THE_OTHERS = ("tests/shampoo/distributed/", "tests/trainers/", "tests/e2e/")
 """What takes long, so that the workers end together."""
 NICENESS = 5
 """Of all workers but the first: little enough that nothing starves."""
 
 
+@functools.cache
+def starts_services(path: str) -> bool:
+    """Whether a test file, named as seen from the repository, starts services, workers or Ray clusters."""
+    file = ROOT / path
+    return path != "tests/test_workers.py" and file.is_file() and STARTS_SERVICES.search(file.read_text()) is not None
+
+
 def scope(node_id: str) -> str:
     """The tests that one worker runs in a row: those of the services, or of a file, or that share warm ranks."""
     path = node_id.partition("::")[0]
-    if path in WITH_SERVICES:
+    if starts_services(path):
         return "services"
     return "tests/shampoo/distributed" if path.startswith("tests/shampoo/distributed/") else path
 
@@ -49,8 +53,8 @@ def scope(node_id: str) -> str:
 def position(node_id: str) -> tuple[int, int]:
     """Orders tests as they are handed out; equal for those that stay as they are collected."""
     path = node_id.partition("::")[0]
-    if path in WITH_SERVICES:
-        return 0, WITH_SERVICES.index(path)
+    if starts_services(path):
+        return 0, LONGEST_SERVICES.index(path) if path in LONGEST_SERVICES else len(LONGEST_SERVICES)
     places = [place for place, beginning in enumerate(FIRST_OF_THE_OTHERS) if path.startswith(beginning)]
     return 1, min(places, default=len(FIRST_OF_THE_OTHERS))
 

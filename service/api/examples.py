@@ -149,6 +149,16 @@ TRIAL_CONFIG: dict[str, Any] = {
     "checkpoint_every": None,
 }
 
+TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
+    "number": 6,
+    "optimizer": "shampoo",
+    "config": {"lr": 0.0123, "grafting": "adam"},
+    "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
+    "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
+    "workload_options": {},
+    "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
+}
+
 TRIAL: dict[str, Any] = {
     "number": 6,
     "phase": "search",
@@ -272,6 +282,7 @@ RECOMMENDATION: dict[str, Any] = {
         "seeds": [1, 2, 3],
         "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
         "confirmation": _CONFIRMATION,
+        "front": [],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

@@ -12,6 +12,7 @@ from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence import Evidence
+from service.pareto import FrontPoint
 from service.specification import Budget, EarlierWinner, JobSpecification
 from service.strict_model import StrictModel
 from trainers.description import WorkloadDescription
@@ -130,9 +131,16 @@ class TrialCreate(StrictModel):
         return value
 
 
+class FurtherObjectiveRead(_Read):
+    metric: str
+    direction: Direction
+
+
 class ObjectiveRead(_Read):
     metric: str
     direction: Direction
+    also: list[FurtherObjectiveRead] = Field(default_factory=list)
+    """Further objectives."""
 
 
 class BestRead(_Read):
@@ -158,6 +166,9 @@ class ProgressRead(_Read):
     best: BestRead | None
     """Of the search; null: none completed yet."""
     baseline_best: BestRead | None
+    front: list[FrontPoint] = Field(default_factory=list)
+    """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
+    sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused."""
     seconds_left: float | None
@@ -220,7 +231,13 @@ class JobRead(_Read):
             requested=job.requested,
             failure=job.failure,
             model=job.model,
-            objective=ObjectiveRead(metric=job.metric, direction=job.direction),
+            objective=ObjectiveRead(
+                metric=job.metric,
+                direction=job.direction,
+                also=[
+                    FurtherObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives[1:]
+                ],
+            ),
             specification=JobSpecification.model_validate(job.specification),
             num_trials=job.num_trials,
             num_steps=job.num_steps,
@@ -332,6 +349,23 @@ class TrialRead(_Read):
     def of(cls, trial: models.Trial, *, num_steps: int) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
         return cls(num_steps=num_steps, **own)
+
+
+class TrialConfigRead(_Read):
+    """The config of a trial, to paste, as that of a recommendation."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
+
+    number: int
+    optimizer: str
+    """`shampoo`, `adamw` or `sgd`."""
+    config: dict[str, JsonValue]
+    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    schedule: dict[str, JsonValue]
+    training: dict[str, JsonValue]
+    workload_options: dict[str, JsonValue]
+    python: str
+    """The same as Python to paste."""
 
 
 class MeasurementRead(_Read):

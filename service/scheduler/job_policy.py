@@ -31,6 +31,7 @@ def make_policy(plan: JobPlan) -> JobPolicy:
                 pinned=plan.pinned[phase],
                 patience=plan.specification.budget.patience,
                 direction=plan.direction,
+                further=tuple(direction for _, direction in plan.further),
             )
             for phase in Phase
             if phase in plan.spaces
@@ -58,7 +59,14 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
         )
     assert plan.pruner != "auto"
     return SampledSearch(
-        make_sampler(plan.sampler, space, direction=plan.direction, num_trials=plan.allotments[phase], seed=seed),
+        make_sampler(
+            plan.sampler,
+            space,
+            direction=plan.direction,
+            further=tuple(direction for _, direction in plan.further),
+            num_trials=plan.allotments[phase],
+            seed=seed,
+        ),
         make_pruner(
             plan.pruner,
             min_steps=plan.min_pruning_steps,
@@ -69,11 +77,17 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
     )
 
 
-def history_of(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
+def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()) -> list[TrialHistory]:
+    """What a policy is told of the stored trials.
+
+    Args:
+        metric: the objective.
+        further: metrics of the further objectives.
+    """
     phase_of = {trial.number: trial.phase for trial in trials}
 
-    def objective(metrics: dict[str, Any]) -> float:
-        value = metrics.get(metric)
+    def objective(metrics: dict[str, Any], name: str = metric) -> float:
+        value = metrics.get(name)
         return float("nan") if value is None else float(value)  # SQL keeps no NaN
 
     def repeats(trial: Trial) -> Repeats | None:
@@ -89,6 +103,7 @@ def history_of(trials: Sequence[Trial], metric: str) -> list[TrialHistory]:
             state=trial.state,
             reason=trial.reason,
             value=trial.value if trial.state is TrialState.COMPLETED else None,
+            further=tuple(objective(trial.metrics, name) for name in further),
             curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
             repeats=repeats(trial),
             spared=trial.spared,

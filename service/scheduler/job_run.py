@@ -114,7 +114,7 @@ def _search(
     _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
-    policy.restore(history_of(stored.trials, plan.metric))
+    policy.restore(history_of(stored.trials, plan.metric, [metric for metric, _ in plan.further]))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
@@ -136,6 +136,7 @@ def _search(
     pruner = PolicyPruner(
         policy,
         metric=plan.metric,
+        further=[metric for metric, _ in plan.further],
         constraints=plan.specification.constraints,
         is_to_stop=lambda number: number in watch.to_stop(),
         gangs=gangs,

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.pareto import dominates
 from service.scheduler.confirmation import Confirmation
 from service.scheduler.policy import Ask, Decision, Done, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
 from service.scheduler.searching.phase_search import GoOn, New, PhaseSearch
@@ -32,6 +33,8 @@ class PhasePlan:
     """No more trials start once so many, begun after the best one, were tried without bettering it."""
     direction: Direction = Direction.MINIMIZE
     """In which the objective is better."""
+    further: tuple[Direction, ...] = ()
+    """Directions of the further objectives."""
 
 
 class _Status(Enum):
@@ -64,8 +67,8 @@ class _PhaseRun:
     num_running: int = 0
     """Those that wait to go on included."""
     paused: dict[int, None] = field(default_factory=dict)
-    best: tuple[int, float] | None = None
-    """Number and value of the best completed trial."""
+    front: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    """Values by number of the completed trials that none betters: with one objective, the best one."""
     tried: set[int] = field(default_factory=set)
     """Numbers of the trials that were paused or have ended of themselves."""
 
@@ -73,17 +76,20 @@ class _PhaseRun:
     def has_trials_left(self) -> bool:
         if self.num_started >= self.plan.num_trials:
             return False
-        if self.plan.patience is None or self.best is None:
+        if self.plan.patience is None or not self.front:
             return True
-        best = self.best[0]
+        best = max(self.front)
         return sum(number > best for number in self.tried) < self.plan.patience
 
-    def completed(self, number: int, value: float | None) -> None:
-        """Takes in the value of a completed trial."""
-        if value is None or not math.isfinite(value):
+    def completed(self, number: int, values: tuple[float, ...]) -> None:
+        """Takes in the objectives of a completed trial."""
+        directions = (self.plan.direction, *self.plan.further)
+        if not all(map(math.isfinite, values)) or values in self.front.values():
             return
-        if self.best is None or self.plan.direction.is_better(value, than=self.best[1]):
-            self.best = number, value
+        if any(dominates(known, values, directions) for known in self.front.values()):
+            return
+        self.front = {kept: known for kept, known in self.front.items() if not dominates(values, known, directions)}
+        self.front[number] = values
 
     @property
     def share(self) -> Fraction:
@@ -182,9 +188,18 @@ class JobPolicy:
         return decision
 
     def tell(
-        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
+        self,
+        number: int,
+        state: TrialState,
+        value: float | None = None,
+        reason: FailureReason | None = None,
+        *,
+        further: Sequence[float] = (),
     ) -> None:
         """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
+
+        Args:
+            further: values of the job's further objectives, where it completed.
 
         Raises:
             ValueError: the trial is unknown or has ended before, or the state is `running`.
@@ -212,8 +227,8 @@ class JobPolicy:
         if state is not TrialState.CANCELLED:
             run.tried.add(number)
         if state is TrialState.COMPLETED:
-            run.completed(number, value)
-        run.search.finish(number, Outcome(state, reason, value, trial.curve))
+            run.completed(number, (math.nan if value is None else value, *further))
+        run.search.finish(number, Outcome(state, reason, value, trial.curve, tuple(further)))
         if self._confirmation is not None and state is TrialState.COMPLETED:
             self._confirmation.add(number, trial.phase, trial.parameters, value)
 
@@ -249,7 +264,7 @@ class JobPolicy:
                     trial.curve.append((step, value))
                     decision = run.search.report(past.number, step, value)
             if past.state.is_final:
-                self.tell(past.number, past.state, past.value, past.reason)
+                self.tell(past.number, past.state, past.value, past.reason, further=past.further)
             elif decision is Decision.PAUSE and not past.spared:
                 self._pause(past.number, trial)
             else:

@@ -101,6 +101,8 @@ class TrialHistory:
     """Whether it is neither pruned nor paused: a user has it tried again."""
     proposed: bool = False
     """Whether a user proposed it: it takes the place of no pinned assignment."""
+    further: Sequence[float] = ()
+    """The job's further objectives at the last measurement, in the order of the job; not finite is allowed."""
 
 
 class Policy(Protocol):
@@ -116,9 +118,19 @@ class Policy(Protocol):
         """
 
     def tell(
-        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
+        self,
+        number: int,
+        state: TrialState,
+        value: float | None = None,
+        reason: FailureReason | None = None,
+        *,
+        further: Sequence[float] = (),
     ) -> None:
-        """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed."""
+        """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
+
+        Args:
+            further: values of the job's further objectives.
+        """
 
     def close(self) -> None:
         """Start no more trials: what is left of the time is for going on with those there are."""

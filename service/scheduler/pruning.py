@@ -5,6 +5,7 @@ Ray calls early stopping "scheduler"; we say pruner.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         policy: Policy,
         *,
         metric: str,
+        further: Sequence[str] = (),
         constraints: Sequence[Constraint] = (),
         is_to_stop: Callable[[int], bool] = lambda _number: False,
         gangs: TuneGangs | None = None,
@@ -33,6 +35,9 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """Prepares the pruner.
 
         Args:
+            metric: the objective; decisions go by it alone.
+            further: metrics of the further objectives.
+            constraints: bounds that a trial must keep.
             is_to_stop: whether a user has asked for the end of a trial.
             gangs: to be attached to Tune, which shows its controller to a trial scheduler only.
         """
@@ -42,8 +47,9 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self._policy = policy
         self._constraints = constraints
         self._objective = metric
+        self._further = further
         self._decisions: dict[int, Decision] = {}
-        self._values: dict[int, float] = {}
+        self._values: dict[int, tuple[float, ...]] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         if self._gangs is not None:
@@ -66,13 +72,14 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
     def report(self, number: int, report: TrialReport) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""
         assert report.measurement is not None
-        value = report.measurement.metrics[self._objective]
-        self._values[number] = value
+        metrics = report.measurement.metrics
+        value = metrics[self._objective]
+        self._values[number] = value, *(metrics.get(name, math.nan) for name in self._further)
         self._decisions[number] = self._policy.report(number, report.measurement.step, value)
         return self._decisions[number]
 
-    def last_value(self, number: int) -> float:
-        """The objective at the latest measurement of a trial."""
+    def last_values(self, number: int) -> tuple[float, ...]:
+        """All objectives, the first one first, at the latest measurement of a trial; NaN: it was not measured."""
         return self._values[number]
 
     def last_decision(self, number: int) -> Decision:

@@ -271,8 +271,9 @@ class Recorder(TuneAdapter, tune.Callback):
         self._ordered.discard(number)
         self._pace.stopped(number)
         if not end.policy_knows:
-            value = self._pruner.last_value(number) if end.state is TrialState.COMPLETED else None
-            self._policy.tell(number, end.state, value, end.reason)
+            completed = end.state is TrialState.COMPLETED
+            value, *further = self._pruner.last_values(number) if completed else (None,)
+            self._policy.tell(number, end.state, value, end.reason, further=further)
 
     def _checkpoint_directory(self, number: int) -> Path:
         return self._checkpoints / str(number)

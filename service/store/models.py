@@ -67,6 +67,7 @@ class Base(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads this class attribute
         datetime: UtcDateTime,
         dict[str, Any]: JSON().with_variant(JSONB(), "postgresql"),
+        list[Any]: JSON().with_variant(JSONB(), "postgresql"),
         JobState: _enum(JobState, "job_state"),
         TrialState: _enum(TrialState, "trial_state"),
         JobRequest: _enum(JobRequest, "job_request"),
@@ -96,6 +97,8 @@ class Job(Base):
     """What recommendations are asked by: the workload's name."""
     metric: Mapped[str] = mapped_column(String(200))
     direction: Mapped[Direction]
+    further_objectives: Mapped[list[Any]] = mapped_column(server_default="[]")
+    """[metric, direction] of each objective after the first."""
     num_trials: Mapped[int]
     num_steps: Mapped[int]
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
@@ -128,6 +131,12 @@ class Job(Base):
     """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
+
+    @property
+    def objectives(self) -> list[tuple[str, Direction]]:
+        """Metric and direction of every objective, the first one first."""
+        further = [(metric, Direction(direction)) for metric, direction in self.further_objectives]
+        return [(self.metric, self.direction), *further]
 
 
 class ClusterShare(Base):

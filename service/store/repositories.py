@@ -229,13 +229,14 @@ class TrialRepository:
         )
         return list(self._session.scalars(statement.order_by(Trial.finished_at.desc()).limit(limit)))
 
-    def completed(self, job_ids: Iterable[str]) -> list[Trial]:
+    def completed(self, job_ids: Iterable[str], *, with_metrics: bool = False) -> list[Trial]:
         """Completed trials with a value, of these jobs; only what tells the best of them is loaded."""
+        columns = (Trial.job_id, Trial.number, Trial.phase, Trial.state, Trial.value)
         statement = (
             select(Trial)
             .where(Trial.job_id.in_(list(job_ids)), Trial.state == TrialState.COMPLETED, Trial.value.is_not(None))
             # The JSON columns, configs above all, are most of a row, and every page that shows progress reads all rows.
-            .options(load_only(Trial.job_id, Trial.number, Trial.phase, Trial.state, Trial.value, raiseload=True))
+            .options(load_only(*columns, *([Trial.metrics] if with_metrics else []), raiseload=True))
         )
         return list(self._session.scalars(statement.order_by(Trial.job_id, Trial.number)))
 

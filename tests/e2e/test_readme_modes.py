@@ -23,7 +23,7 @@ BLOCK = next(
 TOLERANCE = 1e-5
 """Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little."""
 TOLERANCE_OF_BFLOAT16 = 1e-3
-TIMEOUT_SECONDS = 240
+TIMEOUT_SECONDS = 600
 
 
 def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:

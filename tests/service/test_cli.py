@@ -321,6 +321,19 @@ def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database)
 
 
 @pytest.mark.usefixtures("url")
+def test_recommend_prints_the_config_of_one_trial(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    baseline = run("recommend", "--job", job_id, "--trial", "1")
+    assert "from torch.optim import AdamW" in baseline.stdout
+    assert "# adamw for digits-mlp: the config of trial 1 " in baseline.stdout
+    assert json.loads(run("recommend", "--job", job_id, "--trial", "1", "--format", "json").stdout)["number"] == 1
+    unknown = run("recommend", "--job", job_id, "--trial", "9")
+    assert unknown.exit_code == 1
+    assert f"{job_id}/9" in unknown.stderr
+    assert run("recommend", "digits-mlp", "--trial", "1").exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
 def test_watch_ends_with_the_evidence_and_the_way_to_the_config(sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     result = run("watch", job_id)

@@ -274,3 +274,18 @@ def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
     exec(compile(snippet, "snippet", "exec"), {"model": nn.Linear(2, 2)})
     assert "\nraise" not in snippet
+
+
+def test_a_further_objective_that_nothing_measures_is_told() -> None:
+    trials = [_trial(0, Phase.SEARCH, [0.5]), _trial(1, Phase.BASELINE, [0.6])]
+    recommendation = recommend(
+        trials,
+        metric=METRIC,
+        direction=Direction.MINIMIZE,
+        further=[("step_seconds", Direction.MINIMIZE), ("tokens_per_second", Direction.MAXIMIZE)],
+    )
+    assert recommendation is not None
+    assert recommendation.evidence.front == []
+    assert "No completed trial measured step_seconds and tokens_per_second as a number." in (
+        recommendation.evidence.caveats
+    )

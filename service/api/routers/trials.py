@@ -18,8 +18,9 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
-from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialCreate, TrialRead
+from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
+from service.recommendations import pasteable, trial_snippet
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.workloads import refuse_module_workload
 
@@ -101,6 +102,27 @@ def propose_trial(
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
     job = JobRepository(session).get(job_id)
     return TrialRead.of(TrialRepository(session).get(job_id, number), num_steps=job.num_steps)
+
+
+@router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
+def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialConfigRead:
+    """The config of any trial as a recommendation has it, and as Python; of the job's front, for example."""
+    job = JobRepository(session).get(job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    found = pasteable(trial.config)
+    header = [
+        f"{found.optimizer} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
+        *(f"{metric} ({direction}): {trial.metrics.get(metric)!r}" for metric, direction in job.objectives),
+    ]
+    return TrialConfigRead(
+        number=trial.number,
+        optimizer=found.optimizer,
+        config=found.config,
+        schedule=found.schedule,
+        training=found.training,
+        workload_options=found.workload_options,
+        python=trial_snippet(found, header=header),
+    )
 
 
 @router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(404, 409, 422, 503))

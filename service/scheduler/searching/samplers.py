@@ -25,6 +25,7 @@ from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_active
 from service.domain import Direction, FailureReason, SamplerName, TrialState
 from service.scheduler.searching.encoding import Encoding
+from service.scheduler.searching.genetic import make_nsga2, make_nsga3
 
 TEACHING_REASONS = frozenset({FailureReason.DIVERGED, FailureReason.OUT_OF_MEMORY, FailureReason.INFEASIBLE})
 """Failures that the parameters caused. An error or a lost machine says nothing about them."""
@@ -32,6 +33,8 @@ GRID_POINTS = 3
 """Values of a parameter on a grid, evenly spaced on its scale; of a categorical one, all."""
 MIN_SOURCE_TRIALS = 10
 """With fewer completed ones CMA-ES begins in the middle of the space."""
+MAX_TWINS = 10
+"""Children that a genetic sampler draws before it suggests one that has been tried."""
 MAX_GRID = 100_000
 """Beyond so many points a grid is a random part of the whole one."""
 
@@ -44,6 +47,8 @@ class Outcome:
     reason: FailureReason | None
     value: float | None
     curve: Sequence[tuple[int, float]]
+    further: tuple[float, ...] = ()
+    """Values of the further objectives, if it completed."""
 
     @property
     def is_worst(self) -> bool:
@@ -68,12 +73,27 @@ class Sampler(Protocol):
         """A trial that began has ended."""
 
 
-def make_sampler(name: SamplerName, space: SearchSpace, *, direction: Direction, num_trials: int, seed: str) -> Sampler:
+def make_sampler(
+    name: SamplerName,
+    space: SearchSpace,
+    *,
+    direction: Direction,
+    further: Sequence[Direction] = (),
+    num_trials: int,
+    seed: str,
+) -> Sampler:
     """The sampler `name` for a phase of `num_trials` trials.
 
+    Args:
+        direction: in which the objective is better.
+        further: directions of further objectives.
+
     Raises:
-        ValueError: there is no such sampler.
+        ValueError: there is no such sampler, or it knows only one objective.
     """
+    directions = (direction, *further)
+    if further and name in ("gp", "cmaes"):
+        raise ValueError(f"sampler {name!r} knows one objective, got {len(directions)}")
     match name:
         case "random":
             return RandomSearch(space, seed=seed)
@@ -82,9 +102,13 @@ def make_sampler(name: SamplerName, space: SearchSpace, *, direction: Direction,
         case "grid":
             return GridSearch(space, seed=seed)
         case "tpe":
-            return OptunaSearch(space, direction=direction, make=partial(_tpe, num_trials), seed=seed)
+            return OptunaSearch(space, directions, make=partial(_tpe, num_trials), seed=seed)
+        case "nsga2":
+            return GeneticSearch(space, directions, make=partial(make_nsga2, num_trials), seed=seed)
+        case "nsga3":
+            return GeneticSearch(space, directions, make=partial(make_nsga3, num_trials), seed=seed)
         case "gp":
-            return OptunaSearch(space, direction=direction, make=_gp, tells_worst=True, seed=seed)
+            return OptunaSearch(space, directions, make=_gp, tells_worst=True, seed=seed)
         case "cmaes":
             return CmaEsSearch(space, direction=direction, seed=seed)
     raise ValueError(f"unknown sampler {name!r} (known: {', '.join(get_args(SamplerName))})")
@@ -182,40 +206,49 @@ class OptunaSearch:
     - diverged, out-of-memory and infeasible ones as PRUNED *without* a curve: worse than anything measured. COMPLETE
       with a penalty would rank them above every pruned trial, and with few completed trials among the good ones.
       Samplers that learn from completed trials alone are told the worst value seen;
-    - errors, lost and cancelled trials as FAIL, which samplers ignore.
+    - errors, lost and cancelled trials as FAIL, which samplers ignore. With several objectives also completed ones that
+      did not measure all of them, and pruned ones: Optuna compares no curves there.
     TPE counts running trials as bad (the liar), so that concurrent trials spread out.
     """
+
+    _asks_for_all = False
+    """Whether trials have values of switched-off parameters, too."""
 
     def __init__(
         self,
         space: SearchSpace,
+        directions: Sequence[Direction],
         *,
-        direction: Direction,
         make: Callable[[int], BaseSampler],
         seed: str,
         tells_worst: bool = False,
     ) -> None:
-        """Prepares a search; `make` gives a sampler for a seed."""
+        """Prepares a search.
+
+        Args:
+            space: what is searched.
+            directions: in which each objective is better.
+            make: gives a sampler for a seed.
+            seed: makes suggestions reproducible.
+            tells_worst: whether the sampler learns from completed trials alone; only with one objective.
+        """
         # Optuna reports every study and trial at INFO; the service logs its own.
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._make = make
         self._seed = seed
         self._tells_worst = tells_worst
-        self._is_maximised = direction is Direction.MAXIMIZE
+        self._num_objectives = len(directions)
+        self._is_maximised = directions[0] is Direction.MAXIMIZE
         self._worst: float | None = None
         self._dimensions = {dimension_key(parameter): parameter for parameter in space.parameters}
         # The sampler is set for each trial; this one only keeps Optuna from making its own.
-        self._study = optuna.create_study(direction=direction.value, sampler=RandomSampler())
+        self._study = optuna.create_study(
+            directions=[direction.value for direction in directions], sampler=RandomSampler()
+        )
         self._running: dict[int, optuna.Trial] = {}
 
     def suggest(self, number: int) -> dict[str, Scalar]:
-        with _experimental():
-            self._study.sampler = self._make(random.Random(f"{self._seed}/{number}").getrandbits(32))
-        # The trial that was asked for is dropped, and its rounded values begin a trial of their own, as they do after
-        # an interruption. A running trial that was asked for carries values for inactive branches too, which the
-        # liar would count.
-        asked, parameters = self._ask()
-        self._study.tell(asked, state=OptunaState.FAIL)
+        parameters = self._draw(f"{self._seed}/{number}")
         self.begin(number, parameters)
         return parameters
 
@@ -226,8 +259,8 @@ class OptunaSearch:
             if is_active(parameter, parameters)
         }
         self._study.enqueue_trial(known)
-        # Never asked for a value, only for none: TPE would fit its model in vain.
-        self._study.sampler = RandomSampler(seed=0)
+        # Not the sampler itself, which would fit its model in vain: it is asked at most for values without effect.
+        self._study.sampler = RandomSampler(seed=random.Random(f"{self._seed}/{number}/without effect").getrandbits(32))
         self._running[number], _ = self._ask()
 
     def finish(self, number: int, outcome: Outcome) -> None:
@@ -240,13 +273,28 @@ class OptunaSearch:
             assert outcome.value is not None
             worse = min if self._is_maximised else max
             self._worst = outcome.value if self._worst is None else worse(self._worst, outcome.value)
-            self._study.tell(trial, outcome.value)
-        elif outcome.state is TrialState.PRUNED:
+            values = (outcome.value, *outcome.further)
+            if all(map(math.isfinite, values)):
+                self._study.tell(trial, values)
+            else:
+                self._study.tell(trial, state=OptunaState.FAIL)
+        elif outcome.state is TrialState.PRUNED and self._num_objectives == 1:
             for step, value in outcome.curve:
                 trial.report(value, step)
             self._study.tell(trial, state=OptunaState.PRUNED)
         else:
             self._study.tell(trial, state=OptunaState.FAIL)
+
+    def _draw(self, seed: str) -> dict[str, Scalar]:
+        """What the sampler suggests with this seed."""
+        with _experimental():
+            self._study.sampler = self._make(random.Random(seed).getrandbits(32))
+        # The trial that was asked for is dropped, and its rounded values begin a trial of their own, as they do after
+        # an interruption. A running trial that was asked for carries values for inactive branches too, which the
+        # liar would count.
+        asked, parameters = self._ask()
+        self._study.tell(asked, state=OptunaState.FAIL)
+        return parameters
 
     def _ask(self) -> tuple[optuna.Trial, dict[str, Scalar]]:
         """A running Optuna trial, with the value of each active parameter, rounded."""
@@ -254,11 +302,39 @@ class OptunaSearch:
         values: dict[str, Scalar] = {}
         rounded: dict[str, Scalar] = {}
         for key, parameter in self._dimensions.items():
-            if is_active(parameter, values):
+            has_effect = is_active(parameter, values)
+            if has_effect or self._asks_for_all:
                 value: Any = suggest_value(trial, key, parameter)
+            if has_effect:
                 values[parameter.name] = value
                 rounded[parameter.name] = parameter.rounded(value) if isinstance(parameter, Float) else value
         return trial, rounded
+
+
+class GeneticSearch(OptunaSearch):
+    """Sampling by inheritance, which takes all parameters of a trial: Optuna's samplers would draw all those under a
+    condition at random. Genes without effect are random, those of stored trials included; a child that is the twin of
+    an earlier trial is not trained again."""
+
+    _asks_for_all = True
+
+    def __init__(
+        self, space: SearchSpace, directions: Sequence[Direction], *, make: Callable[[int], BaseSampler], seed: str
+    ) -> None:
+        super().__init__(space, directions, make=make, seed=seed)
+        self._begun: set[tuple[tuple[str, Scalar], ...]] = set()
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+        self._begun.add(tuple(parameters.items()))
+        super().begin(number, parameters)
+
+    def suggest(self, number: int) -> dict[str, Scalar]:
+        for attempt in range(MAX_TWINS):
+            parameters = self._draw(f"{self._seed}/{number}/{attempt}")
+            if tuple(parameters.items()) not in self._begun:
+                break
+        self.begin(number, parameters)
+        return parameters
 
 
 class CmaEsSearch(OptunaSearch):
@@ -268,7 +344,7 @@ class CmaEsSearch(OptunaSearch):
     """
 
     def __init__(self, space: SearchSpace, *, direction: Direction, seed: str) -> None:
-        super().__init__(space, direction=direction, make=_cmaes, seed=seed, tells_worst=True)
+        super().__init__(space, [direction], make=_cmaes, seed=seed, tells_worst=True)
         self._sampler: BaseSampler | None = None
 
     def suggest(self, number: int) -> dict[str, Scalar]:

@@ -71,6 +71,7 @@ def test_examples_of_responses_are_valid() -> None:
         (schemas.JobRead, examples.JOB),
         (schemas.JobEstimate, examples.JOB_ESTIMATE),
         (schemas.TrialRead, examples.TRIAL),
+        (schemas.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
         (schemas.MeasurementPage, examples.MEASUREMENTS),
         (schemas.EventRead, examples.EVENT),
         (schemas.RecommendationRead, examples.RECOMMENDATION),

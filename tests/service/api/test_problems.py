@@ -28,6 +28,10 @@ def _space(**changes: Any) -> dict[str, Any]:
     return {**WORKLOAD, "search_space": {"optimizer": "shampoo", "parameters": [parameter]}}
 
 
+def _further(*metrics: str, **fields: Any) -> dict[str, Any]:
+    return {**WORKLOAD, "objective": {"metric": "validation_loss", "also": list(metrics)}, **fields}
+
+
 IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "no workload": ({}, "workload"),
     "not an object": ([1], "body"),
@@ -83,6 +87,24 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
         "confirmation.top_k",
     ),
     "unknown metric": ({**WORKLOAD, "objective": {"metric": "bleu"}}, "objective.metric"),
+    "unknown further metric": (_further("step_seconds", "bleu"), "objective.also[1]"),
+    "an objective twice": (_further("step_seconds", "step_seconds"), "objective.also[1]"),
+    "the first objective again": (_further("validation_loss"), "objective.also[0]"),
+    "a further objective that needs a target": (_further("seconds_to_target"), "objective.target"),
+    "a summary of nothing": ({**WORKLOAD, "objective": {"metric": "best_"}}, "objective.metric"),
+    "five objectives": (
+        _further("step_seconds", "train_loss", "peak_memory_bytes", "optimizer_share"),
+        "objective.also",
+    ),
+    "a further objective as an object": (
+        {**WORKLOAD, "objective": {"metric": "validation_loss", "also": [{"metric": "step_seconds"}]}},
+        "objective.also[0]",
+    ),
+    "auto for several objectives": (_further("step_seconds", sampler={"name": "auto"}), "sampler.name"),
+    "a Gaussian process for several objectives": (_further("step_seconds", sampler={"name": "gp"}), "sampler.name"),
+    "CMA-ES for several objectives": (_further("step_seconds", sampler={"name": "cmaes"}), "sampler.name"),
+    "a pruner for several objectives": (_further("step_seconds", pruner={"name": "asha"}), "pruner.name"),
+    "NSGA-II for one objective": ({**WORKLOAD, "sampler": {"name": "nsga2"}}, "sampler.name"),
     "unknown preset": ({**WORKLOAD, "search_space": "sham-poo"}, "search_space"),
     "a space that is a number": ({**WORKLOAD, "search_space": 5}, "search_space"),
     "low above high": (_space(low=1, high=0.1), "search_space.parameters[0].low"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import httpx
 
-from service.domain import FailureReason, TrialState
+from service.domain import FailureReason, Phase, TrialState
+from service.leases import Lease
+from service.runs import TrialMeasurements, finish_job, record_measurements
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from tests.service.live import finished_job
-from tests.service.scenarios import begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
+from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
+from trainers.config import Measurement
 
 
 def test_trials_are_listed_by_number_in_pages_and_filtered(http: httpx.Client, database: Database) -> None:
@@ -94,3 +97,75 @@ def test_a_job_that_runs_has_no_recommendation_yet(http: httpx.Client, database:
     answer = http.get(f"/v1/jobs/{claimed_job(database).job_id}/recommendation")
     assert answer.status_code == 404
     assert "running" in answer.json()["detail"]
+
+
+SEVERAL = {"metric": "validation_loss", "also": ["validation_accuracy", "best_train_loss"]}
+
+
+def _measure_once(database: Database, lease: Lease, number: int, phase: Phase, **metrics: float) -> None:
+    begin_trial(database, lease, number, phase)
+    reported = Measurement(step=40, epoch=4.0, seconds=0.4, metrics=metrics)
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=NOW)
+    end_trial(database, lease, number)
+
+
+def test_a_job_with_several_objectives_tells_its_front_and_any_trials_config(
+    http: httpx.Client, database: Database
+) -> None:
+    lease = claimed_job(database, objective=SEVERAL)
+    search, baseline = Phase.SEARCH, Phase.BASELINE
+    _measure_once(database, lease, 0, search, validation_loss=0.3, validation_accuracy=0.8, best_train_loss=0.1)
+    _measure_once(database, lease, 1, baseline, validation_loss=0.5, validation_accuracy=0.9, best_train_loss=0.2)
+    _measure_once(database, lease, 2, search, validation_loss=0.2, validation_accuracy=0.7, best_train_loss=0.3)
+    _measure_once(database, lease, 3, search, validation_loss=0.4, validation_accuracy=0.7, best_train_loss=0.2)
+    path = f"/v1/jobs/{lease.job_id}"
+    expected = [
+        {
+            "number": number,
+            "phase": phase,
+            "values": {"validation_loss": loss, "validation_accuracy": accuracy, "best_train_loss": train_loss},
+        }
+        for number, phase, loss, accuracy, train_loss in (
+            (2, "search", 0.2, 0.7, 0.3),
+            (0, "search", 0.3, 0.8, 0.1),
+            (1, "baseline", 0.5, 0.9, 0.2),
+        )
+    ]
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    job = http.get(path).json()
+    assert job["objective"] == {
+        "metric": "validation_loss",
+        "direction": "minimize",
+        "also": [
+            {"metric": "validation_accuracy", "direction": "maximize"},
+            {"metric": "best_train_loss", "direction": "minimize"},
+        ],
+    }
+    assert job["progress"]["front"] == expected
+    recommendation = http.get(f"{path}/recommendation").json()
+    assert recommendation["evidence"]["front"] == expected
+    assert recommendation["evidence"]["best"]["number"] == 2
+    for number, loss in ((2, 0.2), (0, 0.3), (1, 0.5)):
+        assert f"# on the front: trial {number}, validation_loss {loss}, " in recommendation["python"]
+
+    config = http.get(f"{path}/trials/1/config").json()
+    trial = http.get(f"{path}/trials/1").json()
+    assert (config["number"], config["optimizer"]) == (1, "adamw")
+    assert config["config"] == trial["config"]["optimizer"]["arguments"]
+    assert "torch.optim import AdamW" in config["python"]
+    assert "validation_accuracy (maximize): 0.9" in config["python"]
+    assert trial["config"]["summaries"] == ["best_train_loss"]
+    page = http.get(f"/jobs/{lease.job_id}").text
+    assert [page.count(f'href="/v1/jobs/{lease.job_id}/trials/{number}/config"') for number in range(4)] == [1, 1, 1, 0]
+    assert http.get(f"{path}/trials/9/config").status_code == 404
+    assert http.get(f"{path}/trials/x/config").json()["errors"][0]["field"] == "number"
+
+
+def test_a_job_with_one_objective_has_no_front(http: httpx.Client, database: Database) -> None:
+    job_id = finished_job(database)
+    job = http.get(f"/v1/jobs/{job_id}").json()
+    assert (job["objective"]["also"], job["progress"]["front"]) == ([], [])
+    assert http.get(f"/v1/jobs/{job_id}/recommendation").json()["evidence"]["front"] == []
+    assert "front-title" not in http.get(f"/jobs/{job_id}").text

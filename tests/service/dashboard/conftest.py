@@ -19,7 +19,7 @@ from service.api.app import create_app
 from service.settings import Settings
 from service.store.session import Database
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 120_000
 """Generous: a page waits for the service, on machines that do other things as well."""
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -45,7 +45,7 @@ def served(database: Database, data_dir: Path, *, port: int = 0) -> Iterator[str
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=20)
+            thread.join(timeout=60)
         assert not thread.is_alive(), "the server did not stop"
 
 
