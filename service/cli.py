@@ -231,6 +231,18 @@ def budget(
 
 
 @app.command()
+def priority(
+    job: JobId,
+    value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
+    with _client(url) as client:
+        changed = client.change(job, priority=value)
+        typer.echo(f"job {changed.id} is {changed.state} with priority {changed.priority}")
+
+
+@app.command()
 def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     """Cancels one trial of a job, at its next measurement; the job goes on."""
     with _client(url) as client:

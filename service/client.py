@@ -101,6 +101,7 @@ class Client:
         *,
         name: str | None = None,
         tags: Mapping[str, str] | None = None,
+        priority: int | None = None,
         idempotency_key: str | None = None,
     ) -> JobRead:
         """Submits a job. A repeated `idempotency_key` gives the job it made before.
@@ -115,6 +116,8 @@ class Client:
             body["name"] = name
         if tags:
             body["tags"] = {**body.get("tags", {}), **tags}
+        if priority is not None:
+            body["priority"] = priority
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
         return self._read(JobRead, "POST", "/v1/jobs", body=body, headers=headers)
 
@@ -159,13 +162,23 @@ class Client:
         """
         return self._read(JobRead, "POST", f"{_job_path(job_id)}/resume")
 
-    def change(self, job_id: str, *, budget: Mapping[str, Any]) -> JobRead:
-        """Changes fields of a job's budget; those left out stay.
+    def change(
+        self,
+        job_id: str,
+        *,
+        name: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        priority: int | None = None,
+        budget: Mapping[str, Any] | None = None,
+    ) -> JobRead:
+        """Changes a job: what is given, and of its budget the fields that are given; all else stays.
 
         Raises:
             ApiError: 404; 422: the problem names the field.
         """
-        return self._read(JobRead, "PATCH", _job_path(job_id), body={"budget": dict(budget)})
+        given = {"name": name, "tags": tags, "priority": priority, "budget": budget}
+        body = {field: value for field, value in given.items() if value is not None}
+        return self._read(JobRead, "PATCH", _job_path(job_id), body=body)
 
     def trials(
         self, job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None

@@ -1,4 +1,4 @@
-"""Use cases of those who steer a job: pause it, go on with it, change its budget, stop, retry or propose a trial.
+"""Use cases of those who steer a job: pause, resume, cancel or change it, stop, retry or propose a trial.
 
 They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
 times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
@@ -34,7 +34,14 @@ from service.planning import allot, check_proposal, plan_job
 from service.specification import MAX_TRIALS, Budget, JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.transitions import STOPPED, move_job, move_trial, record_change_event, record_trial_event
+from service.transitions import (
+    STOPPED,
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    record_trial_event,
+)
 
 RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
 
@@ -46,9 +53,7 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
         NotFound: no such job.
         JobAlreadyFinished: the job is in a final state.
     """
-    job = JobRepository(session).get_locked(job_id)
-    if job.state.is_final:
-        raise JobAlreadyFinished(job.id, job.state)
+    job = _unfinished_job(session, job_id)
     if job.state is JobState.QUEUED:
         move_job(session, job, JobState.PAUSED, now=now)
     elif job.state is JobState.RUNNING and job.requested is not JobRequest.PAUSE:
@@ -75,6 +80,19 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
         record_change_event(session, job, now=now)
     elif job.state is JobState.PAUSED or job.state.is_final:
         _queue_again(session, job, now=now, needs_trials=True)
+    return job
+
+
+def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = _unfinished_job(session, job_id)
+    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    move_job(session, job, JobState.CANCELLED, now=now)
     return job
 
 
@@ -107,6 +125,30 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
     job.num_trials = sum(allotted.values())
     _restart(job)
     record_change_event(session, job, now=now)
+    return job
+
+
+def change_job(
+    session: Session,
+    job_id: str,
+    *,
+    name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    priority: int | None = None,
+    now: datetime,
+) -> Job:
+    """Changes what a job is called and how soon its turn comes; None: as it is. Nothing starts anew for it.
+
+    Raises:
+        NotFound: no such job.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    before = job.name, job.tags, job.priority
+    job.name = job.name if name is None else name
+    job.tags = job.tags if tags is None else dict(tags)
+    job.priority = job.priority if priority is None else priority
+    if (job.name, job.tags, job.priority) != before:
+        record_change_event(session, job, now=now)
     return job
 
 
@@ -230,6 +272,13 @@ def _add_trial_to_budget(job: Job, phase: Phase) -> None:
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     """Whether the budget of a job would allow further trials."""
     return why_spent(specification_of(job), _spent(session, job, now=now)) is None
+
+
+def _unfinished_job(session: Session, job_id: str) -> Job:
+    job = JobRepository(session).get_locked(job_id)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    return job
 
 
 def _allot(specification: JobSpecification) -> dict[Phase, int]:

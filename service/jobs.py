@@ -16,13 +16,13 @@ from ulid import ULID
 
 from service.budgets import device_hours, running_seconds
 from service.domain import Direction, JobState, Phase, TrialState
-from service.errors import IdempotencyKeyReused, JobAlreadyFinished
+from service.errors import IdempotencyKeyReused
 from service.pareto import FrontPoint, front_of
 from service.planning import allot, plan_job
 from service.specification import JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.transitions import cancel_unfinished_trials, move_job, record_job_event
+from service.transitions import record_job_event
 from service.winners import resolve_winners
 
 RECENT_TRIALS = 50
@@ -76,6 +76,7 @@ def create_job(
     *,
     name: str | None,
     tags: dict[str, str],
+    priority: int = 0,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
@@ -87,7 +88,7 @@ def create_job(
     """
     plan = plan_job(specification)
     requested = specification.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps([requested, name, tags], sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([requested, name, tags, priority], sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
     if idempotency_key is not None:
         earlier = jobs.find_by_idempotency_key(idempotency_key)
@@ -99,6 +100,7 @@ def create_job(
         id=f"job_{ULID()}",
         name=name or plan.workload.name,
         tags=dict(tags),
+        priority=priority,
         state=JobState.QUEUED,
         specification=resolve_winners(session, plan).model_dump(mode="json"),
         model=plan.workload.name,
@@ -110,25 +112,11 @@ def create_job(
         idempotency_key=idempotency_key,
         request_digest=digest,
         created_at=now,
+        waiting_since=now,
     )
     jobs.add(job)
     record_job_event(session, job, now=now)
     return job, True
-
-
-def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
-    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
-
-    Raises:
-        NotFound: no such job.
-        JobAlreadyFinished: the job is in a final state.
-    """
-    job = JobRepository(session).get_locked(job_id)
-    if job.state.is_final:
-        raise JobAlreadyFinished(job.id, job.state)
-    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
-    move_job(session, job, JobState.CANCELLED, now=now)
-    return job
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:

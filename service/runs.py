@@ -20,14 +20,22 @@ from service.evidence import FinishedTrial
 from service.jobs import specification_of
 from service.leases import Lease, lock_leased_job, put_back
 from service.recommendations import recommend
-from service.store.models import Job, Measurement, Recommendation, Trial
+from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
 from service.store.repositories import (
+    ClusterShareRepository,
     EventRepository,
     MeasurementRepository,
     RecommendationRepository,
     TrialRepository,
 )
-from service.transitions import cancel_unfinished_trials, move_job, move_trial, record_trial_event
+from service.transitions import (
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    record_trial_event,
+    storable,
+)
 from trainers.config import Measurement as Reported
 from trainers.config import TrialConfig
 
@@ -38,6 +46,41 @@ class TrialMeasurements:
 
     number: int
     reported: Sequence[Reported]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a run has of a cluster that others use too."""
+
+    cluster: str
+    num_gangs: int
+    """Gangs it holds."""
+    gang_share: float
+    """The part of the cluster that one gang takes."""
+    wants_since: datetime | None
+    """Since when it wants another; None: it wants none."""
+    waiting_for: str | None
+    """Without any: what it waits for, for a person."""
+
+
+def report_share(session: Session, lease: Lease, share: Share, *, now: datetime) -> None:
+    """Stores what a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
+    job = lock_leased_job(session, lease)
+    ClusterShareRepository(session).put(
+        ClusterShare(
+            job_id=job.id,
+            attempt=job.attempt,
+            cluster=share.cluster,
+            num_gangs=share.num_gangs,
+            gang_share=share.gang_share,
+            wants_since=share.wants_since,
+        )
+    )
+    waiting_for = None if share.waiting_for is None else storable(share.waiting_for)
+    if job.waiting_for != waiting_for:
+        job.waiting_since = None if waiting_for is None else job.waiting_since or now
+        job.waiting_for = waiting_for
+        record_change_event(session, job, now=now)
 
 
 def add_trial(

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from service.api.schemas import BestRead, JobEstimate, JobRead, MemoryRead
+from service.api.schemas import BestRead, JobEstimate, JobRead, MemoryRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence import Evidence, Verdict, Winner
@@ -46,6 +46,7 @@ def watch(client: Client, job_id: str, console: Console) -> JobRead:
             facts = (
                 job.state,
                 job.requested,
+                job.waiting,
                 job.num_trials,
                 job.progress.num_finished,
                 job.progress.best,
@@ -90,6 +91,8 @@ def progress_line(job: JobRead) -> str:
         parts.append(f"about {duration(job.progress.seconds_left)} left")
     if job.specification.budget.device_hours is not None:
         parts.append(device_hours(job))
+    if job.waiting is not None:
+        parts.append(waiting_words(job.waiting))
     if job.failure:
         parts.append(job.failure)
     return " · ".join(parts)
@@ -103,6 +106,10 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_column()
     table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
     table.add_row("state", Text(state_words(job), style=_STYLES.get(job.state, "")))
+    if job.waiting is not None:
+        table.add_row("waiting", Text(waiting_words(job.waiting)))
+    if job.priority:
+        table.add_row("priority", str(job.priority))
     bar = ProgressBar(
         total=job.num_trials, completed=progress.num_finished, width=30, complete_style="cyan", finished_style="green"
     )
@@ -128,8 +135,10 @@ def progress_panel(job: JobRead) -> RenderableType:
 def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     """A row for each job; where `width` columns do not hold the time of creation, it is left out."""
     wide = width >= WIDE_COLUMNS
+    waits = any(job.waiting for job in jobs)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("id", "name", "state", "trials", "best", "baseline", *(["created (UTC)"] if wide else [])):
+    headings = ["id", "name", "state", "trials", "best", "baseline"]
+    for heading in [*headings, *(["created (UTC)"] if wide else []), *(["waiting"] if wide and waits else [])]:
         room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=room)
     for job in jobs:
@@ -140,6 +149,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
             f"{job.progress.num_finished}/{job.num_trials}",
             *(f"{best.value:.5g}" if best else "" for best in (job.progress.best, job.progress.baseline_best)),
             *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
+            *([escape(job.waiting.reason if job.waiting else "")] if wide and waits else []),
         )
     return table
 
@@ -279,6 +289,11 @@ def state_words(job: JobRead) -> str:
     """The job's state, and where a running one is about to go."""
     about_to = {JobRequest.PAUSE: ", pausing", JobRequest.RESTART: ", restarting"}
     return f"{job.state}{about_to[job.requested] if job.requested else ''}"
+
+
+def waiting_words(waiting: WaitingRead) -> str:
+    """What a job waits for, and since when."""
+    return f"{waiting.reason} (waiting since {waiting.since:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def device_hours(job: JobRead) -> str:

@@ -27,6 +27,7 @@ def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure
     job.running_seconds = running_seconds(job, now)
     job.running_since = now if to is JobState.RUNNING else None
     job.requested = None
+    job.waiting_since, job.waiting_for = (now if to is JobState.QUEUED else None), None
     job.state = to
     if to is JobState.RUNNING and job.started_at is None:
         job.started_at = now
@@ -44,8 +45,15 @@ def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
 
 
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
-    """Appends the event that tells a job's budget, and what is asked of its run."""
-    data = {"budget": job.specification["budget"], "requested": job.requested.value if job.requested else None}
+    """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
+    data = {
+        "budget": job.specification["budget"],
+        "priority": job.priority,
+        "name": job.name,
+        "tags": job.tags,
+        "requested": job.requested.value if job.requested else None,
+        "waiting_for": job.waiting_for,
+    }
     EventRepository(session).add(job.id, "job.changed", data, now)
 
 

@@ -33,7 +33,7 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baseline": None,
 }
 
-JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}}
+JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
 TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
 
@@ -80,7 +80,9 @@ JOB: dict[str, Any] = {
     "id": JOB_ID,
     "name": "digits, first try",
     "tags": {"team": "vision"},
+    "priority": 0,
     "state": "running",
+    "waiting": None,
     "requested": None,
     "failure": None,
     "model": "digits-mlp",

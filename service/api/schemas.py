@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from service.api import examples
 from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.errors import InvalidInput
 from service.evidence import Evidence
 from service.pareto import FrontPoint
 from service.specification import Budget, EarlierWinner, JobSpecification
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from search_spaces import SearchSpace
     from service import jobs
     from service.store import models
+    from service.waiting import Waiting
 
 Item = TypeVar("Item")
 
@@ -39,15 +41,22 @@ class _Read(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True)
 
 
+JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
+Priority = Annotated[int, Field(ge=-1000, le=1000)]
+
+
 class JobCreate(JobSpecification):
     """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
 
-    name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)] | None = None
+    name: JobName | None = None
     """What people call the job; null: the workload's name."""
-    tags: dict[TagName, TagValue] = Field(default_factory=dict, max_length=MAX_TAGS)
+    tags: Tags = Field(default_factory=dict)
     """Anything to find the job by."""
+    priority: Priority = 0
+    """Higher goes first: in the queue, and where jobs share a cluster."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,7 +66,7 @@ class JobCreate(JobSpecification):
 
     @property
     def specification(self) -> JobSpecification:
-        """The specification alone, without name and tags."""
+        """The specification alone, without name, tags and priority."""
         return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
 
 
@@ -73,12 +82,36 @@ class BudgetChange(Budget):
         return self.model_dump(exclude_unset=True)
 
 
+def _job_change_schema(schema: dict[str, Any]) -> None:
+    _without_defaults(schema)
+    schema["minProperties"] = 1
+    schema["examples"] = [examples.JOB_CHANGE]
+
+
 class JobChange(StrictModel):
-    """What can be changed of a job."""
+    """What to change of a job; fields left out stay as they are."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CHANGE]})
+    model_config = ConfigDict(json_schema_extra=_job_change_schema)
 
-    budget: BudgetChange
+    name: JobName = ""
+    tags: Tags = Field(default_factory=dict)
+    """All of them: those left out go."""
+    priority: Priority = 0
+    """Holds from now on, for the queue and for the next gang of a cluster that becomes free."""
+    budget: BudgetChange = Field(default_factory=BudgetChange)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, value: Any) -> Any:
+        check_storable(value)
+        if value == {}:
+            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
+        return value
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values given, but for the budget's."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"budget"}}
 
 
 class TrialCreate(StrictModel):
@@ -144,13 +177,28 @@ class ProgressRead(_Read):
     """Training time of all trials so far, times the ranks of each."""
 
 
+class WaitingRead(_Read):
+    """Why nothing of a job is being trained, although it is neither paused nor over."""
+
+    since: datetime
+    reason: str = Field(alias="for")
+    """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
+
+    @classmethod
+    def of(cls, waiting: Waiting) -> WaitingRead:
+        return cls.model_validate({"since": waiting.since, "for": waiting.reason})
+
+
 class JobRead(_Read):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
 
     id: str
     name: str
     tags: dict[str, str]
+    priority: int = 0
     state: JobState
+    waiting: WaitingRead | None = None
+    """What a queued or running job waits for; null: for nothing."""
     requested: JobRequest | None
     """What a running job is about to do: `pause`, or `restart` with another budget or trials; done within seconds."""
     failure: str | None
@@ -172,12 +220,14 @@ class JobRead(_Read):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, job: models.Job, progress: jobs.JobProgress) -> JobRead:
+    def of(cls, job: models.Job, progress: jobs.JobProgress, waiting: Waiting | None) -> JobRead:
         return cls(
             id=job.id,
             name=job.name,
             tags=job.tags,
+            priority=job.priority,
             state=job.state,
+            waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
             model=job.model,
@@ -348,8 +398,8 @@ class EventRead(_Read):
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
     kind: str
-    """`job.state`, `job.changed` (its budget, or what is asked of its run), `job.recommendation`, `trial.state` or
-    `trial.measured`; more kinds may come."""
+    """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for),
+    `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     created_at: datetime
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
-from service.api.dependencies import Now, ReadSession
+from service.api.dependencies import Now, ReadSession, SettingsDependency
 from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
@@ -29,6 +29,7 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
+from service.waiting import waiting_of
 
 __all__ = ["router", "static_mounts"]
 
@@ -77,6 +78,7 @@ _templates = Jinja2Templates(env=_environment())
 def jobs_page(
     request: Request,
     session: ReadSession,
+    settings: SettingsDependency,
     now: Now,
     state: Annotated[JobState | None, Query()] = None,
     before: Annotated[str | None, Query(max_length=40)] = None,
@@ -86,7 +88,11 @@ def jobs_page(
     found = JobRepository(session).page(states=states, before_id=before, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
     progress = progress_of(session, jobs, now=now)
-    rows = [{"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id])} for job in jobs]
+    waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
+    rows = [
+        {"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id]), "waiting": waiting[job.id]}
+        for job in jobs
+    ]
     context = {
         "rows": rows,
         "now": now,
@@ -100,7 +106,9 @@ def jobs_page(
 
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
-def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> HTMLResponse:
+def job_page(
+    request: Request, session: ReadSession, settings: SettingsDependency, now: Now, job_id: str
+) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
     try:
         job = JobRepository(session).get(job_id)
@@ -128,6 +136,7 @@ def job_page(request: Request, session: ReadSession, now: Now, job_id: str) -> H
         "job": job,
         "now": now,
         "progress": progress,
+        "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
         "bar": view.bar(progress),
         "labels": labels,
         "budget": specification_of(job).budget,

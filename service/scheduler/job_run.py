@@ -38,7 +38,9 @@ from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
 from service.scheduler.retries import Retries, Setbacks
 from service.scheduler.run_environment import cluster_address
 from service.scheduler.search import PolicySearcher
+from service.scheduler.sharing import Sharing
 from service.scheduler.trainable import WarmTrainable, trial_resources
+from service.scheduler.tune_gangs import TuneGangs
 from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.store.models import Job, Trial
@@ -124,19 +126,20 @@ def _search(
 
     feasibility = make_feasibility(plan, stored, is_local=cluster_address(settings) is None)
     watch.start_for_processes()
-    nodes = ray_cluster.connect(
-        cluster_address(settings), directory=directory, namespace=f"shampoo-tuner/{lease.job_id}"
-    )
+    address = cluster_address(settings)
+    nodes = ray_cluster.connect(address, directory=directory, namespace=f"shampoo-tuner/{lease.job_id}")
     watch.start_for_cluster()
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
+    gangs = TuneGangs()
     pruner = PolicyPruner(
         policy,
         metric=plan.metric,
         further=[metric for metric, _ in plan.further],
         constraints=plan.specification.constraints,
         is_to_stop=lambda number: number in watch.to_stop(),
+        gangs=gangs,
     )
     recorder = Recorder(
         database,
@@ -154,10 +157,23 @@ def _search(
         to_stop=watch.to_stop,
         seconds_left=watch.seconds_left,
     )
+    sharing = None
+    if address is not None:  # else the cluster is this run's alone
+        sharing = Sharing(
+            database,
+            lease,
+            cluster=ray_cluster.identity(),
+            nodes=nodes,
+            size=size,
+            gangs=gangs,
+            write=recorder.write,
+            ending=watch.ending,
+            poll_seconds=settings.poll_seconds,
+        )
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up),
+            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up, sharing=sharing),
             scheduler=pruner,
             num_samples=-1,  # the searcher says when nothing is left
             max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
@@ -167,7 +183,7 @@ def _search(
         run_config=tune.RunConfig(
             storage_path=str(directory / "tune"),
             verbose=0,
-            callbacks=[recorder],
+            callbacks=[recorder] if sharing is None else [recorder, sharing],
             # Else each trial would end with a call to save nothing.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),

@@ -15,6 +15,7 @@ from service.scheduler.constraints import violation
 from service.scheduler.policy import Decision, Policy
 from service.scheduler.trainable import TrialOrder, TrialReport
 from service.scheduler.tune_adapter import TuneAdapter
+from service.scheduler.tune_gangs import TuneGangs
 from service.specification import Constraint
 
 
@@ -29,6 +30,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         further: Sequence[str] = (),
         constraints: Sequence[Constraint] = (),
         is_to_stop: Callable[[int], bool] = lambda _number: False,
+        gangs: TuneGangs | None = None,
     ) -> None:
         """Prepares the pruner.
 
@@ -37,8 +39,10 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
             further: metrics of the further objectives.
             constraints: bounds that a trial must keep.
             is_to_stop: whether a user has asked for the end of a trial.
+            gangs: to be attached to Tune, which shows its controller to a trial scheduler only.
         """
         super().__init__()  # type: ignore[no-untyped-call]
+        self._gangs = gangs
         self._is_to_stop = is_to_stop
         self._policy = policy
         self._constraints = constraints
@@ -46,6 +50,10 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self._further = further
         self._decisions: dict[int, Decision] = {}
         self._values: dict[int, tuple[float, ...]] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        if self._gangs is not None:
+            self._gangs.attach(tune_controller)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """The decision; not called with a trial's last report, which ends it anyway."""

@@ -57,8 +57,18 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
     else:
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
         _end_ranks_of_earlier_runs()
+    return living_nodes()
+
+
+def living_nodes() -> list[Node]:
+    """The machines of the connected cluster."""
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return [Node(node["Resources"]) for node in nodes if node["Alive"]]
+
+
+def identity() -> str:
+    """Names the connected cluster, alike in every process that is connected to it, whatever address it was given."""
+    return str(ray.get_runtime_context().gcs_address)
 
 
 def _end_ranks_of_earlier_runs() -> None:
@@ -106,6 +116,14 @@ def leave(address: str | None) -> None:
 def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
     """How many trials of this size the cluster can hold at once; 0: not even one."""
     return sum(node.num_ranks(size) for node in nodes) // size.world_size
+
+
+def dominant_share(nodes: Iterable[Node], size: GroupSize) -> float:
+    """The part of the cluster that a trial takes, of the resource of which it takes the largest part; at most 1."""
+    machines = list(nodes)
+    total = {name: sum(node.resources.get(name, 0.0) for node in machines) for name in size.rank_bundle}
+    parts = [amount * size.world_size / total[name] for name, amount in size.rank_bundle.items() if total[name] > 0]
+    return min(1.0, max(parts, default=1.0))
 
 
 def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:

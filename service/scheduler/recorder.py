@@ -123,7 +123,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 raise JobImpossible(
                     f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
-            self._write(
+            self.write(
                 lambda session: runs.add_trial(
                     session,
                     self._lease,
@@ -161,7 +161,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def flush(self) -> None:
         """Writes the measurements that wait."""
-        self._write(lambda _session: None)
+        self.write(lambda _session: None)
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs at every turn of Tune's loop, several times a second."""
@@ -176,7 +176,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
-        self._write(lambda session: runs.start_trial(session, self._lease, number, now=_now()))
+        self.write(lambda session: runs.start_trial(session, self._lease, number, now=_now()))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -248,7 +248,7 @@ class Recorder(TuneAdapter, tune.Callback):
             end = _End(TrialState.CANCELLED, detail=STOPPED)
         detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
         if end.state is not TrialState.QUEUED:
-            self._write(
+            self.write(
                 lambda session: runs.finish_trial(
                     session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
                 )
@@ -257,7 +257,7 @@ class Recorder(TuneAdapter, tune.Callback):
             remove_checkpoints(self._checkpoints, unfinished=self._configs)
         else:
             setbacks = self._retries.setbacks(number)
-            self._write(
+            self.write(
                 lambda session: runs.requeue_trial(
                     session,
                     self._lease,
@@ -278,7 +278,7 @@ class Recorder(TuneAdapter, tune.Callback):
     def _checkpoint_directory(self, number: int) -> Path:
         return self._checkpoints / str(number)
 
-    def _write(self, write: Write) -> None:
+    def write(self, write: Write) -> None:
         """Writes the waiting measurements and then `write`, in one transaction.
 
         Raises:

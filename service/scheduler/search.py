@@ -10,6 +10,7 @@ from ray.tune.search import Searcher
 
 from service.scheduler.ending import Ending, RunEnded
 from service.scheduler.policy import Done, GiveUp, Policy, Resume, Start, Wait
+from service.scheduler.sharing import Sharing
 from service.scheduler.trainable import TrialOrder
 from service.scheduler.tune_adapter import TuneAdapter
 
@@ -22,7 +23,12 @@ class PolicySearcher(TuneAdapter, Searcher):
     """
 
     def __init__(
-        self, policy: Policy, *, order: Callable[[Start | Resume], TrialOrder | None], give_up: Callable[[GiveUp], None]
+        self,
+        policy: Policy,
+        *,
+        order: Callable[[Start | Resume], TrialOrder | None],
+        give_up: Callable[[GiveUp], None],
+        sharing: Sharing | None = None,
     ) -> None:
         """Prepares the searcher.
 
@@ -30,24 +36,38 @@ class PolicySearcher(TuneAdapter, Searcher):
             order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
                 because it cannot fit.
             give_up: ends a paused trial.
+            sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         """
         super().__init__()
         self._policy = policy
         self._order = order
         self._give_up = give_up
+        self._sharing = sharing
+        self._ready: TrialOrder | None = None
+        """Waits for a gang of the shared cluster."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """The next trial; None: there is none at the moment.
+        """The next trial; None: there is none at the moment, or no gang for it.
 
         Raises:
-            RunEnded: every trial of the job has ended.
+            RunEnded: every trial of the job has ended, or the run is to end while none is running.
         """
+        order = self._ready = self._ready or self._next()
+        if self._sharing is not None:
+            if order is None:
+                self._sharing.wants_none()
+            elif not self._sharing.may_take():
+                return None
+        self._ready = None
+        return None if order is None else order.to_tune()
+
+    def _next(self) -> TrialOrder | None:
         while True:
             match self._policy.ask():
                 case Start() | Resume() as asked:
                     order = self._order(asked)
                     if order is not None:
-                        return order.to_tune()
+                        return order
                 case GiveUp() as asked:
                     self._give_up(asked)
                 case Wait():

@@ -87,6 +87,8 @@ class Job(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     tags: Mapped[dict[str, Any]]
+    priority: Mapped[int] = mapped_column(default=0)
+    """Higher goes first, in the queue and on a cluster that jobs share."""
     state: Mapped[JobState]
     failure: Mapped[str | None]
     """Why the job failed, for a person."""
@@ -121,6 +123,10 @@ class Job(Base):
     """Runs in a row that died without getting any further."""
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
+    waiting_since: Mapped[datetime | None]
+    """Since when it waits: in the queue, or with a run that has no gang."""
+    waiting_for: Mapped[str | None]
+    """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
 
@@ -131,6 +137,21 @@ class Job(Base):
         """Metric and direction of every objective, the first one first."""
         further = [(metric, Direction(direction)) for metric, direction in self.further_objectives]
         return [(self.metric, self.direction), *further]
+
+
+class ClusterShare(Base):
+    """What the run of a job has of a cluster that others use too, and whether it wants more."""
+
+    __tablename__ = "cluster_shares"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int]
+    """Of the job, when this was written: what an earlier run had means nothing."""
+    cluster: Mapped[str] = mapped_column(String(255))
+    num_gangs: Mapped[int]
+    gang_share: Mapped[float]
+    """The part of the cluster that one gang takes."""
+    wants_since: Mapped[datetime | None]
 
 
 class Trial(Base):

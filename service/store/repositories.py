@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, load_only, selectinload
 
 from service.domain import JobState, Phase, TrialRequest, TrialState
 from service.errors import NotFound
-from service.store.models import Event, Job, Measurement, Recommendation, Trial, Worker
+from service.store.models import ClusterShare, Event, Job, Measurement, Recommendation, Trial, Worker
 
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
@@ -77,7 +77,10 @@ class JobRepository:
         return list(self._session.scalars(statement))
 
     def next_claimable_locked(self, now: datetime) -> Job | None:
-        """The oldest job that waits for a worker or whose worker let its lease expire, locked; None: there is none."""
+        """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
+
+        It is locked. None: there is none.
+        """
         statement = (
             select(Job)
             .where(
@@ -87,11 +90,21 @@ class JobRepository:
                     and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now),
                 ),
             )
-            .order_by(Job.created_at, Job.id)
+            .order_by(Job.priority.desc(), Job.created_at, Job.id)
             .limit(1)
             .with_for_update(skip_locked=True)
         )
         return self._session.scalars(statement).one_or_none()
+
+    def queued_ids(self) -> list[str]:
+        """The jobs that wait for a worker, in the order in which they are claimed."""
+        statement = select(Job.id).where(Job.state == JobState.QUEUED)
+        return list(self._session.scalars(statement.order_by(Job.priority.desc(), Job.created_at, Job.id)))
+
+    def num_leased(self, now: datetime) -> int:
+        """The running jobs whose leases hold."""
+        statement = select(func.count()).where(Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
+        return self._session.scalar(statement) or 0
 
     def leased_to(self, worker_id: str) -> list[Job]:
         """The running jobs whose leases `worker_id` holds."""
@@ -108,6 +121,26 @@ class JobRepository:
 
     def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
+
+
+class ClusterShareRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, share: ClusterShare) -> None:
+        """Stores what a job's run has, in place of what it had."""
+        self._session.merge(share)
+        self._session.flush()
+
+    def of_cluster(self, cluster: str, *, now: datetime) -> list[tuple[ClusterShare, int]]:
+        """What living runs have of a cluster, each with its job's priority."""
+        statement = (
+            select(ClusterShare, Job.priority)
+            .join(Job, and_(Job.id == ClusterShare.job_id, Job.attempt == ClusterShare.attempt))
+            .where(ClusterShare.cluster == cluster, Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
+            .order_by(ClusterShare.job_id)
+        )
+        return [(share, priority) for share, priority in self._session.execute(statement)]
 
 
 class TrialRepository:
@@ -294,3 +327,7 @@ class WorkerRepository:
     def alive_since(self, moment: datetime) -> int:
         """Workers heard of since `moment`."""
         return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= moment)) or 0
+
+    def last_heartbeat(self) -> datetime | None:
+        """When a worker was last heard of; None: there was never one."""
+        return self._session.scalars(select(Worker.heartbeat_at).order_by(Worker.heartbeat_at.desc()).limit(1)).first()

@@ -88,7 +88,10 @@ def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     assert listed.index(waiting) < listed.index(done)
     assert "4/4" in listed
     assert "0.2" in listed
-    assert waiting not in run("jobs", "--state", "succeeded").stdout
+    assert "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z" in listed
+    succeeded = run("jobs", "--state", "succeeded").stdout
+    assert waiting not in succeeded
+    assert "waiting" not in succeeded
 
 
 @pytest.mark.usefixtures("url")
@@ -145,6 +148,33 @@ def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database)
     refused = run("pause", job_id)
     assert refused.exit_code == 1
     assert "has already finished: cancelled" in refused.stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("priority", job_id, "10").stdout == f"job {job_id} is queued with priority 10\n"
+    assert run("priority", job_id, "--", "-5").stdout == f"job {job_id} is queued with priority -5\n"
+    assert run("priority", job_id, "1001").exit_code == 2
+    refused = run("priority", "job_nope", "1")
+    assert (refused.exit_code, refused.stderr) == (1, "shampoo-tuner: no job 'job_nope'\n")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_queued_job_that_is_watched_says_what_it_waits_for(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+
+    def end() -> None:
+        time.sleep(1.5)
+        run("cancel", job_id)
+
+    canceller = threading.Thread(target=end)
+    canceller.start()
+    lines = run("watch", job_id).stdout.splitlines()
+    canceller.join()
+    assert lines[0] == (
+        "queued · 0/4 trials (none started) · no worker has been started (waiting since 2026-03-01 12:00:00 UTC)"
+    )
 
 
 @pytest.mark.usefixtures("url")
@@ -272,6 +302,7 @@ def test_help_names_every_command() -> None:
         "cancel",
         "pause",
         "budget",
+        "priority",
         "try",
         "demo",
     ):

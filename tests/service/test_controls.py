@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service import controls
+from service.controls import cancel_job
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
@@ -18,7 +19,7 @@ from service.errors import (
     TrialAlreadyFinished,
     TrialNotRetriable,
 )
-from service.jobs import cancel_job, progress_of
+from service.jobs import progress_of
 from service.leases import Lease, release_job
 from service.runs import finish_job
 from service.specification import Budget

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from service.controls import cancel_job
 from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
-from service.jobs import cancel_job, create_job, progress_of
+from service.jobs import create_job, progress_of
 from service.planning import plan_job
 from service.specification import JobSpecification
 from service.store.models import Job

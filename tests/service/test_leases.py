@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from service.controls import cancel_job
 from service.domain import FailureReason, JobState, TrialState
 from service.errors import LeaseLost
-from service.jobs import cancel_job
 from service.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
 from service.runs import finish_trial, start_trial
 from service.store.models import Job, Trial

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from service import controls
+from service.controls import cancel_job
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.errors import BudgetSpent, IdempotencyKeyReused, InvalidInput, NotFound, RunAskedToEnd
-from service.jobs import cancel_job, progress_of, specification_of
+from service.jobs import progress_of, specification_of
 from service.leases import Lease, release_job
 from service.planning import plan_job
 from service.runs import finish_job

@@ -8,10 +8,11 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace
 from service.api.schemas import JobEstimate
+from service.controls import cancel_job
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.estimates import estimate_job
-from service.jobs import cancel_job, create_job, specification_of
+from service.jobs import create_job, specification_of
 from service.planning import plan_job
 from service.runs import finish_job
 from service.specification import EarlierWinner, JobSpecification

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from service import controls, estimates, jobs
 from service.api import examples, problems
@@ -26,9 +28,33 @@ from service.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
+from service.waiting import waiting_of
 from service.workloads import refuse_module_workload
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Makes what is answered of jobs."""
+
+    now: datetime
+    silence_seconds: float
+
+    def one(self, session: Session, job: Job) -> JobRead:
+        return self.all(session, [job])[0]
+
+    def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
+        progress = jobs.progress_of(session, found, now=self.now)
+        waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds)
+        return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
+
+
+def _reader(now: Now, settings: SettingsDependency) -> _Reader:
+    return _Reader(now, settings.lease_seconds)
+
+
+Reader = Annotated[_Reader, Depends(_reader)]
 
 
 @router.post(
@@ -56,6 +82,7 @@ def create_job(
     settings: SettingsDependency,
     session: WriteSession,
     now: Now,
+    reader: Reader,
     response: Response,
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[
@@ -71,19 +98,25 @@ def create_job(
         estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan, memory=memory))
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = jobs.create_job(
-        session, body.specification, name=body.name, tags=body.tags, idempotency_key=idempotency_key, now=now
+        session,
+        body.specification,
+        name=body.name,
+        tags=body.tags,
+        priority=body.priority,
+        idempotency_key=idempotency_key,
+        now=now,
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     if not is_new:
         response.status_code = 200
         response.headers["Idempotent-Replayed"] = "true"
-    return _read(session, job, now=now)
+    return reader.one(session, job)
 
 
 @router.get("", summary="List jobs", responses=problems.documented(422, 503))
 def list_jobs(
     session: ReadSession,
-    now: Now,
+    reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     model: Annotated[StorableText | None, Query(max_length=200, description="The workload's name.")] = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
@@ -93,47 +126,44 @@ def list_jobs(
     before_id = decode_token("job", page_token) if page_token is not None else None
     rows = JobRepository(session).page(states=state, model=model, before_id=before_id, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
-    progress = jobs.progress_of(session, found, now=now)
-    return Page[JobRead](items=[JobRead.of(job, progress[job.id]) for job in found], next_page_token=token)
+    return Page[JobRead](items=reader.all(session, found), next_page_token=token)
 
 
 @router.get("/{job_id}", summary="Read a job", responses=problems.documented(404, 422, 503))
-def read_job(session: ReadSession, now: Now, job_id: JobId) -> JobRead:
+def read_job(session: ReadSession, reader: Reader, job_id: JobId) -> JobRead:
     """A job with its progress."""
-    return _read(session, JobRepository(session).get(job_id), now=now)
+    return reader.one(session, JobRepository(session).get(job_id))
 
 
-@router.patch("/{job_id}", summary="Change a job's budget", responses=problems.documented(404, 413, 415, 422, 503))
-def change_job(body: JobChange, session: WriteSession, now: Now, job_id: JobId) -> JobRead:
-    """Changes the budget. A running job goes on with it within seconds: its run ends in order and starts again, trials
-    from their last checkpoints. A finished job goes on when it is resumed.
+@router.patch("/{job_id}", summary="Change a job", responses=problems.documented(404, 413, 415, 422, 503))
+def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
+    """Changes the name, the tags, the priority or the budget; what is left out stays.
 
-    The number of trials cannot fall below those that have begun, in any phase.
+    A running job goes on with another budget within seconds: its run ends in order and starts again, trials from their
+    last checkpoints. A finished job goes on when it is resumed. The number of trials cannot fall below those that have
+    begun, in any phase.
     """
-    return _read(session, controls.change_budget(session, job_id, body.budget.changes, now=now), now=now)
+    controls.change_job(session, job_id, **body.changes, now=now)
+    return reader.one(session, controls.change_budget(session, job_id, body.budget.changes, now=now))
 
 
 @router.post("/{job_id}/pause", summary="Pause a job", responses=problems.documented(404, 409, 422, 503))
-def pause_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Pauses a job until it is resumed. One that runs becomes `paused` when its run has ended, within seconds; until
     then `requested` says `pause`. Trials keep their checkpoints; paused time is no wall-clock time.
     """
-    return _read(session, controls.pause_job(session, job_id, now=now), now=now)
+    return reader.one(session, controls.pause_job(session, job_id, now=now))
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(404, 409, 422, 503))
-def resume_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are; at the end the recommendation is made anew.
     """
-    return _read(session, controls.resume_job(session, job_id, now=now), now=now)
+    return reader.one(session, controls.resume_job(session, job_id, now=now))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 422, 503))
-def cancel_job(session: WriteSession, now: Now, job_id: JobId) -> JobRead:
+def cancel_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
-    return _read(session, jobs.cancel_job(session, job_id, now=now), now=now)
-
-
-def _read(session: Session, job: Job, *, now: datetime) -> JobRead:
-    return JobRead.of(job, jobs.progress_of(session, [job], now=now)[job.id])
+    return reader.one(session, controls.cancel_job(session, job_id, now=now))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
+from service.runs import Share, report_share
 from service.specification import Budget
 from service.store.session import Database
 from tests.service.live import finished_job
-from tests.service.scenarios import add_worker, begin_trial, claim, claimed_job, submit
+from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
 
 
 def _refused(answer: httpx.Response, status: int, slug: str) -> Any:
@@ -56,7 +57,21 @@ def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: ht
 @pytest.mark.parametrize(
     ("body", "field", "said"),
     [
-        ({}, "budget", "is required"),
+        ({}, "body", "must change something: name, tags, priority, budget"),
+        ({"priority": 1001}, "priority", "less than or equal to 1000"),
+        ({"priority": -1001}, "priority", "greater than or equal to -1000"),
+        ({"priority": "5"}, "priority", "must be a valid integer"),
+        ({"priority": 1.5}, "priority", "must be a valid integer"),
+        ({"priority": True}, "priority", "must be a valid integer"),
+        ({"priority": None}, "priority", "must be a valid integer"),
+        ({"name": ""}, "name", "must not be empty"),
+        ({"name": "  "}, "name", "must not be empty"),
+        ({"name": None}, "name", "must be a valid string"),
+        ({"name": "a\0b"}, "name", "NUL"),
+        ({"tags": {"": "x"}}, "tags['']", "must not be empty"),
+        ({"tags": {"a": 1}}, "tags.a", "must be a valid string"),
+        ({"tags": ["a"]}, "tags", "must be an object"),
+        ({"priority": 5, "budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1"),
         ({"budget": None}, "budget", "must be an object"),
         ({"budget": 3}, "budget", "must be an object"),
         ({"budget": {"num_trials": 0}}, "budget.num_trials", "greater than or equal to 1"),
@@ -80,6 +95,47 @@ def test_an_impossible_change_names_its_field_and_changes_nothing(
     assert [error["field"] for error in problem["errors"]] == [field]
     assert said in problem["errors"][0]["message"]
     assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before
+
+
+def test_name_tags_and_priority_are_changed_and_what_is_left_out_stays(http: httpx.Client, database: Database) -> None:
+    job_id = submit(database)
+    path = f"/v1/jobs/{job_id}"
+    before = http.get(path).json()
+    assert before["priority"] == 0
+    for change in ({"priority": -3}, {"name": " other ", "tags": {"team": "audio"}}, {"tags": {}}):
+        answer = http.patch(path, json=change)
+        assert answer.status_code == 200, answer.text
+    after = http.get(path).json()
+    assert (after["name"], after["tags"], after["priority"]) == ("other", {}, -3)
+    unchanged = before.keys() - {"name", "tags", "priority", "progress"}
+    assert {field: after[field] for field in unchanged} == {field: before[field] for field in unchanged}
+
+
+def test_a_job_is_submitted_with_a_priority(sqlite_http: httpx.Client) -> None:
+    body = {"workload": {"name": "digits-mlp"}, "priority": 7}
+    assert sqlite_http.post("/v1/jobs", json=body).json()["priority"] == 7
+    for wrong in (1001, "7", None, 0.5):
+        problem = _refused(sqlite_http.post("/v1/jobs", json={**body, "priority": wrong}), 422, "invalid-input")
+        assert [error["field"] for error in problem["errors"]] == ["priority"]
+
+
+def test_a_job_says_what_it_waits_for(http: httpx.Client, database: Database) -> None:
+    first, second = (submit(database, now=NOW + timedelta(seconds=seconds)) for seconds in (0, 1))
+    waiting = http.get(f"/v1/jobs/{second}").json()["waiting"]
+    assert waiting == {"since": "2026-03-01T12:00:01Z", "for": "no worker has been started"}
+    now = datetime.now(UTC)  # the API's clock is the real one
+    lease = claim(database, add_worker(database, now=now), now=now)
+    assert lease is not None
+    assert lease.job_id == first
+    listed = {job["id"]: job["waiting"] for job in http.get("/v1/jobs").json()["items"]}
+    assert listed == {first: None, second: {"since": "2026-03-01T12:00:01Z", "for": "the only worker is busy"}}
+    share = Share("here:6379", 0, 0.5, now, "needs 4 GPUs, 3 free")
+    with database.writing() as session:
+        report_share(session, lease, share, now=NOW)
+    assert http.get(f"/v1/jobs/{first}").json()["waiting"] == {
+        "since": "2026-03-01T12:00:00Z",
+        "for": "needs 4 GPUs, 3 free",
+    }
 
 
 def test_a_change_that_is_no_json_is_refused(sqlite_http: httpx.Client, sqlite_database: Database) -> None:

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
+from service.controls import change_job
 from service.dashboard.assets import PLOTLY_PATH
 from service.store.session import Database
 from tests.service.dashboard.stories import Story
+from tests.service.scenarios import add_worker, claim, submit
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -40,6 +42,19 @@ def test_pages_allow_scripts_from_files_only(address: str, story: Story) -> None
         response = httpx.get(address + path)
         assert "script-src 'self';" in response.headers["content-security-policy"]
         assert "<script>" not in response.text
+
+
+def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database, now=NOW)
+    with sqlite_database.writing() as session:
+        change_job(session, job_id, priority=5, now=NOW)
+    for path in ("/", f"/jobs/{job_id}"):
+        assert "Waiting: no worker has been started" in httpx.get(address + path).text
+    assert "priority 5" in httpx.get(f"{address}/jobs/{job_id}").text
+    lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC))
+    assert lease is not None
+    for path in ("/", f"/jobs/{job_id}"):
+        assert "Waiting:" not in httpx.get(address + path).text
 
 
 def test_plots_are_plotly_figures(address: str, story: Story) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 import psutil
 
+from service.controls import cancel_job
 from service.domain import JobState, TrialState
-from service.jobs import cancel_job, create_job
+from service.jobs import create_job
 from service.specification import JobSpecification
-from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.models import ClusterShare, Job, Trial
+from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -61,13 +62,14 @@ class ServiceProcesses:
         self.workers.append(worker)
         return worker
 
-    def submit(self, specification: Mapping[str, Any]) -> str:
+    def submit(self, specification: Mapping[str, Any], *, priority: int = 0) -> str:
         with self.database.writing() as session:
             job, _ = create_job(
                 session,
                 JobSpecification.model_validate(specification),
                 name=None,
                 tags={},
+                priority=priority,
                 idempotency_key=None,
                 now=datetime.now(UTC),
             )
@@ -88,6 +90,18 @@ class ServiceProcesses:
 
     def num_finished(self, job_id: str) -> int:
         return sum(trial.state.is_final for trial in self.trials(job_id))
+
+    def num_gangs(self, job_id: str) -> int:
+        """The gangs that the job's run has on a cluster that it shares."""
+        with self.database.reading() as session:
+            share = session.get(ClusterShare, job_id)
+            return 0 if share is None else share.num_gangs
+
+    def waits(self, job_id: str) -> list[str | None]:
+        """What the job's run has told to wait for, one after the other; None: for nothing any more."""
+        with self.database.reading() as session:
+            events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
+            return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
 
     def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = WAIT_SECONDS) -> float:
         """Waits until `condition` holds; how long it took. Fails with the logs if it takes too long."""

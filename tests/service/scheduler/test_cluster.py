@@ -85,6 +85,48 @@ def test_gangs_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProces
         assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
+    service.wait_for("a rank on each machine", lambda: service.num_gangs(early) == 3, seconds=120)
+    late = service.submit(specification(num_trials=2))
+    job, trials = service.finish(late, seconds=400)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    assert (job.waiting_since, job.waiting_for) == (None, None)
+    # Everything was the early job's when it came.
+    assert service.waits(late)[0] == "needs 1 CPUs, 0 free"
+    assert service.waits(late)[-1] is None
+    assert service.job(early).state is JobState.RUNNING
+    assert {trial.runs for trial in service.trials(early) if trial.state is TrialState.COMPLETED} == {1}
+    service.cancel(early)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    gang = {"workers_per_trial": 2}
+    patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=gang))
+    service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0, seconds=120)
+    urgent = service.submit(specification(num_trials=2, resources=gang), priority=1)
+    job, trials = service.finish(urgent, seconds=400)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    # Three CPUs are no two gangs of two, and no job has started half of one.
+    assert service.waits(urgent)[0] == "needs 2 CPUs, 1 free"
+    assert any(f"job {urgent} (priority 1) goes first" in (told or "") for told in service.waits(patient))
+    done = service.num_finished(patient)
+    service.wait_for("the patient job to go on", lambda: service.num_finished(patient) > done, seconds=120)
+    assert service.job(patient).waiting_for is None
+    assert service.job(patient).attempt == 1
+    service.cancel(patient)
+
+
 def ranks(node: Any) -> list[psutil.Process]:
     """The rank processes of a machine."""
     [raylet] = node.all_processes["raylet"]

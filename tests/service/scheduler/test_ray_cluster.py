@@ -41,6 +41,23 @@ def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
     assert ray_cluster.max_parallel_trials(nodes, size) == expected
 
 
+@pytest.mark.parametrize(
+    ("nodes", "size", "expected"),
+    [
+        ([Node({"CPU": 4}), Node({"CPU": 4})], GroupSize(2, 1.0, 0), 0.25),
+        ([Node({"CPU": 64, "GPU": 4})], GroupSize(2, 4.0, 1), 0.5),  # of the GPUs; 1/8 of the CPUs
+        ([Node({"CPU": 64, "GPU": 4})], GroupSize(1, 32.0, 0.5), 0.5),
+        ([Node({"CPU": 8, "memory": 8 * GIB}), Node({"CPU": 8})], GroupSize(1, 1.0, 0, 2 * GIB), 0.25),
+        ([Node({"CPU": 1})], GroupSize(2, 1.0, 0), 1.0),  # machines were lost
+        ([], GroupSize(1, 1.0, 0), 1.0),
+    ],
+)
+def test_the_share_of_a_trial_is_that_of_the_resource_it_takes_most_of(
+    nodes: list[Node], size: GroupSize, expected: float
+) -> None:
+    assert ray_cluster.dominant_share(nodes, size) == pytest.approx(expected)
+
+
 def test_a_shortage_names_everything_that_a_rank_wants() -> None:
     size = GroupSize(2, 1.0, 0.0, 8 * GIB, {"tpu": 2.0})
     nodes = [Node({"CPU": 4.0, "GPU": 1.0, "memory": 6 * GIB, "other": 3.0})] * 3 + [Node({"CPU": 0.5})]

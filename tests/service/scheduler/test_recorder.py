@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.controls import change_budget
+from service.controls import cancel_job, change_budget
 from service.domain import FailureReason, Phase, TrialState
-from service.jobs import cancel_job, create_job
+from service.jobs import create_job
 from service.leases import Lease, claim_job, register_worker
 from service.planning import plan_job
 from service.scheduler.ending import Ending, JobImpossible, RunEnded

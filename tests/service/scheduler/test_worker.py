@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.jobs import cancel_job, create_job
+from service.controls import cancel_job
+from service.jobs import create_job
 from service.scheduler import process_tree
 from service.scheduler.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
 from service.scheduler.worker import (

@@ -1,0 +1,77 @@
+"""Which of the jobs that share a cluster gets the next gang. Pure.
+
+A higher priority goes first. Among equals the job with the smaller share of the cluster does, and the one that has
+waited longer if those are equal, so that the smallest share is as large as can be (max-min fairness); a job's share is
+that of the resource it has most of (dominant resource fairness).
+
+Nothing is taken from a trial in training. A gang changes hands when its trial ends or is paused, and among equals only
+if that makes shares more even, because a job that keeps its gang keeps its ranks warm. Where they cannot be even, as of
+a cluster that holds one gang, a job that has none gets its turn after `TURN_SECONDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+TURN_SECONDS = 30.0
+"""How long a job without any gang waits before one of equal priority passes its own on, if it must."""
+_TOLERANCE = 1e-9  # shares are sums of fractions
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a running job has of a cluster, and whether it wants more."""
+
+    job_id: str
+    priority: int
+    """Higher goes first."""
+    num_gangs: int
+    """Gangs it holds: one for each trial in training, and idle ones that it keeps warm."""
+    gang_share: float
+    """The part of the cluster that one gang takes, of the resource where that part is largest."""
+    wants_since: datetime | None
+    """Since when it wants another gang, as far as the cluster can hold one; None: it wants none."""
+    coming: float = 0.0
+    """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
+
+    @property
+    def share(self) -> float:
+        """The part of the cluster that it holds."""
+        return self.num_gangs * self.gang_share
+
+
+def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:
+    """The job that is to get a gang before `own` does; None: `own` may take a free one, or go on with its idle one.
+
+    Of all jobs that want one, exactly one may take a free one, so some job always goes on.
+
+    Args:
+        own: wants a gang.
+        others: the other running jobs of the cluster.
+        has_idle: whether the question is to go on with a gang of its own whose trial has ended.
+    """
+    waiting = [claim for claim in others if claim.wants_since is not None]
+    if has_idle:
+        waiting = [claim for claim in waiting if _is_to_be_passed_to(own, claim, now)]
+    else:
+        waiting = [claim for claim in waiting if _rank(claim) < _rank(own)]
+    return min(waiting, key=_rank, default=None)
+
+
+def _rank(claim: Claim) -> tuple[int, float, datetime, str]:
+    assert claim.wants_since is not None
+    return -claim.priority, round(claim.share / _TOLERANCE) * _TOLERANCE, claim.wants_since, claim.job_id
+
+
+def _is_to_be_passed_to(own: Claim, other: Claim, now: datetime) -> bool:
+    """Whether a job is to pass an idle gang on to one that waits."""
+    if other.coming + _TOLERANCE >= other.gang_share:
+        return False  # what it waits for is there
+    if other.priority != own.priority:
+        return other.priority > own.priority
+    if other.share + other.coming + other.gang_share <= own.share - own.gang_share + _TOLERANCE:
+        return True
+    assert other.wants_since is not None
+    return other.num_gangs == 0 and (now - other.wants_since).total_seconds() >= TURN_SECONDS

@@ -1,0 +1,86 @@
+"""What a job waits for that is not being trained, and since when; for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from service.domain import JobState
+from service.store.models import Job
+from service.store.repositories import JobRepository, WorkerRepository
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why nothing of a job is being trained, although it is neither paused nor over."""
+
+    since: datetime
+    reason: str
+    """Completes "waiting:", e.g. `2 jobs are before it` or `needs 4 GPUs, 3 free`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The workers, as a queued job sees them."""
+
+    num_alive: int
+    num_busy: int
+    last_heard_of: datetime | None
+    """None: there has never been one."""
+
+
+def waiting_of(
+    session: Session, jobs: Sequence[Job], *, now: datetime, silence_seconds: float
+) -> dict[str, Waiting | None]:
+    """What each job waits for, by id; None: for nothing. Two statements more if one of them is queued.
+
+    Args:
+        silence_seconds: a worker that was not heard of for so long is taken for gone.
+    """
+    found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
+    for job in jobs:
+        if job.state is JobState.RUNNING and job.waiting_for is not None:
+            found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
+    queued = [job for job in jobs if job.state is JobState.QUEUED]
+    if queued:
+        order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}
+        workers = WorkerRepository(session)
+        seen = Workers(
+            workers.alive_since(now - timedelta(seconds=silence_seconds)),
+            JobRepository(session).num_leased(now),
+            workers.last_heartbeat(),
+        )
+        for job in queued:
+            since = job.waiting_since or job.created_at
+            found[job.id] = Waiting(since, why_queued(order[job.id], seen, not_before=job.not_before, now=now))
+    return found
+
+
+def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None, now: datetime) -> str:
+    """What a queued job waits for.
+
+    Args:
+        num_before: queued jobs that are taken first.
+        not_before: when a job whose run died is tried again, if that is so.
+    """
+    if not workers.num_alive:
+        if workers.last_heard_of is None:
+            return "no worker has been started"
+        return f"no worker is alive; the last was heard of at {_iso(workers.last_heard_of)}"
+    if not_before is not None and not_before > now:
+        return f"its run died; it is tried again at {_iso(not_before)}"
+    parts = []
+    if num_before:
+        parts.append(f"{num_before} jobs are before it" if num_before > 1 else "1 job is before it")
+    if workers.num_busy >= workers.num_alive:
+        parts.append(
+            "the only worker is busy" if workers.num_alive == 1 else f"all {workers.num_alive} workers are busy"
+        )
+    return ", and ".join(parts) or "a worker is about to take it"
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
