@@ -119,7 +119,7 @@ class TrialCreate(StrictModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
 
-    phase: Literal[Phase.SEARCH, Phase.BASELINE] = Phase.SEARCH
+    phase: Literal["search", "baseline"] = "search"
     """Whose search space it is of, and whose trials it counts among."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""

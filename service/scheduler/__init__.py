@@ -26,7 +26,7 @@ What breaks, in this order:
    trials of eight ranks are at the edge.
 3. *SQL.* SQLite stored 266 measurements a second here, and PostgreSQL 179 with eight runs writing, in transactions of
    one measurement each. Those of all jobs follow one another, because events are numbered in the order in which they
-   become visible. So 10,000 GPUs that measure every 60 s are at the edge of one server, and every 5 s are beyond: then a run
-   would have to store several measurements in one transaction.
+   become visible. So 10,000 GPUs that measure every 60 s are at the edge of one server, and every 5 s are beyond: then
+   a run would have to store several measurements in one transaction.
 4. *Disk.* Not computed here, because it is the model's: one or two checkpoints per unfinished trial.
 """

@@ -86,7 +86,7 @@ def propose_trial(
     job, trial, is_new = controls.propose_trial(
         session,
         job_id,
-        phase=body.phase,
+        phase=Phase(body.phase),
         parameters=body.parameters,
         idempotency_key=idempotency_key,
         now=now,

@@ -49,7 +49,7 @@ def test_a_finished_job_goes_on_with_a_proposal(http: httpx.Client, database: Da
         ({"parameters": {"x": 1}}, "parameters.x", "is not a parameter of the search space (known: "),
         ({"parameters": []}, "parameters", "must be an object"),
         ({"parameters": {"a\0": 1}}, "parameters", "NUL"),
-        ({"phase": "confirmation"}, "phase", "must be"),
+        ({"phase": "confirmation"}, "phase", "must be 'search' or 'baseline'"),
         ({"phase": 3}, "phase", "must be"),
         ({"number": 3}, "number", "there is no such field"),
         ([], "body", "must be an object"),
