@@ -152,6 +152,11 @@ function keepLive() {
   follow(`${api}/events`, refresh);
 }
 
+// A job that has ended may have been taken up again elsewhere: look anew when the page is looked at.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !following) refresh().then(keepLive, () => {});
+});
+
 keepTimes();
 Promise.all([best.load(), curves.load()]).catch(complain);
 keepLive();

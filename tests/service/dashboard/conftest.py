@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,8 +17,10 @@ import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from service.api.app import create_app
+from service.domain import JobState
 from service.settings import Settings
 from service.store.session import Database
+from tests.service.dashboard.stories import Story
 
 TIMEOUT_MS = 120_000
 """Generous: a page waits for the service, on machines that do other things as well."""
@@ -98,3 +101,33 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     yield watched.page
     context.close()
     watched.check(address)
+
+
+@pytest.fixture
+def running(sqlite_database: Database) -> Story:
+    """A job with five trials behind it."""
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
+    for number in range(5):
+        story.run(number)
+    return story
+
+
+@pytest.fixture
+def finished(sqlite_database: Database) -> Story:
+    """A job of 20 trials that has ended, with a search that won."""
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
+    for number in range(20):
+        story.run(number, {13: 0.0812}.get(number))
+    assert story.finish() is JobState.SUCCEEDED
+    return story
+
+
+def open_page(page: Page, story: Story) -> None:
+    """Opens the job's page and waits for its charts."""
+    page.goto(f"/jobs/{story.job_id}")
+    for chart in ("best-so-far", "learning-curves"):
+        expect(page.locator(f"#{chart}.js-plotly-plot .plot-container")).to_be_attached()
+
+
+def wait_until_live(page: Page) -> None:
+    expect(page.locator("#stream")).to_have_text("live")

@@ -11,34 +11,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from service.domain import JobState, TrialState
-from service.leases import release_job
-from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import TIMEOUT_MS, served
+from tests.service.dashboard.conftest import TIMEOUT_MS, open_page, served, wait_until_live
 from tests.service.dashboard.contrast import LOW_CONTRAST
 from tests.service.dashboard.stories import Story, submit_digits
-from tests.service.scenarios import add_worker, claim
 
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-
-
-@pytest.fixture
-def running(sqlite_database: Database) -> Story:
-    """A job with five trials behind it."""
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
-    for number in range(5):
-        story.run(number)
-    return story
-
-
-@pytest.fixture
-def finished(sqlite_database: Database) -> Story:
-    """A job of 20 trials that has ended, with a search that won."""
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
-    for number in range(20):
-        story.run(number, {13: 0.0812}.get(number))
-    assert story.finish() is JobState.SUCCEEDED
-    return story
 
 
 @pytest.fixture
@@ -56,17 +34,6 @@ def confirmed(sqlite_database: Database) -> Story:
             number += 1
     assert story.finish() is JobState.SUCCEEDED
     return story
-
-
-def _open(page: Page, story: Story) -> None:
-    """Opens the job's page and waits for its charts."""
-    page.goto(f"/jobs/{story.job_id}")
-    for chart in ("best-so-far", "learning-curves"):
-        expect(page.locator(f"#{chart}.js-plotly-plot .plot-container")).to_be_attached()
-
-
-def _wait_until_live(page: Page) -> None:
-    expect(page.locator("#stream")).to_have_text("live")
 
 
 def _num_traces(page: Page, chart: str) -> int:
@@ -121,7 +88,7 @@ def test_a_long_list_comes_in_pages(page: Page, sqlite_database: Database) -> No
 def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Database) -> None:
     page.goto("/")
     expect(page.locator("#jobs")).to_contain_text("No jobs yet")
-    _wait_until_live(page)
+    wait_until_live(page)
     story = Story(sqlite_database, now=datetime.now(UTC), name="born just now")
     row = page.locator("table.jobs tbody tr")
     expect(row).to_contain_text("born just now")
@@ -131,7 +98,7 @@ def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Databas
 
 
 def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
-    _open(page, finished)
+    open_page(page, finished)
     expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
     expect(page.locator("#answer")).to_contain_text("trial #13")
     expect(page.locator("#recommendation h2")).to_have_text("Recommended config")
@@ -143,7 +110,7 @@ def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
 
 
 def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
-    _open(page, confirmed)
+    open_page(page, confirmed)
     expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
     expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
     expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
@@ -165,7 +132,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
 
 
 def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
-    _open(page, finished)
+    open_page(page, finished)
     # A line and the trials' dots for each of the two phases.
     assert _num_traces(page, "best-so-far") == 4
     # Twenty curves, and a cross for each of the two that diverged.
@@ -178,7 +145,7 @@ def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
 
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    _open(page, finished)
+    open_page(page, finished)
     page.get_by_role("button", name="Copy as Python").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -187,8 +154,8 @@ def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
 
 
 def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> None:
-    _open(page, running)
-    _wait_until_live(page)
+    open_page(page, running)
+    wait_until_live(page)
     page.evaluate("window.notReloaded = true")
     expect(page.locator("#budget")).to_contain_text("5 of 20 trials finished")
 
@@ -218,9 +185,9 @@ def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> 
 
 def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC))
-    _open(page, story)
+    open_page(page, story)
     expect(page.locator("#trials")).to_contain_text("No trial has been started yet.")
-    _wait_until_live(page)
+    wait_until_live(page)
     story.run(0)
     expect(page.locator("#trial-0")).to_contain_text("completed")
     _wait_for_traces(page, "learning-curves", 1)
@@ -233,119 +200,25 @@ def test_an_open_page_survives_a_restart_of_the_service(
     page = context.new_page()
     with served(sqlite_database, tmp_path) as address:
         page.goto(f"{address}/jobs/{running.job_id}")
-        _wait_until_live(page)
+        wait_until_live(page)
     expect(page.locator("#stream")).to_have_text("connection lost, trying again")
     running.run(5)
     with served(sqlite_database, tmp_path, port=urlsplit(address).port or 0):
         expect(page.locator("#trial-5")).to_contain_text("completed")
-        _wait_until_live(page)
+        wait_until_live(page)
         context.close()
 
 
 def test_a_failed_job_says_why(page: Page, running: Story) -> None:
-    _open(page, running)
-    _wait_until_live(page)
+    open_page(page, running)
+    wait_until_live(page)
     running.finish("the ranks ran out of memory <b>twice</b>")
     expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
 
 
-def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_database: Database) -> None:
-    running.begin(5)
-    _open(page, running)
-    page.locator("#cancel").click()
-    dialog = page.get_by_role("dialog", name="Cancel this job?")
-    dialog.get_by_role("button", name="Keep it running").click()
-    expect(dialog).to_be_hidden()
-    expect(page.locator("#facts")).to_contain_text("running")
-
-    page.locator("#cancel").click()
-    dialog.get_by_role("button", name="Cancel job").click()
-    expect(page.locator("#facts")).to_contain_text("cancelled")
-    expect(page.locator("#trial-5")).to_contain_text("cancelled")
-    expect(page.locator("#cancel")).to_have_count(0)
-    with sqlite_database.reading() as session:
-        assert JobRepository(session).get(running.job_id).state is JobState.CANCELLED
-
-
-def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_database: Database) -> None:
-    running.begin(5)
-    _open(page, running)
-    page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.locator("#facts")).to_contain_text("pausing")
-    with sqlite_database.writing() as session:
-        release_job(session, running.lease, now=datetime.now(UTC), crash=None)
-    expect(page.locator("#facts")).to_contain_text("paused")
-    expect(page.locator("#trial-5")).to_contain_text("queued")
-    page.get_by_role("button", name="Resume").click()
-    expect(page.locator("#facts")).to_contain_text("queued")
-    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
-
-
-def test_a_finished_job_gets_more_budget_and_the_open_page_follows_it(
-    page: Page, finished: Story, sqlite_database: Database
-) -> None:
-    _open(page, finished)
-    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
-    page.get_by_role("button", name="Change budget").click()
-    dialog = page.get_by_role("dialog", name="Change the budget")
-    expect(dialog.get_by_label("Trials", exact=True)).to_have_value("20")
-    expect(dialog.get_by_label("Device-hours")).to_have_value("")
-    dialog.get_by_role("button", name="Leave it").click()
-    expect(dialog).to_be_hidden()
-
-    page.get_by_role("button", name="Change budget").click()
-    dialog.get_by_label("Trials", exact=True).fill("24")
-    dialog.get_by_label("Device-hours").fill("1.5")
-    page.keyboard.press("Enter")
-    expect(page.locator("#facts")).to_contain_text("queued")
-    expect(page.locator("#budget")).to_contain_text("20 of 24 trials finished")
-    expect(page.locator("#budget")).to_contain_text("of 1.5 device-hours")
-    _wait_until_live(page)
-    lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC), lease_seconds=600)
-    assert lease is not None
-    finished.lease = lease
-    expect(page.locator("#facts")).to_contain_text("running")
-    finished.run(20)
-    expect(page.locator("#trial-20")).to_contain_text("completed")
-
-
-def test_a_refused_budget_says_why(browser: Browser, address: str, running: Story) -> None:
-    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
-    page = context.new_page()
-    _open(page, running)
-    page.get_by_role("button", name="Change budget").click()
-    page.get_by_role("dialog").get_by_label("Trials", exact=True).fill("3")
-    page.get_by_role("dialog").get_by_role("button", name="Change budget").click()
-    expect(page.get_by_role("alert")).to_contain_text("budget.num_trials: 3 would leave")
-    expect(page.locator("#facts")).to_contain_text("running")
-    context.close()
-
-
-def test_a_trial_is_stopped_and_another_tried_again_from_the_table(page: Page, running: Story) -> None:
-    running.begin(5)
-    running.begin(6)
-    running.diverge(6)
-    _open(page, running)
-    page.get_by_role("button", name="Stop trial 5").click()
-    expect(page.locator("#trial-5")).to_contain_text("stopping")
-    page.get_by_role("button", name="Try trial 6 again").click()
-    expect(page.locator("#trial-6")).to_contain_text("queued")
-    expect(page.locator("#facts")).to_contain_text("restarting")
-    expect(page.get_by_role("button", name="Try trial 0 again")).to_have_count(0)
-    assert page.locator("button.pick[aria-pressed=true]").count() == 0
-
-
-def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
-    _open(page, running)
-    page.locator("#cancel").click()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_be_hidden()
-    expect(page.locator("#facts")).to_contain_text("running")
-
-
 def test_the_table_sorts_by_keyboard_and_keeps_its_order_over_updates(page: Page, running: Story) -> None:
-    _open(page, running)
-    _wait_until_live(page)
+    open_page(page, running)
+    wait_until_live(page)
     button = page.get_by_role("button", name="validation_loss")
     button.focus()
     page.keyboard.press("Enter")
@@ -364,7 +237,7 @@ def test_the_table_sorts_by_keyboard_and_keeps_its_order_over_updates(page: Page
 
 
 def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Story) -> None:
-    _open(page, finished)
+    open_page(page, finished)
     button = page.get_by_role("button", name="Trial 13: highlight its curve")
     button.focus()
     page.keyboard.press("Enter")
@@ -377,7 +250,7 @@ def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Stor
 
 
 def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
-    _open(page, finished)
+    open_page(page, finished)
     page.locator("#learning-curves").scroll_into_view_if_needed()
     # The last point of the best curve lies apart from all others.
     x, y = page.evaluate(
@@ -400,11 +273,11 @@ def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> N
     job_id = submit_digits(sqlite_database, now=now, name=NAME_WITH_SCRIPT, tags={NAME_WITH_SCRIPT: NAME_WITH_SCRIPT})
     page.goto("/")
     expect(page.get_by_role("link", name=NAME_WITH_SCRIPT)).to_be_visible()
-    _wait_until_live(page)
+    wait_until_live(page)
     page.goto(f"/jobs/{job_id}")
     expect(page.get_by_role("heading", level=1)).to_have_text(NAME_WITH_SCRIPT)
     assert page.title().startswith(NAME_WITH_SCRIPT)
-    _wait_until_live(page)
+    wait_until_live(page)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img").count() == 0
 
@@ -414,7 +287,7 @@ def test_no_page_scrolls_sideways(page: Page, finished: Story, width: int) -> No
     page.set_viewport_size({"width": width, "height": 844})
     page.goto("/")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    _open(page, finished)
+    open_page(page, finished)
     page.locator("summary").first.click()
     page.locator("summary").last.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -424,7 +297,7 @@ def test_no_page_scrolls_sideways(page: Page, finished: Story, width: int) -> No
 
 def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
     page.emulate_media(color_scheme="light")
-    _open(page, finished)
+    open_page(page, finished)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
     page.emulate_media(color_scheme="dark")
@@ -437,7 +310,7 @@ def test_text_has_the_contrast_of_wcag_aa(page: Page, finished: Story, scheme: s
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.goto("/")
     assert page.evaluate(LOW_CONTRAST) == []
-    _open(page, finished)
+    open_page(page, finished)
     page.locator("summary").first.click()
     assert page.evaluate(LOW_CONTRAST) == []
 
@@ -445,7 +318,7 @@ def test_text_has_the_contrast_of_wcag_aa(page: Page, finished: Story, scheme: s
 def test_the_pages_are_marked_up_for_screen_readers(page: Page, finished: Story) -> None:
     page.goto("/")
     expect(page.get_by_role("table", name="Jobs, newest first")).to_be_visible()
-    _open(page, finished)
+    open_page(page, finished)
     levels = page.evaluate("[...document.querySelectorAll('main :is(h1, h2, h3)')].map((h) => h.localName)")
     assert levels[0] == "h1"
     assert set(levels[1:]) == {"h2"}

@@ -1,0 +1,122 @@
+"""The buttons of a job's page in a real browser, and what other users' buttons do to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from playwright.sync_api import Browser, Page, expect
+
+from service.controls import change_budget, resume_job
+from service.domain import JobState
+from service.leases import release_job
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.service.dashboard.conftest import open_page, wait_until_live
+from tests.service.dashboard.stories import Story
+from tests.service.scenarios import add_worker, claim
+
+
+def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_database: Database) -> None:
+    running.begin(5)
+    open_page(page, running)
+    page.locator("#cancel").click()
+    dialog = page.get_by_role("dialog", name="Cancel this job?")
+    dialog.get_by_role("button", name="Keep it running").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#facts")).to_contain_text("running")
+
+    page.locator("#cancel").click()
+    dialog.get_by_role("button", name="Cancel job").click()
+    expect(page.locator("#facts")).to_contain_text("cancelled")
+    expect(page.locator("#trial-5")).to_contain_text("cancelled")
+    expect(page.locator("#cancel")).to_have_count(0)
+    with sqlite_database.reading() as session:
+        assert JobRepository(session).get(running.job_id).state is JobState.CANCELLED
+
+
+def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_database: Database) -> None:
+    running.begin(5)
+    open_page(page, running)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("#facts")).to_contain_text("pausing")
+    with sqlite_database.writing() as session:
+        release_job(session, running.lease, now=datetime.now(UTC), crash=None)
+    expect(page.locator("#facts")).to_contain_text("paused")
+    expect(page.locator("#trial-5")).to_contain_text("queued")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#facts")).to_contain_text("queued")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+
+
+def test_a_finished_job_gets_more_budget_and_the_open_page_follows_it(
+    page: Page, finished: Story, sqlite_database: Database
+) -> None:
+    open_page(page, finished)
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    page.get_by_role("button", name="Change budget").click()
+    dialog = page.get_by_role("dialog", name="Change the budget")
+    expect(dialog.get_by_label("Trials", exact=True)).to_have_value("20")
+    expect(dialog.get_by_label("Device-hours")).to_have_value("")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_be_hidden()
+
+    page.get_by_role("button", name="Change budget").click()
+    dialog.get_by_label("Trials", exact=True).fill("24")
+    dialog.get_by_label("Device-hours").fill("1.5")
+    page.keyboard.press("Enter")
+    expect(page.locator("#facts")).to_contain_text("queued")
+    expect(page.locator("#budget")).to_contain_text("20 of 24 trials finished")
+    expect(page.locator("#budget")).to_contain_text("of 1.5 device-hours")
+    wait_until_live(page)
+    lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC), lease_seconds=600)
+    assert lease is not None
+    finished.lease = lease
+    expect(page.locator("#facts")).to_contain_text("running")
+    finished.run(20)
+    expect(page.locator("#trial-20")).to_contain_text("completed")
+
+
+def test_the_page_of_a_finished_job_learns_when_it_is_looked_at_that_the_job_goes_on(
+    page: Page, finished: Story, sqlite_database: Database
+) -> None:
+    open_page(page, finished)
+    with sqlite_database.writing() as session:
+        change_budget(session, finished.job_id, {"num_trials": 24}, now=datetime.now(UTC))
+        resume_job(session, finished.job_id, now=datetime.now(UTC))
+    page.evaluate("() => { document.dispatchEvent(new Event('visibilitychange')) }")
+    expect(page.locator("#facts")).to_contain_text("queued")
+    wait_until_live(page)
+
+
+def test_a_refused_budget_says_why(browser: Browser, address: str, running: Story) -> None:
+    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    page = context.new_page()
+    open_page(page, running)
+    page.get_by_role("button", name="Change budget").click()
+    page.get_by_role("dialog").get_by_label("Trials", exact=True).fill("3")
+    page.get_by_role("dialog").get_by_role("button", name="Change budget").click()
+    expect(page.get_by_role("alert")).to_contain_text("budget.num_trials: 3 would leave")
+    expect(page.locator("#facts")).to_contain_text("running")
+    context.close()
+
+
+def test_a_trial_is_stopped_and_another_tried_again_from_the_table(page: Page, running: Story) -> None:
+    running.begin(5)
+    running.begin(6)
+    running.diverge(6)
+    open_page(page, running)
+    page.get_by_role("button", name="Stop trial 5").click()
+    expect(page.locator("#trial-5")).to_contain_text("stopping")
+    page.get_by_role("button", name="Try trial 6 again").click()
+    expect(page.locator("#trial-6")).to_contain_text("queued")
+    expect(page.locator("#facts")).to_contain_text("restarting")
+    expect(page.get_by_role("button", name="Try trial 0 again")).to_have_count(0)
+    assert page.locator("button.pick[aria-pressed=true]").count() == 0
+
+
+def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
+    open_page(page, running)
+    page.locator("#cancel").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator("#facts")).to_contain_text("running")
