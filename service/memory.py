@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,11 @@ SAMPLE_SECONDS = 2.0
 """For the points of all spaces; where it is not enough, there are fewer."""
 START_SECONDS = 15.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+
+
+MAX_ESTIMATES = 2
+"""At once, in this process."""
+_SLOTS = threading.BoundedSemaphore(MAX_ESTIMATES)
 
 
 class NotPredictable(Exception):
@@ -156,7 +162,7 @@ def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> M
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
     try:
-        with MemoryPredictor(plan) as predictor:
+        with _slot(), MemoryPredictor(plan) as predictor:
             # The first one's time is that of the imports; those after it cost milliseconds.
             started_by = time.monotonic() + start_seconds
             defaults = {
@@ -181,6 +187,17 @@ def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> M
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
     return MemoryEstimate(limit, spaces)
+
+
+@contextmanager
+def _slot() -> Iterator[None]:
+    """Bounds the processes that estimates start. Raises: NotPredictable: there are too many."""
+    if not _SLOTS.acquire(blocking=False):
+        raise NotPredictable(f"{MAX_ESTIMATES} others are being estimated: try again in half a minute")
+    try:
+        yield
+    finally:
+        _SLOTS.release()
 
 
 def _sample(predictor: MemoryPredictor, plan: JobPlan, phase: Phase, *, deadline: float) -> list[int]:

@@ -61,6 +61,8 @@ class Share:
     """Since when it wants another; None: it wants none."""
     waiting_for: str | None
     """Without any: what it waits for, for a person."""
+    short_of: frozenset[str] = frozenset()
+    """Names of the resources of which too little is free for another."""
 
 
 def report_share(session: Session, lease: Lease, share: Share, *, now: datetime) -> None:
@@ -74,6 +76,7 @@ def report_share(session: Session, lease: Lease, share: Share, *, now: datetime)
             num_gangs=share.num_gangs,
             gang_share=share.gang_share,
             wants_since=share.wants_since,
+            short_of=sorted(share.short_of),
         )
     )
     waiting_for = None if share.waiting_for is None else storable(share.waiting_for)
@@ -223,6 +226,14 @@ def requeue_trial(
         move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 
 
+def _waits_for_its_pause(session: Session, job: Job) -> bool:
+    """Whether a job that is asked to pause has trials that users asked for meanwhile."""
+    if job.requested is not JobRequest.PAUSE:
+        return False
+    queued = TrialRepository(session).page(job.id, states=(TrialState.QUEUED,))
+    return any(trial.proposed or trial.spared for trial in queued)
+
+
 def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
     """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
 
@@ -236,7 +247,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         LeaseLost: the job is no longer this run's.
     """
     job = lock_leased_job(session, lease)
-    if failure is None and job.requested is JobRequest.RESTART:
+    if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")

@@ -55,7 +55,8 @@ def waiting_of(
         )
         for job in queued:
             since = job.waiting_since or job.created_at
-            found[job.id] = Waiting(since, why_queued(order[job.id], seen, not_before=job.not_before, now=now))
+            num_before = order.get(job.id, 0)  # not there: it was taken since it was read
+            found[job.id] = Waiting(since, why_queued(num_before, seen, not_before=job.not_before, now=now))
     return found
 
 

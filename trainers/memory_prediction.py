@@ -56,7 +56,7 @@ def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: st
     copies = 1 if config.averaging is None else 2  # gradients, and averages
     state, scratch = _optimizer_bytes(config, groups, device_type=device_type)
     is_divided = mode != "ddp" or config.optimizer.arguments.get("distributed") == "lossless"
-    return (weights + copies * trained) // num_shards + state // (world_size if is_divided else 1) + scratch
+    return (weights + copies * trained) // num_shards + (state + scratch) // (world_size if is_divided else 1)
 
 
 def _optimizer_bytes(config: TrialConfig, groups: Iterable[Mapping[str, Any]], *, device_type: str) -> tuple[int, int]:

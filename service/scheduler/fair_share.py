@@ -4,6 +4,9 @@ A higher priority goes first. Among equals the job with the smaller share of the
 waited longer if those are equal, so that the smallest share is as large as can be (max-min fairness); a job's share is
 that of the resource it has most of (dominant resource fairness).
 
+A job that lacks a resource that another one's gangs do not have, a GPU that one has no use for, is in nobody's way.
+Of what both need, all is kept for the job whose turn it is until that has enough: large gangs do not starve.
+
 Nothing is taken from a trial in training. A gang changes hands when its trial ends or is paused, and among equals only
 if that makes shares more even, because a job that keeps its gang keeps its ranks warm. Where they cannot be even, as of
 a cluster that holds one gang, a job that has none gets its turn after `TURN_SECONDS`.
@@ -35,6 +38,10 @@ class Claim:
     """Since when it wants another gang, as far as the cluster can hold one; None: it wants none."""
     coming: float = 0.0
     """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
+    short_of: frozenset[str] = frozenset()
+    """Names of the resources of which too little is free for another gang."""
+    resources: frozenset[str] = frozenset()
+    """Names of the resources that its gangs have."""
 
     @property
     def share(self) -> float:
@@ -45,14 +52,15 @@ class Claim:
 def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:
     """The job that is to get a gang before `own` does; None: `own` may take a free one, or go on with its idle one.
 
-    Of all jobs that want one, exactly one may take a free one, so some job always goes on.
+    Of all jobs that want one and lack nothing, exactly one may take a free one, so some job always goes on.
 
     Args:
         own: wants a gang.
         others: the other running jobs of the cluster.
         has_idle: whether the question is to go on with a gang of its own whose trial has ended.
     """
-    waiting = [claim for claim in others if claim.wants_since is not None]
+    # One that lacks what `own` does not have is not helped by leaving it the rest.
+    waiting = [claim for claim in others if claim.wants_since is not None and claim.short_of <= own.resources]
     if has_idle:
         waiting = [claim for claim in waiting if _is_to_be_passed_to(own, claim, now)]
     else:

@@ -40,7 +40,7 @@ class MemoryLimit:
             self._out_of_memory[number] = max(1, predicted_bytes)
 
     def fitted(self, number: int) -> None:
-        """A trial was trained to its end."""
+        """A trial measured, and did not run out of memory before."""
         self._out_of_memory.pop(number, None)
 
     def why_infeasible(self, predicted_bytes: int) -> str | None:
@@ -99,7 +99,7 @@ class Feasibility:
             self._limit.ran_out(number, predicted)
 
     def fitted(self, number: int) -> None:
-        """A trial was trained to its end."""
+        """A trial ended or paused after a measurement."""
         self._predicted.pop(number, None)
         if self._limit is not None:
             self._limit.fitted(number)

@@ -21,7 +21,7 @@ from ray import tune
 
 from service import runs
 from service.budgets import device_hours, running_seconds
-from service.domain import TrialState
+from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.jobs import specification_of
 from service.leases import Lease, release_job
@@ -153,7 +153,7 @@ def _search(
         checkpoints=checkpoints,
         ending=watch.ending,
         feasibility=feasibility,
-        never_launched={trial.number for trial in stored.trials if not trial.runs and not trial.state.is_final},
+        never_launched={trial.number for trial in stored.trials if _is_to_be_judged(trial)},
         to_stop=watch.to_stop,
         seconds_left=watch.seconds_left,
     )
@@ -173,7 +173,9 @@ def _search(
     tuner = tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up, sharing=sharing),
+            search_alg=PolicySearcher(
+                policy, order=recorder.order, give_up=recorder.give_up, sharing=sharing, recall=recorder.recall
+            ),
             scheduler=pruner,
             num_samples=-1,  # the searcher says when nothing is left
             max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
@@ -258,9 +260,16 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
         close=predictor.close,
     )
     for trial in stored.trials:
-        if trial.memory_failures and trial.state is not TrialState.COMPLETED:
+        if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
             feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
     return feasibility
+
+
+def _is_to_be_judged(trial: Trial) -> bool:
+    """Whether a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
+    nor if another one with its config has been trained."""
+    was_launched = trial.runs > 0 or trial.spared or trial.phase is Phase.CONFIRMATION
+    return not was_launched and not trial.state.is_final
 
 
 def read_stored(database: Database, lease: Lease) -> Stored:

@@ -28,7 +28,7 @@ class PhasePlan:
     search: Callable[[], PhaseSearch]
     """Makes its search; phases are never compared with each other."""
     pinned: tuple[Mapping[str, Scalar], ...] = ()
-    """Assignments tried first, after the defaults of the space's branches."""
+    """Assignments tried first, after the defaults of the space's branches, each once."""
     patience: int | None = None
     """No more trials start once so many, begun after the best one, were tried without bettering it."""
     direction: Direction = Direction.MINIMIZE
@@ -84,7 +84,18 @@ class _PhaseRun:
     def completed(self, number: int, values: tuple[float, ...]) -> None:
         """Takes in the objectives of a completed trial."""
         directions = (self.plan.direction, *self.plan.further)
-        if not all(map(math.isfinite, values)) or values in self.front.values():
+        if not math.isfinite(values[0]):
+            return
+        whole = {kept: known for kept, known in self.front.items() if all(map(math.isfinite, known))}
+        if all(map(math.isfinite, values)):
+            self.front = whole
+        elif whole:
+            return
+        else:
+            # As long as no trial has all objectives, say none reaches a target, those are the best that there are.
+            worst = (math.inf if direction is Direction.MINIMIZE else -math.inf for direction in directions)
+            values = tuple(v if math.isfinite(v) else w for v, w in zip(values, worst, strict=True))
+        if values in self.front.values():
             return
         if any(dominates(known, values, directions) for known in self.front.values()):
             return
@@ -123,8 +134,11 @@ class JobPolicy:
                 raise ValueError(f"phase {plan.phase} appears twice")
             if plan.num_trials < 0:
                 raise ValueError(f"num_trials of phase {plan.phase} must be >= 0, got {plan.num_trials}")
-            pinned = (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned))
-            self._phases[plan.phase] = _PhaseRun(plan, pinned, plan.search())
+            pinned: list[dict[str, Scalar]] = []
+            for values in (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned)):
+                if values not in pinned:
+                    pinned.append(values)
+            self._phases[plan.phase] = _PhaseRun(plan, tuple(pinned), plan.search())
         self._confirmation = confirmation
         self._num_confirming = 0
         self._trials: dict[int, _Trial] = {}

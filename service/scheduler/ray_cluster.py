@@ -139,23 +139,41 @@ def describe_wait(size: GroupSize) -> str | None:
 
     Others have the rest: this job's own trials, or another's. To be asked again later; it takes milliseconds.
     """
-    # Ray has no public way to ask by machine.
-    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
-    free = [Node(resources) for resources in by_node.values()]
+    free = _free_nodes()
     if max_parallel_trials(free, size):
         return None
-    short = []
-    for name, want in size.rank_bundle.items():
-        needed, available = want * size.world_size, sum(node.resources.get(name, 0.0) for node in free)
-        if needed > available:
-            short.append(f"{_amount(name, needed)}, {_number(name, available)} free")
+    short = _shortage(free, size)
     if short:
-        return f"needs {' and '.join(short)}"
+        return "needs " + " and ".join(
+            f"{_amount(name, needed)}, {_number(name, available)} free" for name, (needed, available) in short.items()
+        )
     # Enough in all, but not where a rank can use it.
     wanted = _amounts(size.rank_bundle)
     return (
         f"needs {size.world_size} ranks with {wanted} each; free on its machines: {_machines(free, size.rank_bundle)}"
     )
+
+
+def short_of(size: GroupSize) -> frozenset[str]:
+    """The resources of which the connected cluster has too little free for another trial, by Ray's names."""
+    return frozenset(_shortage(_free_nodes(), size))
+
+
+def _free_nodes() -> list[Node]:
+    # Ray has no public way to ask by machine.
+    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    return [Node(resources) for resources in by_node.values()]
+
+
+def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, float]]:
+    """What a trial needs and what is free of it on all machines together, where that is too little."""
+    machines = list(free)
+    found = {}
+    for name, want in size.rank_bundle.items():
+        needed, available = want * size.world_size, sum(node.resources.get(name, 0.0) for node in machines)
+        if needed > available:
+            found[name] = needed, available
+    return found
 
 
 def _num_times(name: str, available: float, want: float) -> int:

@@ -165,6 +165,25 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs at every turn of Tune's loop, several times a second."""
+        self.turn()
+
+    def recall(self, number: int) -> bool:
+        """Whether a trial that was ordered, and that Tune has not got yet, was ended meanwhile: a user stopped it.
+
+        Does a turn's work, too: Tune's loop does not turn while it has no trial and waits for one.
+        """
+        self.turn()
+        if number not in self._to_stop():
+            return False
+        self._end(number, _End(TrialState.CANCELLED, detail=STOPPED))
+        return True
+
+    def turn(self) -> None:
+        """What is to be done several times a second.
+
+        Raises:
+            RunEnded: something ends the run.
+        """
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
@@ -214,9 +233,10 @@ class Recorder(TuneAdapter, tune.Callback):
             )
             if broken is not None:
                 return _End(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
+        if report.kind != "failed":
+            self._feasibility.fitted(number)
         match report.kind:
             case "completed":
-                self._feasibility.fitted(number)
                 self._pruner.report(number, report)
                 return _End(TrialState.COMPLETED)
             case "failed":

@@ -29,6 +29,7 @@ class PolicySearcher(TuneAdapter, Searcher):
         order: Callable[[Start | Resume], TrialOrder | None],
         give_up: Callable[[GiveUp], None],
         sharing: Sharing | None = None,
+        recall: Callable[[int], bool] = lambda _number: False,
     ) -> None:
         """Prepares the searcher.
 
@@ -36,6 +37,7 @@ class PolicySearcher(TuneAdapter, Searcher):
             order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
                 because it cannot fit.
             give_up: ends a paused trial.
+            recall: whether a trial that waits for a gang was ended meanwhile; asked at every turn.
             sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         """
         super().__init__()
@@ -43,6 +45,7 @@ class PolicySearcher(TuneAdapter, Searcher):
         self._order = order
         self._give_up = give_up
         self._sharing = sharing
+        self._recall = recall
         self._ready: TrialOrder | None = None
         """Waits for a gang of the shared cluster."""
 
@@ -57,6 +60,8 @@ class PolicySearcher(TuneAdapter, Searcher):
             if order is None:
                 self._sharing.wants_none()
             elif not self._sharing.may_take():
+                if self._recall(order.number):
+                    self._ready = None
                 return None
         self._ready = None
         return None if order is None else order.to_tune()

@@ -81,6 +81,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._before: Claim | None = None
         """The job that goes first."""
         self._waiting_for: str | None = None
+        self._short_of: frozenset[str] = frozenset()
         self._passed: dict[str, _Passed] = {}
         """What was passed on, by job."""
         self._num_held = 0
@@ -132,6 +133,7 @@ class Sharing(TuneAdapter, tune.Callback):
             self._nodes = ray_cluster.living_nodes()
             waits = not num_held and (not num_requested or _age(self._wants_since) >= PLACING_SECONDS)
             self._waiting_for = self._describe_wait() if waits else None
+            self._short_of = ray_cluster.short_of(self._size)
         elif not wants or num_held:
             self._waiting_for = None
         # What the cluster cannot hold, beside what the job has, is not worth anyone's waiting.
@@ -142,6 +144,7 @@ class Sharing(TuneAdapter, tune.Callback):
             gang_share=ray_cluster.dominant_share(self._nodes, self._size),
             wants_since=self._wants_since if fits else None,
             waiting_for=self._waiting_for,
+            short_of=self._short_of if wants else frozenset(),
         )
         if share != self._reported:
             self._write(lambda session: runs.report_share(session, self._lease, share, now=_now()))
@@ -155,7 +158,14 @@ class Sharing(TuneAdapter, tune.Callback):
         now, has_idle = _now(), self._gangs.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
         num_held, num_requested = self._gangs.count()
-        own = Claim(self._lease.job_id, priority, num_held, share, self._wants_since or now)
+        own = Claim(
+            self._lease.job_id,
+            priority,
+            num_held,
+            share,
+            self._wants_since or now,
+            resources=frozenset(self._size.rank_bundle),
+        )
         self._before = goes_before(own, others, has_idle=has_idle, now=now)
         if has_idle:
             if self._before is not None:
@@ -191,6 +201,7 @@ class Sharing(TuneAdapter, tune.Callback):
                     share.gang_share,
                     share.wants_since,
                     self._coming_to(share.job_id, share.num_gangs),
+                    short_of=frozenset(share.short_of),
                 )
                 for share, priority in found
                 if share.job_id != self._lease.job_id

@@ -152,6 +152,8 @@ class ClusterShare(Base):
     gang_share: Mapped[float]
     """The part of the cluster that one gang takes."""
     wants_since: Mapped[datetime | None]
+    short_of: Mapped[list[Any]]
+    """Names of the resources of which too little is free for another gang."""
 
 
 class Trial(Base):

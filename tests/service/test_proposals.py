@@ -125,6 +125,20 @@ def test_a_paused_job_stays_paused_and_a_finished_one_goes_on(database: Database
     assert first.number == 4
 
 
+def test_a_job_whose_run_ends_of_itself_while_it_is_asked_to_pause_keeps_what_was_proposed_meanwhile(
+    database: Database,
+) -> None:
+    lease = claimed_job(database)
+    for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH, Phase.SEARCH]):
+        run_trial(database, lease, number, 0.5, phase)
+    with database.writing() as session:
+        controls.pause_job(session, lease.job_id, now=NOW)
+    propose(database, lease.job_id, lr=0.01)
+    assert finish(database, lease) is JobState.PAUSED
+    [first] = asks(database, lease.job_id, 1)
+    assert (first.number, first.parameters["lr"]) == (4, 0.01)
+
+
 def test_a_finished_job_without_time_refuses_a_proposal_and_stays_as_it_was(database: Database) -> None:
     lease = claimed_job(database, budget={"num_trials": 4, "wall_clock_seconds": 20})
     run_trial(database, lease, 0, 0.5)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0007"
 down_revision = "0006"
 branch_labels = None
 depends_on = None
 
+JSON = sa.JSON().with_variant(JSONB(), "postgresql")
 TIME = sa.DateTime(timezone=True)
 
 
@@ -27,6 +29,7 @@ def upgrade() -> None:
         sa.Column("num_gangs", sa.Integer(), nullable=False),
         sa.Column("gang_share", sa.Double(), nullable=False),
         sa.Column("wants_since", TIME, nullable=True),
+        sa.Column("short_of", JSON, nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_cluster_shares_job_id_jobs"), ondelete="CASCADE"
         ),

@@ -276,6 +276,8 @@ class OptunaSearch:
             values = (outcome.value, *outcome.further)
             if all(map(math.isfinite, values)):
                 self._study.tell(trial, values)
+            elif math.isfinite(outcome.value):
+                self._study.tell(trial, state=OptunaState.PRUNED)  # without a curve: worse than what was measured
             else:
                 self._study.tell(trial, state=OptunaState.FAIL)
         elif outcome.state is TrialState.PRUNED and self._num_objectives == 1:

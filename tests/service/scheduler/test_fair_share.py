@@ -45,6 +45,15 @@ def test_a_free_gang_goes_to_the_higher_priority_whoever_has_more_or_has_waited(
     assert first(high, low) is None
 
 
+def test_a_job_that_waits_for_what_another_has_no_use_for_is_not_in_its_way() -> None:
+    on_cpus = dataclasses.replace(claim("a", 3, waits=0), resources=frozenset({"CPU"}))
+    on_gpus = claim("b", 0, waits=99, gang_share=1.0, priority=1)
+    for short_of, before in (({"GPU"}, None), ({"CPU", "GPU"}, None), ({"CPU"}, "b"), (set(), "b")):
+        waiting = dataclasses.replace(on_gpus, short_of=frozenset(short_of))
+        assert first(on_cpus, waiting) == before
+        assert first(on_cpus, waiting, has_idle=True) == before
+
+
 def test_among_equals_a_free_gang_goes_to_the_smaller_share_and_then_to_the_longest_wait() -> None:
     rich, poor, patient = claim("a", 2, waits=99), claim("b", 1, waits=1), claim("c", 1, waits=2)
     assert first(rich, poor, patient) == "c"

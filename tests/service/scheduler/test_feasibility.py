@@ -62,7 +62,7 @@ def test_what_cannot_be_predicted_is_feasible() -> None:
     assert Feasibility().why_infeasible(0, config) is None
 
 
-@pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.COMPLETED])
+@pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.PRUNED, TrialState.COMPLETED])
 def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: Database, ending: TrialState) -> None:
     resources = {"memory_per_worker": 2 * predicted_bytes(config_of("shampoo"))}
     lease = claimed_job(sqlite_database, search_space=SPACE, resources=resources, baseline=None)
@@ -80,7 +80,7 @@ def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: D
         stored = Stored(job, TrialRepository(session).with_measurements(lease.job_id))
     with make_feasibility(plan_job(specification_of(job)), stored, is_local=True) as feasibility:
         why = feasibility.why_infeasible(1, config_of("shampoo"))
-        assert (why is None) == (ending is TrialState.COMPLETED), why
+        assert (why is None) == (ending in (TrialState.PRUNED, TrialState.COMPLETED)), why
         assert feasibility.why_infeasible(2, config_of("none")) is None
 
 

@@ -184,6 +184,14 @@ def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() ->
     assert anew.ask() == Done()
 
 
+def test_a_pinned_assignment_that_equals_the_defaults_or_another_is_tried_once() -> None:
+    defaults = SEARCH_SPACE.defaults()
+    plan = _plan(SEARCH, SEARCH_SPACE, 20)
+    alone, pinned = JobPolicy([plan]), JobPolicy([replace(plan, pinned=(defaults, defaults))])
+    for _ in range(4):
+        assert alone.ask() == pinned.ask()
+
+
 def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None:
     plan = replace(_plan(SEARCH, SEARCH_SPACE, 20), patience=3)
     policy = JobPolicy([plan])

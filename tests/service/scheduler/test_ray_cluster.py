@@ -99,7 +99,9 @@ def test_a_trial_says_what_it_waits_for() -> None:
     ray.get(other.ready(), timeout=120)
     assert ray_cluster.describe_wait(gang) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
     assert ray_cluster.describe_wait(GroupSize(1, 2.0, 0.5)) == "needs 2 CPUs, 1 free"
+    assert ray_cluster.short_of(gang) == {"CPU", "widget"}
     assert ray_cluster.describe_wait(GroupSize(4, 0.25, 0.0)) is None
+    assert ray_cluster.short_of(GroupSize(4, 0.25, 0.0)) == frozenset()
     remove_placement_group(other)
 
 

@@ -250,7 +250,7 @@ def test_what_needs_more_than_a_trial_that_ran_out_of_memory_is_not_launched(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
     feasibility = Feasibility(lr_in_bytes, lambda: 1_000_000)
-    values = by_learning_rate(0.1, 0.2, 0.05, 0.1)
+    values = by_learning_rate(0.1, 0.2, 0.05, 0.09)
     tune = Tune(sqlite_database, tmp_path, specification=values, feasibility=feasibility)
     out_of_memory = TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room for 7 GiB")
     tune.give(tune.begin(), out_of_memory)

@@ -195,6 +195,14 @@ def test_a_restored_job_finds_the_same_front() -> None:
     assert interrupted == whole
 
 
+def test_patience_goes_by_the_first_objective_while_no_trial_has_all() -> None:
+    policy = _policy(20, patience=3)
+    for number, value in enumerate([5.0, 4.0, 6.0, 7.0, 4.0]):
+        assert isinstance(policy.ask(), Start), number
+        policy.tell(number, COMPLETED, value, further=(math.nan,))
+    assert policy.ask() == Done()
+
+
 def test_patience_counts_from_the_last_trial_on_the_front() -> None:
     policy = _policy(20, patience=3)
     values = [(5.0, 5.0), (6.0, 4.0), (7.0, 3.0), (8.0, 8.0), (9.0, 1.0), (9.0, 2.0), (math.nan, 0.0), (1.0, math.nan)]
