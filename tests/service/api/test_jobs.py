@@ -21,7 +21,7 @@ def test_a_submitted_job_is_created_queued_and_readable_at_its_location(http: ht
     job = answer.json()
     assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"
     assert (job["state"], job["name"], job["tags"]) == ("queued", "first", {"team": "vision"})
-    assert job["objective"] == {"metric": "validation_loss", "direction": "minimize"}
+    assert job["objective"] == {"metric": "validation_loss", "direction": "minimize", "also": []}
     assert job["specification"]["budget"] == Budget(num_trials=4).model_dump()
     assert job["created_at"].endswith("Z")
     read = http.get(answer.headers["Location"])
