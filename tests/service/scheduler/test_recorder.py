@@ -404,6 +404,22 @@ def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database:
     assert TrialOrder.from_tune(tune.begin().config).number == 1
 
 
+def test_a_trial_that_waits_for_a_gang_is_recalled_when_a_user_stops_it(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    order = TrialOrder.from_tune(tune.searcher.suggest("tune-1") or {})
+    assert not tune.recorder.recall(order.number)
+    tune.to_stop = frozenset({order.number})
+    assert tune.recorder.recall(order.number)
+    [stored] = tune.stored()
+    assert (stored.state, stored.detail, stored.runs) == (TrialState.CANCELLED, "stopped by a user", 0)
+    assert TrialOrder.from_tune(tune.begin().config).number == 1
+    tune.ending = Ending.STOPPED
+    with pytest.raises(RunEnded):
+        tune.recorder.recall(2)
+
+
 def test_a_run_that_is_asked_to_end_begins_no_further_trial_but_writes_what_it_has(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
