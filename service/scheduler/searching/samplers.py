@@ -206,8 +206,9 @@ class OptunaSearch:
     - diverged, out-of-memory and infeasible ones as PRUNED *without* a curve: worse than anything measured. COMPLETE
       with a penalty would rank them above every pruned trial, and with few completed trials among the good ones.
       Samplers that learn from completed trials alone are told the worst value seen;
-    - errors, lost and cancelled trials as FAIL, which samplers ignore. With several objectives also completed ones that
-      did not measure all of them, and pruned ones: Optuna compares no curves there.
+    - errors, lost and cancelled trials as FAIL, which samplers ignore. With several objectives also pruned
+      ones, as Optuna compares no curves there; those that completed without one of the further ones as PRUNED without
+      a curve.
     TPE counts running trials as bad (the liar), so that concurrent trials spread out.
     """
 

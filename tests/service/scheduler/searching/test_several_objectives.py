@@ -195,6 +195,19 @@ def test_a_restored_job_finds_the_same_front() -> None:
     assert interrupted == whole
 
 
+def test_tpe_avoids_where_trials_do_not_measure_all_objectives() -> None:
+    num_measured = 0
+    for seed in range(4):
+        sampler = _sampler("tpe", seed=str(seed))
+        for number in range(40):
+            suggested = _suggested(sampler, number)
+            first, second = _zdt1(suggested)
+            is_measured = float(suggested["betas[0]"] or 0) > 0.7  # which is not where the front is
+            num_measured += is_measured and number >= 20
+            sampler.finish(number, Outcome(COMPLETED, None, first, (), (second if is_measured else math.nan,)))
+    assert num_measured > 0.45 * 4 * 20  # at random 0.3
+
+
 def test_patience_goes_by_the_first_objective_while_no_trial_has_all() -> None:
     policy = _policy(20, patience=3)
     for number, value in enumerate([5.0, 4.0, 6.0, 7.0, 4.0]):
