@@ -16,6 +16,7 @@ safetensors format, all else is JSON: there is nothing in it that could execute 
 """
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
+from trainers.checkpoints.copying import copy_checkpoint
 from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
@@ -28,6 +29,7 @@ __all__ = [
     "LikeParameter",
     "PerRank",
     "Restored",
+    "copy_checkpoint",
     "load_optimizer_state",
     "optimizer_state",
     "optimizer_template",

@@ -29,6 +29,11 @@ def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
+def complete_path(directory: Path, *, step: int) -> Path:
+    """Where a complete checkpoint is."""
+    return directory / f"step-{step:08d}"
+
+
 def partial_path(directory: Path, *, step: int, token: int) -> Path:
     """Where a checkpoint is written; the token tells it from one that a process still writes which is thought dead."""
     return directory / f"{_PARTIAL_PREFIX}step-{step:08d}-{token:016x}"
@@ -47,16 +52,17 @@ def start(directory: Path, partial: Path) -> None:
 
 
 def finish(
-    directory: Path, partial: Path, manifest: bytes, *, step: int, num_kept: int, damaged: Collection[str]
+    directory: Path, partial: Path, manifest: bytes, *, step: int, num_kept: int | None, damaged: Collection[str]
 ) -> None:
     """Completes a checkpoint of which all files but the manifest are on disk; then deletes those that are too old.
 
-    One rank calls it. `damaged` are the names of those that could not be read: they do not count among the kept.
+    One rank calls it. `damaged` are the names of those that could not be read: they do not count among the `num_kept`
+    (None: all) that stay.
 
     Raises:
         OSError: the disk refused; the checkpoints that were there are there still.
     """
-    final = directory / f"step-{step:08d}"
+    final = complete_path(directory, step=step)
     with (partial / MANIFEST).open("wb") as file:
         file.write(manifest)
         file.flush()
@@ -72,7 +78,7 @@ def finish(
         if path.name in damaged:
             shutil.rmtree(path)
     older = [path for path in others if path.name not in damaged and _step(path) < step]
-    for path in older[num_kept - 1 :]:
+    for path in [] if num_kept is None else older[num_kept - 1 :]:
         shutil.rmtree(path)
     shutil.rmtree(replaced, ignore_errors=True)
 
