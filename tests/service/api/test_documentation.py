@@ -11,10 +11,10 @@ import pytest
 
 from search_spaces import presets
 from service.api import examples, schemas
+from service.api.app import create_app
 from service.api.catalogue_schemas import SearchSpaceRead, WorkloadRead
 from service.api.estimate_schemas import JobEstimate
 from service.api.service_schemas import Problem
-from service.api.app import create_app
 from service.settings import Settings
 
 
