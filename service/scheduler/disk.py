@@ -2,7 +2,8 @@
 
 What bounds it: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being written); of each
 living process its log files, which Ray rotates; the job's own log, of which two files are kept. All else is removed:
-checkpoints when their trial ends, log files when their process has, the run's directory with the run.
+checkpoints (on a path or in a store) when their trial ends, log files when their process has, the run's directory with
+the run.
 """
 
 from __future__ import annotations

@@ -102,8 +102,16 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
     checksum = store.write("x", lambda: [b"abc"])
     assert checksum.startswith("ba7816bf")
     assert (s3.num_failed(), store.read("x")) == (2, b"abc")
+    s3.fail("PUT .*/again/large", times=1, status=400, code="BadDay")
+    store.write("large", lambda: (b"x" * 1_000_000 for _ in range(12)))  # in parts
+    assert (s3.num_failed(), store.files()) == (1, {"x": 3, "large": 12_000_000})
     assert "tried again" in caplog.text
     assert "region=us-east-1 cannot take x:" in caplog.text
+
+
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_a_store_of_google_can_be_addressed(scheme: str) -> None:
+    Store(place_of(f"{scheme}://anonymous@bucket/x"))  # asks it for nothing
 
 
 def test_what_no_patience_mends_fails_at_once(s3: S3Server) -> None:

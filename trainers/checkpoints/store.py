@@ -59,6 +59,8 @@ class StoreFiles:
 
     def __init__(self, uri: StoreUri) -> None:
         self._store = Store(uri)
+        # What is to be deleted can wait; the other ranks, for whom the one that deletes is late, cannot.
+        self._impatient = Store(uri, outage_seconds=0.0)
 
     def newest_first(self) -> list[str]:
         return _complete(self._store.files())
@@ -102,18 +104,18 @@ class StoreFiles:
         older = [name for name in complete if name not in damaged and _step(name) < step]
         kept = {name for name in complete if name not in damaged and _step(name) != step}
         kept -= set() if num_kept is None else set(older[num_kept - 1 :])
-        for name in _checkpoints(files) - kept - {own}:
-            self._delete(name)
+        self._delete(_checkpoints(files) - kept - {own})
 
     def discard(self, step: int, token: int) -> None:
-        self._delete(_name(step, token))
+        self._delete({_name(step, token)})
 
-    def _delete(self, name: str) -> None:
-        """Deletes a checkpoint; one that is still there goes when the next is complete."""
+    def _delete(self, checkpoints: Collection[str]) -> None:
+        """Deletes checkpoints; those that are still there go when the next is complete."""
         try:
-            self._store.delete(name)
+            for checkpoint in sorted(checkpoints):
+                self._impatient.delete(checkpoint)
         except StoreFailed as error:
-            logger.warning("an old checkpoint stays for now: %s", error)
+            logger.warning("old checkpoints stay for now: %s", error)
 
 
 def _name(step: int, token: int) -> str:

@@ -40,6 +40,13 @@ _PERMANENT = (
     "UNRECOGNIZED_CLIENT",
 )
 """Errors of S3 that no patience mends."""
+_DEFAULTS = (
+    # A small file then is one request, and not the three of an upload in parts.
+    ("s3", "allow_delayed_open", "true"),
+    # Its own patience of a quarter of an hour is beyond that of ranks that wait for each other.
+    *((scheme, "retry_limit_seconds", "60") for scheme in ("gs", "gcs")),
+)
+"""Options of a URI that are others here than pyarrow's own, unless it has them."""
 _REQUEST_ID = re.compile(r" \(Request ID: [^)]*\)")
 
 logger = logging.getLogger(__name__)
@@ -166,8 +173,8 @@ def _failed(uri: StoreUri, what: str, error: Exception) -> StoreFailed:
 @lru_cache(maxsize=8)
 def _connect(root: str) -> tuple[fs.FileSystem, str]:
     """The file system of a URI without a path, and the path in it that it names; connections are kept."""
-    if root.startswith("s3://") and "allow_delayed_open=" not in root:
-        # A small file then is one request, and not the three of an upload in parts.
-        root += f"{'&' if '?' in root else '?'}allow_delayed_open=true"
+    for scheme, option, value in _DEFAULTS:
+        if root.startswith(f"{scheme}://") and f"{option}=" not in root:
+            root += f"{'&' if '?' in root else '?'}{option}={value}"
     connected: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
     return connected
