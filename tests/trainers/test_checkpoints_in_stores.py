@@ -68,8 +68,9 @@ def test_a_trial_goes_on_from_a_store_bit_for_bit_as_from_a_path(place: Place, t
 
 
 def test_a_state_of_two_ranks_in_a_store_loads_on_one_and_three_and_back(
-    place: Place, two_ranks: WarmRanks, three_ranks: WarmRanks
+    s3: S3Server, tmp_path: Path, two_ranks: WarmRanks, three_ranks: WarmRanks
 ) -> None:
+    place = place_of(s3.uri(tmp_path.name))
     saved = two_ranks.run(checkpoint_states.train_and_save, place, "shampoo_blocks", "fsdp2", 2)[0]
     assert sum(path.endswith(".safetensors") for path in files(place)) == 2
     loaded = [

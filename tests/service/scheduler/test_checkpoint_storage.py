@@ -134,8 +134,8 @@ def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     place = place_of(s3.uri("jobs"))
     monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", s3.uri("jobs"))
     service.start_worker()
-    resources = {"workers_per_trial": 2, "parallel_trials": 1}
-    job_id = service.submit(specification(num_trials=2, options=service.slowly(0.2), resources=resources))
+    job = specification(num_trials=2, options=service.slowly(0.2), resources={"parallel_trials": 1})
+    job_id = service.submit(job)
     service.wait_for(
         "a trial to be past its first checkpoint",
         lambda: any(20 <= trial.step < 40 for trial in service.trials(job_id)),
@@ -144,10 +144,10 @@ def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     service.run_process().kill()
     service.hurry()
     before = {trial.number: trial for trial in service.trials(job_id)}
-    job, after = service.finish(job_id)
+    finished, after = service.finish(job_id)
 
-    assert job.state is JobState.SUCCEEDED, job.failure
-    assert job.attempt == 2
+    assert finished.state is JobState.SUCCEEDED, finished.failure
+    assert finished.attempt == 2
     assert {trial.state for trial in after} == {TrialState.COMPLETED}
     assert all([measurement.step for measurement in trial.measurements] == [10, 20, 30, 40] for trial in after)
     resumed = [trial for trial in after if trial.runs == 2]
