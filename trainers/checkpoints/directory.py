@@ -25,6 +25,11 @@ def newest_first(directory: Path) -> list[Path]:
     return sorted((path for path in directory.iterdir() if _COMPLETE.fullmatch(path.name)), key=_step, reverse=True)
 
 
+def complete_path(directory: Path, *, step: int) -> Path:
+    """Where the complete checkpoint of a step is, if there is one."""
+    return directory / f"step-{step:08d}"
+
+
 def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
@@ -56,7 +61,7 @@ def finish(
     Raises:
         OSError: the disk refused; the checkpoints that were there are there still.
     """
-    final = directory / f"step-{step:08d}"
+    final = complete_path(directory, step=step)
     with (partial / MANIFEST).open("wb") as file:
         file.write(manifest)
         file.flush()
