@@ -98,7 +98,7 @@ def population_sizes(given: int | None, allotments: Mapping[Phase, int]) -> dict
             "pruner.population", f"{given} leaves none of the search's {num_search} trials for forks of the best"
         )
     if num_search < 3:
-        raise InvalidInput("pruner.name", f"'pbt' needs at least 3 trials of the search, which has {num_search}")
+        raise InvalidInput("budget.num_trials", f"'pbt' needs at least 3 trials of the search, which has {num_search}")
     sizes = {Phase.SEARCH: given or min(DEFAULT_POPULATION, max(2, num_search // 2))}
     if Phase.BASELINE in allotments:
         sizes[Phase.BASELINE] = min(sizes[Phase.SEARCH], max(2, allotments[Phase.BASELINE] // 2))

@@ -6,9 +6,10 @@ hyperparameters perturbed as far as they may change in flight. The forks of fork
 
 Departures from the paper. Members are compared at equal steps, with all that were measured there, not by the latest
 value of each: under a decaying schedule a value says little beside one of another step. There is no barrier between
-steps, and no member waits for another, but a member that waits for resources anyway is judged when its turn comes, by
-all that has become known meanwhile; members take turns by the steps they have trained, so that a population is as good
-with one slot as with many. A member that fails is replaced by a fork as well.
+steps, and no member waits for another: each is judged when its turn to go on comes, at the last ready step of its own
+at which enough have been measured by then, so that one that is ahead of the others does not get away. Members take
+turns by the steps they have trained: a population needs no more than one slot. One that fails is replaced by a fork as
+well.
 """
 
 from __future__ import annotations
@@ -228,15 +229,19 @@ class PopulationSearch:
 
     def _why_drop(self, member: _Member) -> str | None:
         """Why a paused member makes room for a fork, for a person; None: it goes on."""
-        assert member.ready_step is not None
-        costs = member.population.costs[member.ready_step // self._interval]
-        worst = sorted(costs, key=lambda number: (costs[number], number))[-_quantile(costs) :]
-        if len(costs) < self._num_compared or member.number not in worst:
+        judged = [
+            (ready, costs)
+            for ready, costs in member.population.costs.items()
+            if member.number in costs and len(costs) >= self._num_compared
+        ]
+        if not judged:
             return None
-        if not self._better(costs, than=costs[member.number]):
+        ready, costs = max(judged, key=lambda entry: entry[0])
+        worst = sorted(costs, key=lambda number: (costs[number], number))[-_quantile(costs) :]
+        if member.number not in worst or not self._better(costs, than=costs[member.number]):
             return None
         return (
-            f"among the worst {len(worst)} of {len(costs)} in its population at step {member.ready_step}: "
+            f"among the worst {len(worst)} of {len(costs)} in its population at step {ready * self._interval}: "
             "a fork of a better one takes its place"
         )
 

