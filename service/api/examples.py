@@ -213,6 +213,7 @@ _WINNER: dict[str, Any] = {
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0698, "validation_accuracy": 0.9806},
     "num_steps": 200,
     "seconds": 1.9,
+    "lineage": [],
 }
 
 _CONFIRMATION: dict[str, Any] = {

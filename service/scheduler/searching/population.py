@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from search_spaces import Scalar, SearchSpace, perturb
-from service.domain import Direction, TrialState
+from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.policy import Decision, Fork
 from service.scheduler.searching.phase_search import Choice, Drop, GoOn, New
 from service.scheduler.searching.samplers import Outcome, Sampler
@@ -50,6 +50,8 @@ class _Member:
     status: _Status = _Status.RUNNING
     ready_step: int | None = None
     """The last ready step that it was measured at itself: there its checkpoint is kept."""
+    lost_step: int | None = None
+    """A ready step from which a fork could not begin."""
 
 
 @dataclass(slots=True)
@@ -167,6 +169,8 @@ class PopulationSearch:
         member.status = _Status.ENDED
         if outcome.state is not TrialState.COMPLETED:
             member.population.num_lost += 1
+        if member.fork is not None and outcome.reason is FailureReason.LOST and member.reached == member.fork.step:
+            self._members[member.fork.number].lost_step = member.fork.step
         if member.fork is None:
             self._sampler.finish(number, outcome)
 
@@ -222,10 +226,10 @@ class PopulationSearch:
         return []
 
     def _better(self, costs: Mapping[int, float], *, than: float) -> list[_Member]:
-        """The members that have not ended, with costs below a bound; the best first."""
+        """The members that forks can begin from, with costs below a bound; the best first."""
         ranked = sorted((cost, number) for number, cost in costs.items() if cost < than)
         members = (self._members[number] for _, number in ranked)
-        return [member for member in members if member.status is not _Status.ENDED]
+        return [m for m in members if m.status is not _Status.ENDED and m.ready_step != m.lost_step]
 
     def _why_drop(self, member: _Member) -> str | None:
         """Why a paused member makes room for a fork, for a person; None: it goes on."""

@@ -305,6 +305,20 @@ def test_a_place_stays_vacant_until_there_is_a_checkpoint_to_begin_from() -> Non
     assert search.until(3) == 2 * INTERVAL
 
 
+def test_no_second_fork_begins_where_one_could_not() -> None:
+    search = search_of(2)
+    ready(search, 0.1, 0.9)
+    assert search.choose(2, may_start=True) == GoOn(0)
+    search.finish(1, outcome(TrialState.CANCELLED))
+    assert isinstance(search.choose(2, may_start=True), New)
+    search.finish(2, outcome(TrialState.FAILED, FailureReason.LOST))
+    assert search.choose(3, may_start=True) is None
+    search.report(0, 2 * INTERVAL, 0.1)
+    again = search.choose(3, may_start=True)
+    assert isinstance(again, New)
+    assert again.fork == Fork(0, 2 * INTERVAL)
+
+
 def test_a_fork_is_measured_anew_only_after_its_beginning() -> None:
     search = search_of(2)
     ready(search, 0.1, 0.9)
