@@ -107,7 +107,7 @@ class Rank:
         checkpoint_directory: str,
         *,
         until_step: int | None,
-        begins_at_step: int,
+        begins_at_step: int = 0,
     ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`."""
         from trainers.distributed import RankContext  # imports torch
