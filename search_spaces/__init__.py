@@ -6,6 +6,7 @@ from search_spaces.adamw import ADAMW
 from search_spaces.algoperf import algoperf_points
 from search_spaces.errors import SpaceError
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
+from search_spaces.perturbation import may_change_in_flight, perturb
 from search_spaces.sgd import SGD
 from search_spaces.shampoo import SHAMPOO, SHAMPOO_SGD
 from search_spaces.soap import KL, SOAP
@@ -21,6 +22,8 @@ __all__ = [
     "SearchSpace",
     "SpaceError",
     "algoperf_points",
+    "may_change_in_flight",
+    "perturb",
     "preset",
     "presets",
 ]

@@ -165,3 +165,19 @@ SECTIONS: Mapping[str, Mapping[str, Argument]] = {
     "compression": COMPRESSION,
 }
 """The parts of a trial config beside the optimizer's arguments and the workload's options."""
+
+IN_FLIGHT: Mapping[str, frozenset[str]] = {
+    "shampoo": frozenset(
+        {"lr", "betas", "beta3", "shampoo_beta", "epsilon", "weight_decay", "momentum", "precondition_frequency"}
+        | {"statistics_frequency", "refresh_tolerance", "grafting_beta2", "grafting_epsilon", "exponent_override"}
+    ),
+    "adamw": frozenset({"lr", "betas", "eps", "weight_decay"}),
+    "sgd": frozenset({"lr", "momentum", "dampening", "weight_decay"}),
+    "schedule": frozenset({"decay_fraction", "horizon"}),
+    "training": frozenset({"gradient_clip_norm"}),
+}
+"""Numbers that may change between two steps of a training run, of each optimizer and section: what they weigh, scale or
+time stays of the same kind and shape. They may not begin or cease to be 0, nor may an average begin or cease to be a
+sum (1): that adds state or takes it away. Left out are those that count only at the beginning (the warm-up,
+`start_preconditioning_step`), those that change no step (`max_failed_refreshes`), and a workload's options, which may
+shape the model."""

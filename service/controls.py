@@ -27,10 +27,12 @@ from service.errors import (
     JobAlreadyFinished,
     TrialAlreadyFinished,
     TrialNotRetriable,
+    TrialOfPopulation,
 )
 from service.jobs import specification_of
 from service.leases import put_back
 from service.planning import allot, check_proposal, plan_job
+from service.population_planning import population_sizes
 from service.specification import MAX_TRIALS, Budget, JobSpecification
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -181,12 +183,15 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     Raises:
         NotFound: no such job or trial.
         TrialNotRetriable: the trial has completed, or has not ended.
+        TrialOfPopulation: the job's pruner is `pbt`.
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     job = JobRepository(session).get_locked(job_id)
     trial = TrialRepository(session).get(job_id, number)
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
+    if specification_of(job).pruner.name == "pbt":
+        raise TrialOfPopulation(job.id, number)
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
     trial.spared, trial.losses, trial.memory_failures = True, 0, 0
     move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
@@ -283,7 +288,10 @@ def _unfinished_job(session: Session, job_id: str) -> Job:
 
 def _allot(specification: JobSpecification) -> dict[Phase, int]:
     try:
-        return allot(specification)
+        allotments = allot(specification)
+        if specification.pruner.name == "pbt":
+            population_sizes(specification.pruner.population, allotments)
+        return allotments
     except InvalidInput as error:
         if error.field.startswith("budget."):
             raise

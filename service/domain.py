@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 SamplerName: TypeAlias = Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "quasi", "random", "grid"]
-PrunerName: TypeAlias = Literal["asha", "hyperband", "median", "none"]
+PrunerName: TypeAlias = Literal["asha", "hyperband", "median", "pbt", "none"]
 
 
 class JobState(StrEnum):

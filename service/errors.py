@@ -50,6 +50,17 @@ class TrialNotRetriable(Conflict):
         self.job_id, self.number, self.state = job_id, number, state
 
 
+class TrialOfPopulation(Conflict):
+    """A trial of population based training is not tried again: its place was filled, and its beginning is gone."""
+
+    def __init__(self, job_id: str, number: int) -> None:
+        super().__init__(
+            f"trial {number} of job {job_id!r} belongs to a population (pruner 'pbt'), in which a fork of another one "
+            "takes the place of a trial that ended: it cannot be tried again, but its parameters can be proposed"
+        )
+        self.job_id, self.number = job_id, number
+
+
 class BudgetSpent(Conflict):
     """A finished job cannot go on without more budget; the message says what to raise."""
 

@@ -41,11 +41,30 @@ class FinishedTrial:
     """Step, training seconds and metrics of each measurement, by step; None where a metric was not finite."""
     confirms: int | None = None
     """The number of the trial whose config this one repeats with another seed."""
+    forked_from: int | None = None
+    """The number of the trial from whose checkpoint this one began; None: it began from nothing."""
+    forked_at_step: int | None = None
+    """That checkpoint's step."""
 
     @property
     def ending(self) -> str:
         """Its state, and in brackets why it failed."""
         return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stretch of a training whose hyperparameters changed on the way."""
+
+    number: int
+    """The trial that trained it."""
+    first_step: int
+    """Counted from 1."""
+    last_step: int
+    config: dict[str, Any]
+    """The optimizer's arguments."""
+    schedule: dict[str, Any]
+    gradient_clip_norm: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,9 @@ class Winner:
     """Steps it trained."""
     seconds: float
     """Seconds it trained, without evaluation and checkpoints."""
+    lineage: list[Stage] = field(default_factory=list)
+    """Of a fork: the schedule of hyperparameters that led to its value, from the first step to the last. Empty: it was
+    trained with its config from the start."""
 
 
 @dataclass(frozen=True, slots=True)

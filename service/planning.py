@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
+from service.population_planning import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification import Constraint, EarlierWinner, JobSpecification, Objective, Pinned, WorkloadChoice
 from service.strict_model import MAX_SEED
 from service.workloads import describe_workload
@@ -37,6 +38,8 @@ class JobPlan:
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     min_pruning_steps: int
+    population: PopulationPlan | None
+    """With the pruner `pbt`, and only then."""
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
     """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
@@ -74,6 +77,7 @@ class JobPlan:
                 "evaluate_every": self.evaluate_every,
                 **measured_fields(self.specification.objective, self.workload),
                 **self.specification.training.trial_fields(assignment),
+                **({} if self.population is None else {"checkpoint_every": self.population.interval}),
                 **({} if seed is None else {"seed": seed}),
             }
         )
@@ -123,6 +127,14 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
     if specification.baseline is not None:
         pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
+    allotments = allot(specification)
+    population = None
+    if pruner == "pbt":
+        population = plan_populations(
+            specification, spaces, allotments, num_steps=num_steps, evaluate_every=evaluate_every
+        )
+    else:
+        refuse_without_pbt(specification)
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -135,8 +147,9 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         sampler=sampler,
         pruner=pruner,
         min_pruning_steps=min_pruning_steps,
+        population=population,
         spaces=spaces,
-        allotments=allot(specification),
+        allotments=allotments,
         pinned=pinned,
     )
     for phase, space in spaces.items():

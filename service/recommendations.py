@@ -21,6 +21,7 @@ from service.evidence import (
     Verdict,
     Winner,
 )
+from service.lineage import caveat_of_lineage, lineage_of
 from service.pareto import FrontPoint, front_of
 from service.snippets import render
 
@@ -128,6 +129,7 @@ def recommend(
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
+            *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_caveats(trials, baseline, num_planned),
             *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
             *(
@@ -209,7 +211,8 @@ def _winner_of(trials: Sequence[FinishedTrial], number: int) -> Winner:
     trial = next(trial for trial in trials if trial.number == number)
     assert trial.value is not None
     step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config["num_steps"], 0.0, {})
-    return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds)
+    lineage = lineage_of(trial, trials, last_step=step)
+    return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds, lineage)
 
 
 def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
-from service.errors import RunAskedToEnd
+from service.errors import NotFound, RunAskedToEnd
 from service.evidence import FinishedTrial
 from service.jobs import specification_of
 from service.leases import Lease, lock_leased_job, put_back
@@ -95,16 +95,19 @@ def add_trial(
     parameters: Mapping[str, Any],
     config: TrialConfig,
     confirms: int | None = None,
+    forked_from: tuple[int, int] | None = None,
     now: datetime,
 ) -> None:
-    """Adds a queued trial.
+    """Adds a queued trial. A fork begins with its parent's measurement at the step where it was forked.
 
     Args:
         confirms: in the confirmation, the number of the trial whose config it repeats.
+        forked_from: number and step of the trial from whose checkpoint it begins; None: it begins from nothing.
 
     Raises:
         LeaseLost: the job is no longer this run's.
         RunAskedToEnd: the run is to begin nothing more: its budget may have changed.
+        NotFound: there is no such trial to fork, or it has not been measured at that step.
     """
     job = lock_leased_job(session, lease)
     if job.requested is not None:
@@ -121,11 +124,39 @@ def add_trial(
         parameters=dict(parameters),
         config=config.to_json(),
         confirms=confirms,
+        forked_from=None if forked_from is None else forked_from[0],
+        forked_at_step=None if forked_from is None else forked_from[1],
         metrics={},
         created_at=now,
     )
     trials.add(trial)
+    if forked_from is not None:
+        _begin_with_parents_measurement(session, job, trial, forked_from, now=now)
     record_trial_event(session, trial, now=now)
+
+
+def _begin_with_parents_measurement(
+    session: Session, job: Job, trial: Trial, forked_from: tuple[int, int], *, now: datetime
+) -> None:
+    """Gives a fork the measurement where it begins; the training behind it was its parent's to spend."""
+    number, step = forked_from
+    parent = TrialRepository(session).get(job.id, number)
+    measurements = MeasurementRepository(session)
+    there = measurements.find(parent.id, step)
+    if there is None:
+        raise NotFound(f"measurement of trial {number} of job {job.id}", step)
+    measurements.put(
+        Measurement(
+            trial_id=trial.id,
+            step=step,
+            epoch=there.epoch,
+            seconds=there.seconds,
+            metrics=there.metrics,
+            recorded_at=now,
+        )
+    )
+    trial.step, trial.seconds, trial.metrics = step, there.seconds, there.metrics
+    trial.value = there.metrics.get(job.metric)
 
 
 def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
@@ -290,6 +321,8 @@ def _finished(trial: Trial) -> FinishedTrial:
         value=trial.value,
         curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
         confirms=trial.confirms,
+        forked_from=trial.forked_from,
+        forked_at_step=trial.forked_at_step,
     )
 
 

@@ -110,20 +110,29 @@ class Sampler(StrictModel):
     name: Literal["auto"] | SamplerName | None = None
     """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
     process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
-    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband` or
-    `median`, else `auto`."""
+    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband`,
+    `median` or `pbt`, else `auto`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
 class Pruner(StrictModel):
     name: PrunerName | None = None
-    """`asha` (asynchronous successive halving), `hyperband`, `median` or `none`: every trial is trained to its end.
+    """`asha` (asynchronous successive halving), `hyperband`, `median`, `pbt` or `none`: every trial is trained to its
+    end. `pbt`, population based training, drops the worst quarter of a population of trials again and again, and has
+    forks of the best take their places: trials that begin from another one's weights, with hyperparameters perturbed.
     Null: with the sampler `auto` its own pauses, with several objectives `none`, else `asha`."""
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
     cross, or with the sampler `auto` what that thinks best."""
     reduction_factor: int | None = Field(default=None, ge=2, le=1000)
     """At each rung of `asha` and `hyperband` the best 1/reduction_factor of the trials go on; null: 3."""
+    population: int | None = Field(default=None, ge=2, le=MAX_TRIALS)
+    """With `pbt`: trials that train side by side, the first ones the sampler's, fewer than the search has; those that
+    it has beside them are forks. A population smaller than `resources.parallel_trials` leaves some of those idle. Null:
+    8, or half of the search's trials if they are fewer; of the baseline's the same, and no more than the search's."""
+    interval: int | None = Field(default=None, ge=1, le=MAX_COUNT)
+    """With `pbt`: steps between the checkpoints at which trials are compared, dropped and forked, a multiple of
+    `training.evaluate_every`. Null: a tenth of the trial."""
 
 
 class Baseline(StrictModel):

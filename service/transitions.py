@@ -89,6 +89,7 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
         "number": trial.number,
         "phase": trial.phase.value,
         "confirms": trial.confirms,
+        "forked_from": trial.forked_from,
         "state": trial.state.value,
         "requested": trial.requested.value if trial.requested else None,
         "reason": trial.reason.value if trial.reason else None,

@@ -38,7 +38,8 @@ def find_winners(session: Session, plan: JobPlan, phase: Phase) -> Iterator[Earl
 
     A job counts if it succeeded. Of the parameters that its trials varied, those that the phase's space has, too, keep
     their values, as far as the conditions of the space let them be active; numbers out of range are clipped. All others
-    take the space's defaults. A config that has none of the parameters, or a value that is no choice, is left out.
+    take the space's defaults. A config that has none of the parameters, or a value that is no choice, is left out; so
+    is the last config of a fork, with which alone nothing was trained from the start.
     """
     space = plan.spaces[phase]
     recommendations, trials = RecommendationRepository(session), TrialRepository(session)
@@ -49,7 +50,7 @@ def find_winners(session: Session, plan: JobPlan, phase: Phase) -> Iterator[Earl
             continue
         evidence = recommendation.content["evidence"]
         for winner in (evidence["best"], evidence["baseline"]):
-            if winner is None or winner["config"]["optimizer"]["name"] != space.optimizer:
+            if winner is None or winner["config"]["optimizer"]["name"] != space.optimizer or winner.get("lineage"):
                 continue
             fitted = fit(space, trials.get(job.id, winner["number"]).parameters)
             if fitted is None or not _is_possible(plan, phase, fitted[0]):

@@ -41,6 +41,11 @@ class RankContext:
     consumer: Consumer | None = None
     """Who takes the measurements; None: one that asks for the next only when it has dealt with the last. Given on all
     ranks or on none."""
+    begins_at_step: int = 0
+    """Of a trial that begins from another one's checkpoint: that checkpoint's step. It does not begin without it."""
+    pause_step: int | None = None
+    """Where the consumer is going to leave the trial: the first measurement from there on is given once its checkpoint
+    is on disk. None: nowhere."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:

@@ -9,7 +9,14 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor
 
-from trainers.checkpoints import CheckpointNotWritten, Checkpoints, random_state, seed_random, set_random_state
+from trainers.checkpoints import (
+    CheckpointMissing,
+    CheckpointNotWritten,
+    Checkpoints,
+    random_state,
+    seed_random,
+    set_random_state,
+)
 from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.consumer import GivenUp
 from trainers.curve import Curve
@@ -54,6 +61,7 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         Diverged: on all ranks and before the optimizer's step, if in some step the loss of any rank is not finite or
             above `config.max_loss`; or if a metric is not finite. The group stays usable.
         CheckpointMismatch: the checkpoint directory belongs to another trial.
+        CheckpointMissing: on all ranks; a trial that begins from another one's checkpoint does not find it.
         CheckpointNotWritten: on all ranks; e.g. the disk is full.
         GivenUp: on all ranks, in the same step or before a checkpoint: the consumer has given the trial up. The group
             stays usable.
@@ -79,6 +87,11 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
             step, seconds = restored.measurement.step, restored.measurement.seconds
             randomness = restored.random_state
             yield restored.measurement
+    if step < context.begins_at_step:
+        raise CheckpointMissing(
+            f"the trial begins from another one's checkpoint of step {context.begins_at_step}, and there is none that "
+            f"can be read in {context.checkpoint_directory}"
+        )
     if randomness is None:
         seed_random(_rank_seed(config.seed, rank=context.rank, step=step))
         randomness = random_state(context)
@@ -133,8 +146,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
                 checkpoints.save(
                     trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
                 )
-                if step == config.num_steps:
-                    checkpoints.wait()  # whoever hears of the end finds it on disk
+                if step == config.num_steps or (context.pause_step is not None and step >= context.pause_step):
+                    checkpoints.wait()  # whoever hears of the end, or of the pause, finds it on disk
             yield measurement
 
 

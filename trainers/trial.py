@@ -44,11 +44,18 @@ class Trial:
         return {**self._other_state(), "optimizer": optimizer_template(self.optimizer)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes over a `state_dict()`, laid out as the template."""
+        """Takes over a `state_dict()`, laid out as the template, into a trial before its first step.
+
+        Hyperparameters stay those of the config: a trial that begins from another one's checkpoint has its own.
+        """
+        own = [{name: x for name, x in group.items() if name != "params"} for group in self.optimizer.param_groups]
         self.parallel.model.load_state_dict(state["model"])
         self.parallel.load_state_dict(state["parallel"])
         self.precision.load_state_dict(state["precision"])
         load_optimizer_state(self.optimizer, state["optimizer"])
+        for group, hyperparameters in zip(self.optimizer.param_groups, own, strict=True):
+            group.pop("initial_lr", None)  # which the schedule has put there
+            group.update(hyperparameters)
 
     def _other_state(self) -> dict[str, Any]:
         return {

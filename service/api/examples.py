@@ -71,7 +71,7 @@ SPECIFICATION: dict[str, Any] = {
         "parallel_trials": None,
     },
     "sampler": {"name": "auto", "seed": 0},
-    "pruner": {"name": None, "min_steps": None, "reduction_factor": None},
+    "pruner": {"name": None, "min_steps": None, "reduction_factor": None, "population": None, "interval": None},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
     "confirmation": None,
 }
@@ -169,6 +169,8 @@ TRIAL: dict[str, Any] = {
     "parameters": {"lr": 0.0123, "grafting": "adam"},
     "config": TRIAL_CONFIG,
     "confirms": None,
+    "forked_from": None,
+    "forked_at_step": None,
     "runs": 1,
     "step": 200,
     "num_steps": 200,
@@ -211,6 +213,7 @@ _WINNER: dict[str, Any] = {
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0698, "validation_accuracy": 0.9806},
     "num_steps": 200,
     "seconds": 1.9,
+    "lineage": [],
 }
 
 _CONFIRMATION: dict[str, Any] = {

@@ -261,6 +261,11 @@ class TrialRead(ReadModel):
     """The whole trial config: what `python -m trainers.run` reads."""
     confirms: int | None = None
     """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
+    forked_from: int | None = None
+    """With the pruner `pbt`: the number of the trial from whose checkpoint this one begins, with hyperparameters of its
+    own; null: it begins from nothing."""
+    forked_at_step: int | None = None
+    """That checkpoint's step. The curve begins there, with what that trial measured; `seconds` go on counting."""
     proposed: bool = False
     """Whether a user proposed it."""
     runs: int

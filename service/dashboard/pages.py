@@ -142,7 +142,7 @@ def job_page(
         "labels": labels,
         "budget": specification_of(job).budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
-        "retriable": RETRIABLE,
+        "retriable": () if specification_of(job).pruner.name == "pbt" else RETRIABLE,
         "has_baseline": bool(job.specification.get("baseline")),
         "verdict": view.verdict(
             job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence

@@ -11,9 +11,10 @@ from service.domain import Phase, TrialState
 from service.planning import JobPlan
 from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Repeats, TrialHistory
+from service.scheduler.policy import Fork, Repeats, TrialHistory
 from service.scheduler.searching.auto import AutoSearch
 from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.searching.population import PopulationSearch
 from service.scheduler.searching.pruners import make_pruner
 from service.scheduler.searching.samplers import make_sampler
 from service.store.models import Trial
@@ -57,16 +58,27 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),
         )
-    assert plan.pruner != "auto"
-    return SampledSearch(
-        make_sampler(
-            plan.sampler,
+    sampled = make_sampler(
+        plan.sampler,
+        space,
+        direction=plan.direction,
+        further=tuple(direction for _, direction in plan.further),
+        num_trials=plan.allotments[phase],
+        seed=seed,
+    )
+    if plan.population is not None:
+        return PopulationSearch(
+            sampled,
             space,
             direction=plan.direction,
-            further=tuple(direction for _, direction in plan.further),
-            num_trials=plan.allotments[phase],
+            population=plan.population.sizes[phase],
+            interval=plan.population.interval,
+            max_steps=plan.num_steps,
             seed=seed,
-        ),
+        )
+    assert plan.pruner != "auto"
+    return SampledSearch(
+        sampled,
         make_pruner(
             plan.pruner,
             min_steps=plan.min_pruning_steps,
@@ -75,6 +87,14 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
             direction=plan.direction,
         ),
     )
+
+
+def fork_of(trial: Trial) -> Fork | None:
+    """Where a stored trial begins, if not from nothing."""
+    if trial.forked_from is None:
+        return None
+    assert trial.forked_at_step is not None
+    return Fork(trial.forked_from, trial.forked_at_step)
 
 
 def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()) -> list[TrialHistory]:
@@ -108,6 +128,7 @@ def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()
             repeats=repeats(trial),
             spared=trial.spared,
             proposed=trial.proposed,
+            fork=fork_of(trial),
         )
         for trial in trials
     ]

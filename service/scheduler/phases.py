@@ -13,8 +13,8 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.pareto import dominates
 from service.scheduler.confirmation import Confirmation
-from service.scheduler.policy import Ask, Decision, Done, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
-from service.scheduler.searching.phase_search import GoOn, New, PhaseSearch
+from service.scheduler.policy import Ask, Decision, Done, Fork, GiveUp, Repeats, Resume, Start, TrialHistory, Wait
+from service.scheduler.searching.phase_search import Drop, GoOn, New, PhaseSearch
 from service.scheduler.searching.samplers import Outcome
 
 
@@ -54,6 +54,7 @@ class _Trial:
     curve: list[tuple[int, float]] = field(default_factory=list)
     spared: bool = False
     """Whether nothing but its end stops it."""
+    fork: Fork | None = None
 
 
 @dataclass(slots=True)
@@ -112,9 +113,9 @@ class JobPolicy:
 
     The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
     Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
-    chooses: a new trial, or to go on with a paused one. A phase is over when it may start no more, nothing of it runs
-    and its search chooses nothing; what is still paused then is given up. When all phases are over, the best trials
-    are repeated as the confirmation says.
+    chooses: a new trial, or to go on with a paused one, or to give one up. A phase is over when it may start no more,
+    nothing of it runs and its search chooses nothing; what is still paused then is given up. When all phases are over,
+    the best trials are repeated as the confirmation says.
     """
 
     def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
@@ -271,7 +272,8 @@ class JobPolicy:
             trial = self._begin(run, past.number, parameters)
             trial.spared = past.spared
             run.num_proposed += past.proposed
-            run.search.begin(past.number, parameters)
+            trial.fork = past.fork
+            run.search.begin(past.number, parameters, fork=past.fork)
             decision = Decision.CONTINUE
             for step, value in past.curve:
                 if not trial.curve or step > trial.curve[-1][0]:
@@ -313,25 +315,28 @@ class JobPolicy:
         else:
             self.tell(past.number, TrialState.QUEUED)
 
-    def _choose(self, run: _PhaseRun) -> Start | Resume | None:
+    def _choose(self, run: _PhaseRun) -> Start | Resume | GiveUp | None:
         number = self._next_number
+        fork: Fork | None = None
         num_own = run.num_started - run.num_proposed
         if self._may_start(run) and num_own < len(run.pinned):
             parameters = run.pinned[num_own]
             run.search.begin(number, parameters)
         else:
             match run.search.choose(number, may_start=self._may_start(run)):
-                case New(parameters=chosen):
-                    parameters = dict(chosen)
+                case New() as new:
+                    parameters, fork = dict(new.parameters), new.fork
                 case GoOn(number=paused):
                     del run.paused[paused]
                     run.num_running += 1
                     return self._resume(paused)
+                case Drop(number=paused, why=why):
+                    return GiveUp(paused, why)
                 case None:
                     return None
         self._next_number += 1
-        self._begin(run, number, parameters)
-        return Start(number, run.plan.phase, dict(parameters), run.search.until(number))
+        self._begin(run, number, parameters).fork = fork
+        return Start(number, run.plan.phase, dict(parameters), run.search.until(number), fork=fork)
 
     def _may_start(self, run: _PhaseRun) -> bool:
         return run.has_trials_left and not self._is_closed
@@ -354,7 +359,7 @@ class JobPolicy:
         trial.status = _Status.RUNNING
         to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
         until = None if to_its_end else self._phases[trial.phase].search.until(number)
-        return Resume(number, trial.phase, dict(trial.parameters), until)
+        return Resume(number, trial.phase, dict(trial.parameters), until, trial.fork)
 
     def _unfinished(self, number: int) -> _Trial:
         if number not in self._trials:

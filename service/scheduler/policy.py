@@ -28,6 +28,16 @@ class Repeats:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a trial begins that goes on from another one's weights, with hyperparameters of its own."""
+
+    number: int
+    """The trial whose checkpoint it begins from."""
+    step: int
+    """That checkpoint's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a new trial."""
 
@@ -39,6 +49,8 @@ class Start:
     """The step at which the policy is going to pause it; None: it may run to its end."""
     repeats: Repeats | None = None
     """In the confirmation phase, and only there."""
+    fork: Fork | None = None
+    """None: it begins from nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,8 @@ class Resume:
     parameters: Mapping[str, Scalar]
     until: int | None = None
     """As in `Start`."""
+    fork: Fork | None = None
+    """As in `Start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,8 @@ class GiveUp:
     """End a paused trial, which is not worth going on with: the caller tells it as `pruned`, and asks again."""
 
     number: int
+    why: str = "paused early, and not promising enough to go on with"
+    """For a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +119,8 @@ class TrialHistory:
     """Whether a user proposed it: it takes the place of no pinned assignment."""
     further: Sequence[float] = ()
     """The job's further objectives at the last measurement, in the order of the job; not finite is allowed."""
+    fork: Fork | None = None
+    """Where it began, if not from nothing; its curve then begins with what its parent measured there."""
 
 
 class Policy(Protocol):

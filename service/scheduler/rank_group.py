@@ -100,7 +100,13 @@ class Rank:
         return os.getpid()
 
     def start(
-        self, trial: int, config: Mapping[str, Any], checkpoint_directory: str, *, until_step: int | None
+        self,
+        trial: int,
+        config: Mapping[str, Any],
+        checkpoint_directory: str,
+        *,
+        until_step: int | None,
+        begins_at_step: int = 0,
     ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
 
@@ -114,7 +120,13 @@ class Rank:
         self._consumer.begin(trial)
         self._step, self._until_step = 0, math.inf if until_step is None else until_step
         context = RankContext(
-            self._rank, self._world_size, self._device, place_of(checkpoint_directory), consumer=self._consumer
+            self._rank,
+            self._world_size,
+            self._device,
+            place_of(checkpoint_directory),
+            consumer=self._consumer,
+            begins_at_step=begins_at_step,
+            pause_step=until_step,
         )
         self._measurements = train(TrialConfig.from_json(config), context)
 
@@ -241,13 +253,31 @@ class RankGroup:
         """The calls to train the present interval, and the one ahead."""
         self._num_taken = 0
 
-    def start(self, config: Mapping[str, Any], checkpoint_directory: str, *, until_step: int | None = None) -> None:
-        """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped."""
+    def start(
+        self,
+        config: Mapping[str, Any],
+        checkpoint_directory: str,
+        *,
+        until_step: int | None = None,
+        begins_at_step: int = 0,
+    ) -> None:
+        """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped.
+
+        Args:
+            until_step: where it is going to be paused; its checkpoint of that step is on disk when it is measured.
+            begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.
+        """
         self.drop()
         self.num_trials += 1
         self._num_taken = 0
         self._pending += [
-            rank.start.remote(self.num_trials, dict(config), checkpoint_directory, until_step=until_step)
+            rank.start.remote(
+                self.num_trials,
+                dict(config),
+                checkpoint_directory,
+                until_step=until_step,
+                begins_at_step=begins_at_step,
+            )
             for rank in self._ranks
         ]
 

@@ -124,6 +124,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 raise JobImpossible(
                     f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
+            why_not = self._fork(asked, config)
             self.write(
                 lambda session: runs.add_trial(
                     session,
@@ -133,10 +134,14 @@ class Recorder(TuneAdapter, tune.Callback):
                     parameters=asked.parameters,
                     config=config,
                     confirms=None if repeats is None else repeats.number,
+                    forked_from=None if asked.fork is None else (asked.fork.number, asked.fork.step),
                     now=_now(),
                 )
             )
             self._configs[asked.number] = config.to_json()
+            if why_not is not None:
+                self._end(asked.number, _End(TrialState.FAILED, FailureReason.LOST, why_not))
+                return None
             if repeats is None:  # else it has been trained before
                 self._never_launched.add(asked.number)
         if asked.number in self._never_launched:
@@ -154,11 +159,27 @@ class Recorder(TuneAdapter, tune.Callback):
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
             until_step=asked.until,
+            begins_at_step=0 if asked.fork is None else asked.fork.step,
         )
+
+    def _fork(self, asked: Start, config: TrialConfig) -> str | None:
+        """Gives a fork its parent's checkpoint, before it is stored: one that is stored has it. Why that failed."""
+        if asked.fork is None:
+            return None
+        # They import torch.
+        from trainers.checkpoints import CheckpointMismatch, CheckpointMissing, StoreFailed, fork_checkpoint
+
+        source = self._checkpoint_directory(asked.fork.number)
+        try:
+            fork_checkpoint(source, self._checkpoint_directory(asked.number), step=asked.fork.step, config=config)
+        except (CheckpointMissing, CheckpointMismatch, OSError, StoreFailed) as error:
+            logger.warning("trial %d of job %s cannot begin: %s", asked.number, self._lease.job_id, error)
+            return f"cannot begin where trial {asked.fork.number} was at step {asked.fork.step}: {error}"
+        return None
 
     def give_up(self, asked: GiveUp) -> None:
         """Ends a paused trial that is not worth going on with."""
-        self._end(asked.number, _End(TrialState.PRUNED, detail="paused early, and not promising enough to go on with"))
+        self._end(asked.number, _End(TrialState.PRUNED, detail=asked.why))
 
     def flush(self) -> None:
         """Writes the measurements that wait."""

@@ -30,6 +30,9 @@ class TrialOrder:
     """How long a measurement may take to come; None: for ever."""
     until_step: int | None = None
     """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
+    begins_at_step: int = 0
+    """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
+    """
 
     def to_tune(self) -> dict[str, Any]:
         return asdict(self)
@@ -117,7 +120,12 @@ class WarmTrainable(tune.Trainable):
             self._group = RankGroup(order.size, placement_group)
         self._num_steps = int(order.config["num_steps"])
         self._report_timeout_seconds = order.report_timeout_seconds
-        self._group.start(order.config, order.checkpoint_directory, until_step=order.until_step)
+        self._group.start(
+            order.config,
+            order.checkpoint_directory,
+            until_step=order.until_step,
+            begins_at_step=order.begins_at_step,
+        )
 
 
 def trial_resources(size: GroupSize) -> tune.PlacementGroupFactory:

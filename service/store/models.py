@@ -186,6 +186,10 @@ class Trial(Base):
     """A `TrialConfig` as JSON."""
     confirms: Mapped[int | None]
     """In the confirmation: the number of the trial whose config this one repeats with a seed of its own."""
+    forked_from: Mapped[int | None]
+    """The number of the trial from whose checkpoint it begins; None: it begins from nothing."""
+    forked_at_step: Mapped[int | None]
+    """That checkpoint's step."""
     proposed: Mapped[bool] = mapped_column(default=False)
     """Whether a user proposed it, not the search."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255))

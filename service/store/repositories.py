@@ -255,6 +255,9 @@ class MeasurementRepository:
         self._session.merge(measurement)
         return replaced
 
+    def find(self, trial_id: str, step: int) -> Measurement | None:
+        return self._session.get(Measurement, (trial_id, step))
+
     def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
         statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)
         if after_step is not None:

@@ -9,7 +9,9 @@ than others, or not finite somewhere, diverged there. Policies run in a virtual 
 sample's final values and the incumbent is the best final value among trials trained to the end in time: 1 is the median
 config or nothing at all, 0 the best of the sample, below 0 better than that.
 
-All policies start without defaults or pinned configs; each pruner judges at 2 units first.
+All policies start without defaults or pinned configs; each pruner judges at 2 units first. `pbt` is not among them: its
+trials go on from each other's weights with other hyperparameters, and a curve for each config does not tell where that
+leads.
 """
 
 from __future__ import annotations

@@ -90,6 +90,25 @@ def begin_trial(
         start_trial(session, lease, number, now=now)
 
 
+def fork_trial(database: Database, lease: Lease, number: int, *, parent: int, step: int, lr: float) -> None:
+    """A running fork with the default parameters but for `lr`."""
+    with database.writing() as session:
+        plan = plan_job(specification_of(JobRepository(session).get(lease.job_id)))
+        parameters = {**plan.spaces[Phase.SEARCH].defaults(), "lr": lr}
+        config = plan.trial_config(Phase.SEARCH, parameters)
+        add_trial(
+            session,
+            lease,
+            number=number,
+            phase=Phase.SEARCH,
+            parameters=parameters,
+            config=config,
+            forked_from=(parent, step),
+            now=NOW,
+        )
+        start_trial(session, lease, number, now=NOW)
+
+
 def measure(
     database: Database, lease: Lease, number: int, step: int, loss: float, *, now: datetime = NOW, offset: float = 0.0
 ) -> None:

@@ -132,6 +132,7 @@ def test_pinned_trials_are_completed_with_defaults() -> None:
         ({"pruner": {"name": "asha"}}, "tpe", "asha"),
         ({"sampler": {"name": "gp"}}, "gp", "asha"),
         ({"sampler": {"name": "grid"}, "pruner": {"name": "median"}}, "grid", "median"),
+        ({"budget": {"num_trials": 8}, "pruner": {"name": "pbt"}}, "tpe", "pbt"),
     ],
 )
 def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any], sampler: str, pruner: str) -> None:

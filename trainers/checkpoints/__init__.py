@@ -18,7 +18,8 @@ safetensors format, all else is JSON: there is nothing in it that could execute 
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
 from trainers.checkpoints.copying import copy_checkpoint
-from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
+from trainers.checkpoints.errors import CheckpointMismatch, CheckpointMissing, CheckpointNotWritten
+from trainers.checkpoints.forking import fork_checkpoint
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
@@ -26,6 +27,7 @@ from trainers.places.failure import StoreFailed
 
 __all__ = [
     "CheckpointMismatch",
+    "CheckpointMissing",
     "CheckpointNotWritten",
     "Checkpoints",
     "LikeParameter",
@@ -33,6 +35,7 @@ __all__ = [
     "Restored",
     "StoreFailed",
     "copy_checkpoint",
+    "fork_checkpoint",
     "load_optimizer_state",
     "optimizer_state",
     "optimizer_template",

@@ -10,13 +10,13 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
 from trainers.checkpoints.tensor_file import write_file
-from trainers.checkpoints.trial_files import MANIFEST, Chunks
+from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
 
 _COMPLETE = re.compile(r"step-(\d{8,})")
 _PARTIAL_PREFIX = ".partial-"
@@ -62,6 +62,14 @@ class DirectoryFiles:
 
     def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
         return write_file(self._partial(step, token) / name, chunks())
+
+    def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
+        target = self._partial(step, token) / name
+        if isinstance(files, Folder):
+            with suppress(OSError):  # another disk, or one that cannot link
+                os.link(files.path / name, target)
+                return
+        write_file(target, chunks_of(files, name))
 
     def finish(
         self,

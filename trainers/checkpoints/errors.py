@@ -7,6 +7,10 @@ class CheckpointMismatch(ValueError):
     """The checkpoints in a directory belong to a trial with another config, model or format."""
 
 
+class CheckpointMissing(Exception):
+    """A trial is to begin from a checkpoint that is not there, or that is damaged."""
+
+
 class CheckpointNotWritten(Exception):
     """A checkpoint could not be written, e.g. because the disk is full; earlier ones are untouched."""
 

@@ -12,10 +12,11 @@ import re
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from typing import IO
 
-from trainers.checkpoints.trial_files import MANIFEST, Chunks
+from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
 from trainers.places import StoreUri
 from trainers.places.failure import StoreFailed
 from trainers.places.store import Store
@@ -84,6 +85,9 @@ class StoreFiles:
 
     def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
         return self._store.write(f"{_name(step, token)}/{name}", chunks)
+
+    def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
+        self.write(step, token, name, partial(chunks_of, files, name))
 
     def finish(
         self,

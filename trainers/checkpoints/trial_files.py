@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from io import BufferedReader
 from typing import Protocol, TypeAlias
@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from trainers.places import Place, StoreUri
 
 MANIFEST = "manifest.json"
+_CHUNK_BYTES = 1 << 24
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | memoryview]]
 """Gives a file's content, each time from its beginning."""
@@ -48,6 +49,10 @@ class TrialFiles(Protocol):
     def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
         """Writes a file, safely when it returns; gives its SHA-256. Every rank writes its own."""
 
+    def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
+        """Has a file of another checkpoint in this one as well, linked where a disk can do that. Nobody writes to a
+        file of a checkpoint again."""
+
     def finish(
         self,
         step: int,
@@ -66,6 +71,13 @@ class TrialFiles(Protocol):
 
     def discard(self, step: int, token: int) -> None:
         """Removes what was written of a checkpoint that will not be completed, as far as that is possible."""
+
+
+def chunks_of(files: CheckpointFiles, name: str) -> Iterator[bytes]:
+    """The content of a file."""
+    with files.open(name) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def trial_files(place: Place) -> TrialFiles:

@@ -49,7 +49,7 @@ from scipy.stats import qmc
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
-from service.scheduler.policy import Decision
+from service.scheduler.policy import Decision, Fork
 from service.scheduler.searching.acquisition import comparable, log_expected_improvement, propose, standardised
 from service.scheduler.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.searching.encoding import Array, Encoding
@@ -206,7 +206,7 @@ class AutoSearch:
             proposal = rng.random(self._encoding.num_dimensions)
         return self._new(number, proposal)
 
-    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._nothing_left = False
         self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._goals[0])
 

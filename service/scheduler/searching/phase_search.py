@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from search_spaces import Scalar
-from service.scheduler.policy import Decision
+from service.scheduler.policy import Decision, Fork
 from service.scheduler.searching.pruners import Pruner
 from service.scheduler.searching.samplers import Outcome, Sampler
 
@@ -18,6 +18,8 @@ class New:
     """A new trial, which thereby begins."""
 
     parameters: Mapping[str, Scalar]
+    fork: Fork | None = None
+    """The trial that it goes on from; None: it begins from nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,16 @@ class GoOn:
     number: int
 
 
-Choice: TypeAlias = New | GoOn | None
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A paused trial that is not worth going on with: it is about to be finished as pruned."""
+
+    number: int
+    why: str
+    """For a person."""
+
+
+Choice: TypeAlias = New | GoOn | Drop | None
 
 
 class PhaseSearch(Protocol):
@@ -45,8 +56,12 @@ class PhaseSearch(Protocol):
             may_start: whether a new one may be started.
         """
 
-    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
-        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
+        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job.
+
+        Args:
+            fork: where it begins, if not from nothing; only of searches that choose so.
+        """
 
     def until(self, number: int) -> int | None:
         """The step at which a trial that has not ended is paused next, if that is known."""
@@ -75,7 +90,7 @@ class SampledSearch:
         parameters = self._sampler.suggest(number) if may_start else None
         return None if parameters is None else New(parameters)
 
-    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._sampler.begin(number, parameters)
 
     def until(self, number: int) -> int | None:

@@ -166,4 +166,6 @@ def make_pruner(
             )
         case "median":
             return MedianRule(min_steps=min_steps, direction=direction)
+        case "pbt":
+            raise ValueError("'pbt' prunes and begins trials by turns: it is a search of its own, `population`")
     raise ValueError(f"unknown pruner {name!r} (known: {', '.join(get_args(PrunerName))})")

@@ -32,6 +32,13 @@ def _further(*metrics: str, **fields: Any) -> dict[str, Any]:
     return {**WORKLOAD, "objective": {"metric": "validation_loss", "also": list(metrics)}, **fields}
 
 
+_PRECISION = {"type": "categorical", "name": "training.precision", "choices": ["float32", "bfloat16"]}
+
+
+def _population(pruner: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return {**WORKLOAD, "budget": {"num_trials": 20}, "pruner": {"name": "pbt", **(pruner or {})}, **fields}
+
+
 IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "no workload": ({}, "workload"),
     "not an object": ([1], "body"),
@@ -105,6 +112,43 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "CMA-ES for several objectives": (_further("step_seconds", sampler={"name": "cmaes"}), "sampler.name"),
     "a pruner for several objectives": (_further("step_seconds", pruner={"name": "asha"}), "pruner.name"),
     "NSGA-II for one objective": ({**WORKLOAD, "sampler": {"name": "nsga2"}}, "sampler.name"),
+    "a population and auto": (_population(sampler={"name": "auto"}), "pruner.name"),
+    "a population and several objectives": (
+        _population(objective={"metric": "validation_loss", "also": ["step_seconds"]}),
+        "pruner.name",
+    ),
+    "a population in words": (_population({"population": "many"}), "pruner.population"),
+    "a population of one": (_population({"population": 1}), "pruner.population"),
+    "a population without forks": (_population({"population": 15}), "pruner.population"),
+    "a population of two trials": (_population(budget={"num_trials": 3}), "budget.num_trials"),
+    "a population that is confirmed": (_population(confirmation={}), "confirmation"),
+    "a population with rungs": (_population({"reduction_factor": 3}), "pruner.reduction_factor"),
+    "a population with first steps": (_population({"min_steps": 40}), "pruner.min_steps"),
+    "an interval of nothing": (_population({"interval": 0}), "pruner.interval"),
+    "an interval between measurements": (_population({"interval": 25}), "pruner.interval"),
+    "an interval as long as the trial": (_population({"interval": 100_000}), "pruner.interval"),
+    "no step to compare at": (
+        _population(training={"num_steps": 20, "evaluate_every": 20}),
+        "training.evaluate_every",
+    ),
+    "a population with checkpoints of its own time": (
+        _population(training={"checkpoint_every": 20}),
+        "training.checkpoint_every",
+    ),
+    "a population that keeps one checkpoint": (
+        _population(training={"keep_checkpoints": 1}),
+        "training.keep_checkpoints",
+    ),
+    "nothing to change in training": (
+        _population(search_space={"optimizer": "adamw", "parameters": [_PRECISION]}),
+        "search_space",
+    ),
+    "nothing to change in the baseline's training": (
+        _population(baseline={"search_space": {"optimizer": "adamw", "parameters": [_PRECISION]}}),
+        "baseline.search_space",
+    ),
+    "a population without pbt": ({**WORKLOAD, "pruner": {"population": 8}}, "pruner.population"),
+    "an interval without pbt": ({**WORKLOAD, "pruner": {"name": "asha", "interval": 20}}, "pruner.interval"),
     "unknown preset": ({**WORKLOAD, "search_space": "sham-poo"}, "search_space"),
     "a space that is a number": ({**WORKLOAD, "search_space": 5}, "search_space"),
     "low above high": (_space(low=1, high=0.1), "search_space.parameters[0].low"),

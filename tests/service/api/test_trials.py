@@ -10,7 +10,16 @@ from service.runs import TrialMeasurements, finish_job, record_measurements
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from tests.service.live import finished_job
-from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
+from tests.service.scenarios import (
+    NOW,
+    begin_trial,
+    claimed_job,
+    end_trial,
+    fork_trial,
+    measure,
+    repeat_trial,
+    run_trial,
+)
 from trainers.config import Measurement
 
 
@@ -169,3 +178,19 @@ def test_a_job_with_one_objective_has_no_front(http: httpx.Client, database: Dat
     assert (job["objective"]["also"], job["progress"]["front"]) == ([], [])
     assert http.get(f"/v1/jobs/{job_id}/recommendation").json()["evidence"]["front"] == []
     assert "front-title" not in http.get(f"/jobs/{job_id}").text
+
+
+def test_a_fork_tells_where_it_began_and_is_not_tried_again(http: httpx.Client, database: Database) -> None:
+    lease = claimed_job(database, pruner={"name": "pbt"}, baseline=None, budget={"num_trials": 6})
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, 0.5)
+    fork_trial(database, lease, 1, parent=0, step=10, lr=2e-3)
+    first, second = http.get(f"/v1/jobs/{lease.job_id}/trials").json()["items"]
+    assert (first["forked_from"], first["forked_at_step"]) == (None, None)
+    assert (second["forked_from"], second["forked_at_step"]) == (0, 10)
+    end_trial(database, lease, 1, TrialState.PRUNED)
+    page = http.get(f"/jobs/{lease.job_id}").text
+    assert "fork of #0 at step 10" in page
+    assert 'data-act="retry"' not in page
+    answer = http.post(f"/v1/jobs/{lease.job_id}/trials/1/retry")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:shampoo-tuner:problem:trial-of-population")

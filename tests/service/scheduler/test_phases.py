@@ -17,7 +17,19 @@ from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.confirmation import Confirmation
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Ask, Decision, Done, GiveUp, Policy, Repeats, Resume, Start, TrialHistory, Wait
+from service.scheduler.policy import (
+    Ask,
+    Decision,
+    Done,
+    Fork,
+    GiveUp,
+    Policy,
+    Repeats,
+    Resume,
+    Start,
+    TrialHistory,
+    Wait,
+)
 from service.scheduler.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
 from service.scheduler.searching.pruners import NoPruner
 from service.scheduler.searching.samplers import Outcome, make_sampler
@@ -124,7 +136,7 @@ class _PausesAtTwo:
         self._num_chosen += 1
         return GoOn(self._paused.pop(0))
 
-    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None: ...
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None: ...
 
     def until(self, number: int) -> int | None:
         return 2 if number not in self._paused else None

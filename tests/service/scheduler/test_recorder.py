@@ -20,7 +20,7 @@ from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.feasibility import Feasibility
 from service.scheduler.job_policy import make_policy
 from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, Done
+from service.scheduler.policy import Decision, Done, Fork
 from service.scheduler.pruning import PolicyPruner
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.recorder import Recorder
@@ -320,7 +320,7 @@ class Scripted:
     def choose(self, number: int, *, may_start: bool) -> Choice:
         return GoOn(self._paused.pop()) if self._worth and self._paused else None
 
-    def begin(self, number: int, parameters: Mapping[str, Any]) -> None: ...
+    def begin(self, number: int, parameters: Mapping[str, Any], *, fork: Fork | None = None) -> None: ...
 
     def until(self, number: int) -> int | None:
         return 20
