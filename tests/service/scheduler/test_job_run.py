@@ -38,7 +38,7 @@ def specification(*, num_trials: int, options: dict[str, Any] | None = None, **p
 
 
 def programs(service: ServiceProcesses) -> set[str]:
-    """The names of the files that the service's processes run, and of others in their arguments."""
+    """The names of the files that the service's processes run, and whatever else is in their arguments."""
     names = set()
     for process in service.processes():
         with suppress(psutil.NoSuchProcess):
