@@ -353,13 +353,15 @@ def _settings(**options: object) -> Settings:
     from pydantic import ValidationError
 
     from service.settings import ENV_PREFIX, Settings
+    from trainers.places import masked
 
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {first['input']!r}") from error
+        got = masked(repr(first["input"]))  # a URI may hold a secret
+        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {got}") from None
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:
