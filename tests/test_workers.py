@@ -7,10 +7,7 @@ from tests import workers
 SERVICES = [
     "tests/service/scheduler/test_chaos.py",
     "tests/e2e/test_readme.py",
-    "tests/e2e/test_workloads.py",
     "tests/service/scheduler/test_controls.py",
-    "tests/e2e/test_containers.py",
-    "tests/e2e/test_example_package.py",
     "tests/service/scheduler/test_cluster.py",
     "tests/service/scheduler/test_foreign_cluster.py",
     "tests/service/scheduler/test_interruptions.py",
@@ -19,7 +16,6 @@ SERVICES = [
     "tests/service/scheduler/test_ray_cluster.py",
     "tests/service/scheduler/test_worker.py",
     "tests/service/test_demo.py",
-    "tests/service/test_front.py",
     "tests/service/test_serve.py",
 ]
 """Some of them, as they are to come."""
@@ -27,13 +23,17 @@ OTHERS = ["tests/shampoo/distributed/test_state.py", "tests/trainers/test_loop.p
 
 
 def test_what_starts_services_is_one_scope_and_others_are_files_or_share_warm_ranks() -> None:
+    assert all(map(workers.starts_services, (*workers.LONGEST_SERVICES, *workers.PATIENT_SERVICES)))
     assert {workers.scope(f"{path}::test_it[a::b]") for path in SERVICES} == {"services"}
     assert [workers.scope(f"{path}::test_it") for path in OTHERS] == ["tests/shampoo/distributed", *OTHERS[1:]]
+    patient = list(workers.PATIENT_SERVICES)
+    assert [workers.scope(f"{path}::test_it") for path in patient] == patient
     assert workers.scope("tests/test_workers.py::test_it") == "tests/test_workers.py"
 
 
-def test_the_longest_come_first_and_files_stay_whole() -> None:
-    paths = [*reversed(OTHERS), *SERVICES[4:], *reversed(SERVICES[:4])]
+def test_the_longest_come_first_the_patient_last_and_files_stay_whole() -> None:
+    patient = workers.PATIENT_SERVICES
+    paths = [*patient[::-1], *reversed(OTHERS), *SERVICES[3:], *reversed(SERVICES[:3])]
     collected = [f"{path}::test_{name}" for path in paths for name in "ba"]
-    expected = [f"{path}::test_{name}" for path in (*SERVICES, *OTHERS) for name in "ba"]
+    expected = [f"{path}::test_{name}" for path in (*SERVICES, *OTHERS, *patient) for name in "ba"]
     assert sorted(collected, key=workers.position) == expected

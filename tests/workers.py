@@ -1,8 +1,9 @@
 """How pytest-xdist's workers share the tests: two, as `tests/run` starts them, or any number.
 
-Tests that start whole services or Ray clusters run one after the other, in the first worker. They wait much, and a
-service that starts ends what killed ones have left on the machine, so no two of them can run beside each other. The
-other workers meanwhile run everything else, file by file, at a lower priority: it computes, and can wait.
+Tests that start whole services or Ray clusters run one after the other, in the first worker. They wait much, some look
+at the clock, and a service that starts ends what killed ones have left on the machine, so no two of them can run beside
+each other. The other workers meanwhile run everything else, file by file, at a lower priority: it computes, and can
+wait. What starts services, but kills none and measures no time, comes last, for whichever worker is free first.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ STARTS_SERVICES = re.compile(
 LONGEST_SERVICES = (
     "tests/service/scheduler/test_chaos.py",
     "tests/e2e/test_readme.py",
-    "tests/e2e/test_workloads.py",
     "tests/service/scheduler/test_controls.py",
 )
 """They come first: what needs most time has it then, and a failure shows early."""
+PATIENT_SERVICES = (
+    "tests/e2e/test_workloads.py",
+    "tests/e2e/test_example_package.py",
+    "tests/service/test_front.py",
+    "tests/e2e/test_containers.py",
+)
+"""They may run beside other services: they kill nothing and have minutes for everything."""
 FIRST_OF_THE_OTHERS = ("tests/shampoo/distributed/", "tests/trainers/", "tests/e2e/")
 """What takes long, so that the workers end together."""
 NICENESS = 5
@@ -43,9 +50,9 @@ def starts_services(path: str) -> bool:
 
 
 def scope(node_id: str) -> str:
-    """The tests that one worker runs in a row: those of the services, or of a file, or that share warm ranks."""
+    """The tests that one worker runs in a row: those of most services, or of a file, or that share warm ranks."""
     path = node_id.partition("::")[0]
-    if starts_services(path):
+    if starts_services(path) and path not in PATIENT_SERVICES:
         return "services"
     return "tests/shampoo/distributed" if path.startswith("tests/shampoo/distributed/") else path
 
@@ -53,6 +60,8 @@ def scope(node_id: str) -> str:
 def position(node_id: str) -> tuple[int, int]:
     """Orders tests as they are handed out; equal for those that stay as they are collected."""
     path = node_id.partition("::")[0]
+    if path in PATIENT_SERVICES:
+        return 2, PATIENT_SERVICES.index(path)
     if starts_services(path):
         return 0, LONGEST_SERVICES.index(path) if path in LONGEST_SERVICES else len(LONGEST_SERVICES)
     places = [place for place, beginning in enumerate(FIRST_OF_THE_OTHERS) if path.startswith(beginning)]

@@ -46,11 +46,11 @@ LOST = 4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; gives the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parse(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(options.threads)
     try:
-        config = _read_config(options.config, options.set)
+        config = read_config(options.config, options.set)
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
     context = _join(options)
@@ -63,6 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not in a `finally`: a rank that fails in its own way must not wait for the others.
     leave_process_group()
     return status
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments of the command line; None: this process's. Wrong ones end the process with status 2."""
+    return _parser().parse_args(arguments)
 
 
 def _train(config: TrialConfig, context: RankContext) -> int:
@@ -98,7 +103,13 @@ def _join(options: argparse.Namespace) -> RankContext:
     )
 
 
-def _read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
+def read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
+    """The config in a file, with the changes of the command line.
+
+    Raises:
+        InvalidConfig: it is none, or none any more with a change; the message names the field.
+        OSError: it cannot be read.
+    """
     try:
         data = json.loads(path.read_bytes())
     except ValueError as error:

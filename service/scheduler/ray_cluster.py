@@ -7,11 +7,13 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import ray
+import ray._private.node
 import ray.util
 
 from service.scheduler import process_tree
@@ -44,20 +46,49 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
             108 characters.
     """
     if address is None:
-        ray.init(
-            address="local",
-            namespace=namespace,
-            num_cpus=usable_cpus(),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=str(directory),
-        )
+        with _only_what_trains():
+            ray.init(
+                address="local",
+                namespace=namespace,
+                num_cpus=usable_cpus(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=str(directory),
+            )
     else:
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
         _end_ranks_of_earlier_runs()
     return living_nodes()
+
+
+class _TrainingNode(ray._private.node.Node):
+    """A local cluster without the processes that show, grow or print it, which nobody asks.
+
+    `ray.init` has no option for that. Each is a Python interpreter with much of Ray, and Ray's start waits for the
+    server of the dashboard, be it without pages.
+    """
+
+    def start_api_server(self, **options: object) -> None:
+        self._webui_url = ""  # as Ray has it without pages
+
+    def start_monitor(self) -> None:
+        """Starts no autoscaler."""
+
+    def start_log_monitor(self) -> None:
+        """Starts nothing that brings what ranks print to this process, which does not want it."""
+
+
+@contextmanager
+def _only_what_trains() -> Iterator[None]:
+    """Has `ray.init` start a `_TrainingNode`."""
+    ordinary = ray._private.node.Node
+    ray._private.node.Node = _TrainingNode  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        ray._private.node.Node = ordinary  # type: ignore[misc]
 
 
 def living_nodes() -> list[Node]:

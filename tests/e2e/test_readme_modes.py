@@ -1,4 +1,8 @@
-"""The README's commands that share one config among four ranks in every way, with the losses of one process."""
+"""The README's commands that share one config among four ranks in every way, with the losses of one process.
+
+The first is run as it stands. The others differ from it by their arguments: those go to the same command line on four
+ranks that are started once, as the imports of a rank take longer than its training here.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,16 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.trainers.ranks import WarmRanks
+from trainers import run
+from trainers.distributed import process_group_context
+from trainers.loop import train
 
 ROOT = Path(__file__).parents[2]
 BLOCK = next(
@@ -26,8 +36,8 @@ TOLERANCE_OF_BFLOAT16 = 1e-3
 TIMEOUT_SECONDS = 600
 
 
-def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
-    """The metrics that the last of the shell's commands prints."""
+def _printed(commands: str, directory: Path) -> list[str]:
+    """The lines that the shell's commands print."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
@@ -46,8 +56,19 @@ def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
             os.killpg(process.pid, signal.SIGKILL)  # the ranks too
             raise
     assert process.returncode == 0, errors
-    metrics: list[dict[str, Any]] = [json.loads(line)["metrics"] for line in output.splitlines()]
-    return metrics
+    return output.splitlines()
+
+
+def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
+    """The metrics that the last of the shell's commands prints."""
+    return [json.loads(line)["metrics"] for line in _printed(commands, directory)]
+
+
+def _train_as_told(arguments: list[str]) -> list[dict[str, Any]]:
+    """What a rank's command line with these arguments trains, in the process group that the rank is in."""
+    options = run.parse(arguments)
+    config = run.read_config(options.config, options.set)
+    return [asdict(measurement) for measurement in train(config, process_group_context())]
 
 
 def _largest_difference(found: list[dict[str, float]], expected: list[dict[str, float]]) -> float:
@@ -65,16 +86,30 @@ def test_four_ranks_train_in_every_mode_with_the_losses_of_one_process(tmp_path:
     assert [math.isfinite(metrics["train_loss"]) for metrics in alone] == [True] * 5
     definition, *modes = rest.splitlines()
     assert len(modes) == 7
-    state_bytes = alone[-1]["optimizer_state_bytes"]
-    for mode in modes:
-        found = _measurements(f"{definition}\n{mode}", tmp_path)
-        share = found[-1]["optimizer_state_bytes"] / state_bytes
-        difference = _largest_difference(found, alone)
-        if "distributed=local" in mode:
-            # Every rank has both factors of its rows, of which the one of their columns is as large as for all rows.
-            assert difference < 0.1, mode
-            assert share < 0.4, mode
-            continue
-        assert difference < (TOLERANCE_OF_BFLOAT16 if "bfloat16" in mode else TOLERANCE), mode
-        is_divided = "lossless" in mode or "parallelism.mode" in mode
-        assert share == pytest.approx(0.25, abs=0.04) if is_divided else share == 1, mode
+    _compare(modes[0], _measurements(f"{definition}\n{modes[0]}", tmp_path), alone)
+
+    launch, separator, arguments = definition.removesuffix(' "$@"; }').partition(" -m trainers.run ")
+    assert (launch.split()[-2:], separator) == (["--nproc-per-node", "4"], " -m trainers.run ")
+    told = _printed("\n".join(['on4() { echo "$*"; }', *modes[1:]]), tmp_path)
+    ranks = WarmRanks(4, tmp_path / "meeting_point", timeout_seconds=TIMEOUT_SECONDS)
+    try:
+        for mode, added in zip(modes[1:], told, strict=True):
+            config, *others = arguments.split()
+            measured, *_ = ranks.run(_train_as_told, [str(tmp_path / config), *others, *added.split()])
+            _compare(mode, [measurement["metrics"] for measurement in measured], alone)
+    finally:
+        assert ranks.stop() == [0] * 4
+
+
+def _compare(mode: str, found: list[dict[str, float]], alone: list[dict[str, float]]) -> None:
+    """Holds what four ranks measured in a mode to the measurements of one process."""
+    share = found[-1]["optimizer_state_bytes"] / alone[-1]["optimizer_state_bytes"]
+    difference = _largest_difference(found, alone)
+    if "distributed=local" in mode:
+        # Every rank has both factors of its rows, of which the one of their columns is as large as for all rows.
+        assert difference < 0.1, mode
+        assert share < 0.4, mode
+        return
+    assert difference < (TOLERANCE_OF_BFLOAT16 if "bfloat16" in mode else TOLERANCE), mode
+    is_divided = "lossless" in mode or "parallelism.mode" in mode
+    assert share == pytest.approx(0.25, abs=0.04) if is_divided else share == 1, mode

@@ -37,7 +37,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
     ast.parse(snippet)
     assert "optimizer = Shampoo(" in snippet
     assert re.search(r"Verdict: (shampoo (is better|is WORSE|and adamw are equal)|undecided)", demo.stdout)
-    assert re.search(r"\d+ trials: search 3 \(.*\); baseline 1 \(.*\); confirmation [46] \(", demo.stdout)
+    assert re.search(r"\d+ trials: search 2 \(.*\); baseline 2 \(.*\); confirmation [46] \(", demo.stdout)
     assert re.search(r"Over 2 new seeds the improvement lies between", demo.stdout)
     assert f"shampoo-tuner serve --data-dir '{data_dir}'" in demo.stdout
 

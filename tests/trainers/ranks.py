@@ -7,6 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,28 @@ from trainers.distributed import join_process_group, leave_process_group
 TIMEOUT_SECONDS = 300
 
 
+def rank_context() -> ForkServerContext:
+    """Starts processes that are copies of one which has imported what every rank imports, and has done nothing else.
+
+    The imports take a rank longer than most tests do. The environment of the processes is that of the first one's
+    start.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["trainers.loop", "torch._dynamo", "torch.distributed.fsdp", __name__])
+    return context
+
+
 class WarmRanks:
     """A group of rank processes; each call runs one function on all of them, inside their process group."""
 
     def __init__(self, world_size: int, meeting_point: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._timeout_seconds = timeout_seconds
-        spawn = multiprocessing.get_context("spawn")
+        context = rank_context()
         self._connections: list[Connection] = []
         self._processes = []
         for rank in range(world_size):
-            ours, theirs = spawn.Pipe()
-            process = spawn.Process(target=_serve, args=(theirs, rank, world_size, meeting_point))
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, world_size, meeting_point))
             process.start()
             theirs.close()
             self._connections.append(ours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 
 from tests.trainers import checkpoint_states
 from tests.trainers.checkpoint_states import checkpoints, names, newest_step, replace_file
-from tests.trainers.ranks import WarmRanks
+from tests.trainers.ranks import WarmRanks, rank_context
 from tests.trainers.trials import assert_same_bits
 
 
@@ -174,9 +173,9 @@ def test_checkpoints_of_two_trials_do_not_disturb_the_collectives_of_training(
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_killed_while_it_writes_leaves_the_previous_one(tmp_path: Path, killed: int) -> None:
     directory = tmp_path / "checkpoints"
-    spawn = multiprocessing.get_context("spawn")
+    context = rank_context()
     processes = [
-        spawn.Process(
+        context.Process(
             target=checkpoint_states.save_until_killed, args=(directory, rank, 2, tmp_path / "meeting_point", killed)
         )
         for rank in range(2)

@@ -15,12 +15,11 @@ from typing import TypeAlias, cast
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.data_order import rank_batches
+from trainers.workloads.digits_data import read_digits, stratified_split
 
 NUM_PIXELS = 64
 NUM_CLASSES = 10
@@ -31,7 +30,8 @@ Images: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 SPLIT_SEED = 0
 """Fixed, and not the trial's seed: all trials are compared on the same validation images."""
-VALIDATION_FRACTION = 0.2
+NUM_VALIDATION = 360
+"""A fifth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,9 @@ class Digits:
 @cache
 def digits() -> Digits:
     """The data set, loaded once per process; the split is stratified by digit."""
-    images, labels = load_digits(return_X_y=True)
-    train_images, validation_images, train_labels, validation_labels = train_test_split(
-        images, labels, test_size=VALIDATION_FRACTION, random_state=SPLIT_SEED, stratify=labels
-    )
+    images, labels = read_digits()
+    train, validation = stratified_split(labels, NUM_VALIDATION, seed=SPLIT_SEED)
+    train_images, validation_images = images[train], images[validation]
     mean = train_images.mean(axis=0)
     deviation = train_images.std(axis=0)
     deviation[deviation == 0] = 1.0  # the corners of the images are always empty
@@ -72,10 +71,10 @@ def digits() -> Digits:
     return Digits(
         train_pixels=pixels(train_images),
         train_images=standardised(train_images),
-        train_labels=torch.from_numpy(train_labels.astype(np.int64)),
+        train_labels=torch.from_numpy(labels[train]),
         validation_pixels=pixels(validation_images),
         validation_images=standardised(validation_images),
-        validation_labels=torch.from_numpy(validation_labels.astype(np.int64)),
+        validation_labels=torch.from_numpy(labels[validation]),
     )
 
 

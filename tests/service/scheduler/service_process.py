@@ -105,11 +105,14 @@ class ServiceProcesses:
 
     def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = WAIT_SECONDS) -> float:
         """Waits until `condition` holds; how long it took. Fails with the logs if it takes too long."""
-        started = time.monotonic()
+        started = looked = time.monotonic()
         while not condition():
-            if time.monotonic() - started > seconds:
+            now = time.monotonic()
+            if now - started > seconds:
                 raise AssertionError(f"waited {seconds} s in vain: {what}\n{self.logs()}")
-            time.sleep(0.05)
+            # Looking takes time that those who are waited for could use.
+            time.sleep(max(0.05, min(5 * (now - looked), 0.5)))
+            looked = time.monotonic()
         return time.monotonic() - started
 
     def finish(self, job_id: str, *, seconds: float = WAIT_SECONDS) -> tuple[Job, list[Trial]]:

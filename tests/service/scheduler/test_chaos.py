@@ -72,7 +72,7 @@ def test_whatever_is_killed_nothing_is_lost_or_repeated_or_left_behind(
             ledgers.append(ledger)
             killer.crashes = 0
         kinds = []
-        for _ in range(rng.choice([1, 1, 2, 3])):
+        for _ in range(rng.choice([1, 2, 3, 4])):
             time.sleep(rng.uniform(0.0, 0.6))
             kinds.append(killer.kill())
         for known in ledgers:

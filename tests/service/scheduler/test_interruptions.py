@@ -39,11 +39,13 @@ def kill_the_worker(service: ServiceProcesses) -> None:
 def kill_both(service: ServiceProcesses) -> None:
     run, worker = service.run_process(), service.workers[-1]
     os.kill(worker.pid, signal.SIGSTOP)  # so that neither can react to the other's end
+    # Before they die: from then on any worker that starts on this machine may end what they leave.
+    left = [process for process in service.processes() if process.pid not in (run.pid, worker.pid)]
+    directories = service.directories()
+    assert left
     run.kill()
     worker.kill()
     worker.wait()
-    left, directories = service.processes(), service.directories()
-    assert left
     service.start_worker()  # which ends what they have left before it runs anything
     service.wait_for("their end", lambda: not any(process.is_running() for process in left))
     service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,15 @@ def specification(*, num_trials: int, options: dict[str, Any] | None = None, **p
         "pruner": {"name": "none"},
         **parts,
     }
+
+
+def programs(service: ServiceProcesses) -> set[str]:
+    """The names of the files that the service's processes run, and whatever else is in their arguments."""
+    names = set()
+    for process in service.processes():
+        with suppress(psutil.NoSuchProcess):
+            names |= {Path(argument).name for argument in process.cmdline()}
+    return names
 
 
 def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: ServiceProcesses, tmp_path: Path) -> None:
@@ -114,6 +124,7 @@ def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProc
         specification(num_trials=3, options={"seconds_per_step": 600}, resources={"workers_per_trial": 2})
     )
     service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2)
+    assert not {"dashboard.py", "monitor.py", "log_monitor.py"} & programs(service)  # of Ray, and of no use here
     time.sleep(2)
     service.cancel(job_id)
     seconds = service.wait_for("no process but the worker", lambda: service.processes() == [psutil.Process(worker.pid)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from shampoo import RefreshFailed, Shampoo, cost, memory
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks
+from tests.trainers.ranks import WarmRanks, rank_context
 
 Ranks = dict[int, WarmRanks]
 NUM_STEPS = 8
@@ -301,10 +300,10 @@ def _alone_in_the_step(rank: int, mesh: str, meeting_point: Path, connection: An
 def test_a_rank_that_ends_in_the_step_is_an_error_of_the_others_which_names_rank_and_purpose(
     tmp_path: Path, mesh: str, purpose: str
 ) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
+    context = rank_context()
+    ours, theirs = context.Pipe()
     processes = [
-        spawn.Process(target=_alone_in_the_step, args=(rank, mesh, tmp_path / "meeting_point", theirs))
+        context.Process(target=_alone_in_the_step, args=(rank, mesh, tmp_path / "meeting_point", theirs))
         for rank in range(2)
     ]
     for process in processes:
