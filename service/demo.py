@@ -27,6 +27,7 @@ STOP_SECONDS = 45.0
 JOB = {
     "search_space": "shampoo",
     "baseline": {"search_space": "adamw", "budget_share": 0.5},  # as many trials as the search: nobody is favoured
+    "training": {"num_steps": 200},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
 }
 NUM_CONFIRMED = 2
