@@ -12,24 +12,20 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from service.api.catalogue_schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.estimate_schemas import JobEstimate
 from service.api.schemas import (
     EventRead,
-    JobEstimate,
     JobRead,
     MeasurementPage,
     MeasurementRead,
     Page,
-    Problem,
-    Readiness,
     RecommendationList,
     RecommendationRead,
-    SearchSpaceList,
-    SearchSpaceRead,
     TrialConfigRead,
     TrialRead,
-    WorkloadList,
-    WorkloadRead,
 )
+from service.api.service_schemas import Problem, Readiness
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
 from service.specification import JobSpecification

@@ -25,26 +25,39 @@ START_SECONDS = 60.0
 STOP_SECONDS = 45.0
 
 JOB = {
-    "workload": {"name": "digits-mlp"},
     "search_space": "shampoo",
-    "baseline": {"search_space": "adamw"},
+    "baseline": {"search_space": "adamw", "budget_share": 0.5},  # as many trials as the search: nobody is favoured
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
 }
+NUM_CONFIRMED = 2
+"""Configs of the search that are trained again with new seeds, beside the baseline's best."""
 
 
 class DemoFailed(ServiceError):
     """The demo's service did not start."""
 
 
-def run_demo(*, num_trials: int, keep: bool, directory: Path | None, settings: Settings, console: Console) -> bool:
+def run_demo(
+    *,
+    workload: str,
+    num_trials: int,
+    num_seeds: int,
+    keep: bool,
+    directory: Path | None,
+    settings: Settings,
+    console: Console,
+) -> bool:
     """Runs the demo; whether its job succeeded.
 
     Args:
+        workload: the name of a registered one.
+        num_seeds: new seeds of its confirmation; 0: it has none.
         keep: leaves the service running until Ctrl-C.
         directory: for the service's data; must not hold a database yet. None: a new one.
 
     Raises:
         DemoFailed: the service does not start; names its log.
+        ApiError: there is no such workload.
     """
     if directory is None:
         directory = settings.data_dir / "demos" / f"{datetime.now():%Y-%m-%d-%H%M%S}"
@@ -55,8 +68,15 @@ def run_demo(*, num_trials: int, keep: bool, directory: Path | None, settings: S
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with _service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
-        job = client.submit(JOB | {"budget": {"num_trials": num_trials}}, name="demo")
-        say(f"Job {job.id} was submitted: {num_trials} trials of digits-mlp, two ranks each.")
+        own_fields = {
+            "workload": {"name": workload},
+            "budget": {"num_trials": num_trials},
+            "confirmation": {"top_k": NUM_CONFIRMED, "num_seeds": num_seeds} if num_seeds else None,
+        }
+        job = client.submit(JOB | own_fields, name="demo")
+        say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
+        if num_seeds:
+            say(f"Then the best {NUM_CONFIRMED} and the best of AdamW's are trained again with {num_seeds} new seeds.")
         say(f"Dashboard: {url}/jobs/{job.id}")
         try:
             job = terminal.watch(client, job.id, console)

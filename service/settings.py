@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import platformdirs
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from trainers.places import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
 
@@ -14,10 +16,15 @@ ENV_PREFIX = "SHAMPOO_TUNER_"
 class Settings(BaseSettings):
     """Each field is read from `SHAMPOO_TUNER_<FIELD>`, e.g. `SHAMPOO_TUNER_DATABASE_URL`."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
+    # An input may hold a secret; the command line shows one without.
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     data_dir: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("shampoo-tuner")))
     """Holds the embedded database, checkpoints and logs. Shared between workers in production."""
+    checkpoint_directory: str | None = None
+    """Where trials keep their checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
+    `s3://bucket/prefix?region=eu-west-1`, with its credentials in the environment of workers and of the Ray cluster;
+    None: `checkpoints` in `data_dir`."""
     database_url: str | None = None
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
     host: str = "127.0.0.1"
@@ -35,6 +42,21 @@ class Settings(BaseSettings):
     allowed."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
+
+    @field_validator("checkpoint_directory")
+    @classmethod
+    def _names_a_place(cls, value: str | None) -> str | None:
+        if value is not None:
+            place_of(value)
+        return value
+
+    @property
+    def checkpoint_place(self) -> Place:
+        """`checkpoint_directory`, or the directory in `data_dir`; a path is absolute."""
+        if self.checkpoint_directory is None:
+            return self.data_dir / "checkpoints"
+        place = place_of(self.checkpoint_directory)
+        return place.absolute() if isinstance(place, Path) else place
 
     @property
     def resolved_database_url(self) -> str:

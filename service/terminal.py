@@ -12,7 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from service.api.schemas import BestRead, JobEstimate, JobRead, MemoryRead, WaitingRead
+from service.api.estimate_schemas import JobEstimate, MemoryRead
+from service.api.schemas import BestRead, JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence import Evidence, Verdict, Winner

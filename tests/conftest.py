@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import workers
+from tests import s3_server, workers
 
 # Threads that wait for each other by spinning are a hundred times slower where another process wants a CPU, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray runs trials at the lowest priority: beside anything else on the machine, tests would mostly wait for ranks.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 
+os.environ.update(s3_server.ENVIRONMENT)
+
 # An example that takes long on a busy machine is no failure.
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[s3_server.S3Server]:
+    """An S3 server that the tests of a session share; each takes paths of its own, and mends what it broke."""
+    with s3_server.running() as server:
+        yield server
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeVar, cast
 
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from trainers.compilation import forget_compiled_code
 from trainers.consumer import Consumer
 from trainers.device_meshes import forget_device_meshes
+from trainers.places import Place
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ class RankContext:
     world_size: int
     device: str
     """`cpu`, or `cuda:N` as this process numbers its devices."""
-    checkpoint_directory: Path | None = None
-    """Directory of this trial's checkpoints, the same (shared) one for every rank; None: no checkpoints, no resume."""
+    checkpoint_directory: Place | None = None
+    """Place of this trial's checkpoints, the same (shared) one for every rank; None: no checkpoints, no resume."""
     consumer: Consumer | None = None
     """Who takes the measurements; None: one that asks for the next only when it has dealt with the last. Given on all
     ranks or on none."""
@@ -47,12 +47,12 @@ class RankContext:
             raise ValueError(f"rank must be in [0, world_size), got rank {self.rank}, world_size {self.world_size}")
 
 
-def single_process_context(*, device: str = "cpu", checkpoint_directory: Path | None = None) -> RankContext:
+def single_process_context(*, device: str = "cpu", checkpoint_directory: Place | None = None) -> RankContext:
     """The context of a trial on one rank, which needs no process group."""
     return RankContext(rank=0, world_size=1, device=device, checkpoint_directory=checkpoint_directory)
 
 
-def process_group_context(*, device: str = "cpu", checkpoint_directory: Path | None = None) -> RankContext:
+def process_group_context(*, device: str = "cpu", checkpoint_directory: Place | None = None) -> RankContext:
     """The context of this rank in the process group it has joined.
 
     Raises:

@@ -6,7 +6,7 @@
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
 (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
-checkpoint), 1 a checkpoint could not be written, or anything else, with a traceback.
+checkpoint), 1 a checkpoint could not be written or looked for, or anything else, with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten
+from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.distributed import (
     RankContext,
@@ -35,6 +35,7 @@ from trainers.distributed import (
 )
 from trainers.loop import train
 from trainers.lost_ranks import is_of_a_lost_rank
+from trainers.places import InvalidPlace, Place, place_of
 
 DONE = 0
 NOT_WRITTEN = 1
@@ -76,7 +77,7 @@ def _train(config: TrialConfig, context: RankContext) -> int:
         return DIVERGED
     except (InvalidConfig, CheckpointMismatch) as error:
         return _refuse(error)
-    except CheckpointNotWritten as error:
+    except (CheckpointNotWritten, StoreFailed) as error:
         sys.stderr.write(f"{error}\n")
         return NOT_WRITTEN
     except RuntimeError as error:
@@ -129,6 +130,13 @@ def _change(text: str) -> tuple[str, Json]:
         return field, value
 
 
+def _place(text: str) -> Place:
+    try:
+        return place_of(text)
+    except InvalidPlace as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _refuse(error: Exception) -> int:
     sys.stderr.write(f"refused: {error}\n")
     return REFUSED
@@ -149,7 +157,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FIELD=VALUE",
         help="change a field, e.g. optimizer.arguments.lr=0.01; VALUE is JSON or else a word; may be repeated",
     )
-    parser.add_argument("--checkpoint-directory", type=Path, help="write checkpoints here, and resume from them")
+    parser.add_argument(
+        "--checkpoint-directory",
+        type=_place,
+        help="write checkpoints here, and resume from them: a path, or a URI such as s3://bucket/prefix",
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for another rank (default: 300)")

@@ -1,24 +1,24 @@
-"""What goes over HTTP: the bodies that are read and written, with an example of each. No SQL, no web framework."""
+"""What goes over HTTP of jobs, trials and recommendations: the bodies that are read and written, with an example of
+each. No SQL, no web framework."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from service.api import examples
+from service.api.read_model import ReadModel
 from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence import Evidence
 from service.pareto import FrontPoint
-from service.specification import Budget, EarlierWinner, JobSpecification
+from service.specification import Budget, JobSpecification
 from service.strict_model import StrictModel
-from trainers.description import WorkloadDescription
 
 if TYPE_CHECKING:
-    from search_spaces import SearchSpace
     from service import jobs
     from service.store import models
     from service.waiting import Waiting
@@ -33,12 +33,6 @@ TagValue = Annotated[str, StringConstraints(max_length=256)]
 def _without_defaults(schema: dict[str, Any]) -> None:
     for field in schema["properties"].values():
         field.pop("default", None)
-
-
-class _Read(BaseModel):
-    """A response. A client reads it with `extra="ignore"`, so that fields can be added."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True)
 
 
 JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -131,32 +125,32 @@ class TrialCreate(StrictModel):
         return value
 
 
-class FurtherObjectiveRead(_Read):
+class FurtherObjectiveRead(ReadModel):
     metric: str
     direction: Direction
 
 
-class ObjectiveRead(_Read):
+class ObjectiveRead(ReadModel):
     metric: str
     direction: Direction
     also: list[FurtherObjectiveRead] = Field(default_factory=list)
     """Further objectives."""
 
 
-class BestRead(_Read):
+class BestRead(ReadModel):
     """The completed trial of a phase with the best final value."""
 
     number: int
     value: float
 
 
-class PhaseProgressRead(_Read):
+class PhaseProgressRead(ReadModel):
     num_finished: int
     num_trials: int
     """At most so many, until the job has ended: a phase may need fewer."""
 
 
-class ProgressRead(_Read):
+class ProgressRead(ReadModel):
     trials: dict[TrialState, int]
     """Trials by state."""
     phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
@@ -177,7 +171,7 @@ class ProgressRead(_Read):
     """Training time of all trials so far, times the ranks of each."""
 
 
-class WaitingRead(_Read):
+class WaitingRead(ReadModel):
     """Why nothing of a job is being trained, although it is neither paused nor over."""
 
     since: datetime
@@ -189,7 +183,7 @@ class WaitingRead(_Read):
         return cls.model_validate({"since": waiting.since, "for": waiting.reason})
 
 
-class JobRead(_Read):
+class JobRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
 
     id: str
@@ -249,65 +243,7 @@ class JobRead(_Read):
         )
 
 
-class MeasuredRead(_Read):
-    """What the completed trials of an earlier job took: same workload and options, ranks and kind of steps."""
-
-    job_id: str
-    num_trials: int
-    step_seconds: float
-    """Median over trials."""
-    optimizer_state_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
-    peak_memory_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
-
-
-class SpaceMemoryRead(_Read):
-    """What the trials of a search space need of each rank's memory, at least: weights, gradients, optimizer and
-    averages. Activations and the process itself come on top."""
-
-    default_bytes: int
-    """With every parameter at its default."""
-    largest_bytes: int
-    """Over the points looked at."""
-    share_infeasible: float | None
-    """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
-    Null: the limit is unknown, so all are launched."""
-    num_points: int
-
-
-class MemoryRead(_Read):
-    """What the trials of a job need of each rank's memory, and what there is."""
-
-    limit_bytes: int | None
-    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
-    spaces: dict[Phase, SpaceMemoryRead]
-    problem: str | None
-    """Why nothing could be predicted."""
-
-
-class JobEstimate(_Read):
-    """What a job would cost at most."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
-
-    num_trials: dict[Phase, int]
-    """Trials by phase."""
-    num_steps: int
-    """Steps of a full trial."""
-    max_steps: int
-    """Steps of all trials, if none were pruned."""
-    measured: MeasuredRead | None
-    """Null: no earlier job like this one has completed a trial."""
-    max_device_hours: float | None
-    """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
-    winners: dict[Phase, list[EarlierWinner]] = Field(default_factory=dict)
-    """What each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
-    memory: MemoryRead | None = None
-    """Predicted from the shapes of the model."""
-
-
-class TrialRead(_Read):
+class TrialRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
 
     number: int
@@ -351,7 +287,7 @@ class TrialRead(_Read):
         return cls(num_steps=num_steps, **own)
 
 
-class TrialConfigRead(_Read):
+class TrialConfigRead(ReadModel):
     """The config of a trial, to paste, as that of a recommendation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
@@ -368,7 +304,7 @@ class TrialConfigRead(_Read):
     """The same as Python to paste."""
 
 
-class MeasurementRead(_Read):
+class MeasurementRead(ReadModel):
     step: int
     epoch: float
     seconds: float
@@ -376,7 +312,7 @@ class MeasurementRead(_Read):
     recorded_at: datetime
 
 
-class MeasurementPage(_Read):
+class MeasurementPage(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
 
     items: list[MeasurementRead]
@@ -384,14 +320,14 @@ class MeasurementPage(_Read):
     """`after_step` of the next page; null: this is the last one so far."""
 
 
-class Page(_Read, Generic[Item]):
+class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
 
     items: list[Item]
     next_page_token: str | None
 
 
-class EventRead(_Read):
+class EventRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.EVENT]})
 
     id: int
@@ -404,7 +340,7 @@ class EventRead(_Read):
     created_at: datetime
 
 
-class RecommendationRead(_Read):
+class RecommendationRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
 
     id: str
@@ -440,89 +376,5 @@ class RecommendationRead(_Read):
         )
 
 
-class RecommendationList(_Read):
+class RecommendationList(ReadModel):
     items: list[RecommendationRead]
-
-
-class WorkloadOptionRead(_Read):
-    default: JsonValue
-    description: str
-
-
-class WorkloadRead(_Read):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.WORKLOAD]})
-
-    name: str
-    title: str
-    metrics: dict[str, Direction]
-    default_objective: str
-    default_num_steps: int
-    default_evaluate_every: int
-    default_batch_size: int
-    options: dict[str, WorkloadOptionRead]
-
-    @classmethod
-    def of(cls, description: WorkloadDescription) -> WorkloadRead:
-        return cls.model_validate(description)
-
-
-class WorkloadList(_Read):
-    items: list[WorkloadRead]
-
-
-class SearchSpaceRead(_Read):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_SPACE]})
-
-    name: str
-    optimizer: str
-    space: dict[str, JsonValue]
-    """What a job's `search_space` takes: edit it and submit it."""
-
-    @classmethod
-    def of(cls, name: str, space: SearchSpace) -> SearchSpaceRead:
-        return cls(name=name, optimizer=space.optimizer, space=space.to_json())
-
-
-class SearchSpaceList(_Read):
-    items: list[SearchSpaceRead]
-
-
-class Health(_Read):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": "0.1.0"}]})
-
-    status: str
-    version: str
-
-
-class Readiness(_Read):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "num_workers": 1}]})
-
-    status: str
-    num_workers: int
-    """Workers heard of lately; 0: jobs are accepted and wait."""
-
-
-class FieldError(_Read):
-    """What is wrong with one field."""
-
-    field: str
-    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`."""
-    message: str
-    value: JsonValue = None
-    """What was given, if it is small."""
-
-
-class Problem(BaseModel):
-    """An error (RFC 9457, `application/problem+json`)."""
-
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
-
-    type: str = "about:blank"
-    """Names the situation for programs; stays the same over versions."""
-    title: str
-    status: int
-    detail: str
-    """What went wrong, for a person."""
-    instance: str | None = None
-    """The path of the request."""
-    errors: list[FieldError] = Field(default_factory=list)

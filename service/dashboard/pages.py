@@ -17,10 +17,11 @@ from service.api.dependencies import Now, ReadSession, SettingsDependency
 from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
-from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves
-from service.domain import JobState
-from service.errors import NotFound
+from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
+from service.domain import JobState, TrialState
+from service.errors import InvalidInput, NotFound
 from service.jobs import progress_of, specification_of
+from service.pareto import front_of
 from service.recommendations import snippet_from_json
 from service.store.models import Job
 from service.store.repositories import (
@@ -167,13 +168,22 @@ def read_plot(
     job_id: str,
     kind: str,
     x: Annotated[Axis, Query(description="What `best-so-far` is drawn over.")] = "trials",
+    against: Annotated[
+        str | None,
+        Query(
+            max_length=200, description="The further objective that `trade-off` is drawn over; without: the first one."
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    """`{"data": [...], "layout": {...}}` for Plotly; `kind` is `best-so-far` or `learning-curves`."""
+    """`{"data": [...], "layout": {...}}` for Plotly; `kind` is `best-so-far`, `learning-curves` or, of a job with
+    several objectives, `trade-off`."""
     job = JobRepository(session).get(job_id)
     if kind == "best-so-far":
         return _best_so_far(session, job, x)
     if kind == "learning-curves":
         return _learning_curves(session, job)
+    if kind == "trade-off" and len(job.objectives) > 1:
+        return _trade_off(session, job, against)
     raise NotFound("plot", kind)
 
 
@@ -199,6 +209,25 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
         [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
         metric=job.metric,
         direction=job.direction,
+        labels=view.phase_labels(job.specification, trials),
+    )
+
+
+def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
+    further = [metric for metric, _ in job.objectives[1:]]
+    if against is not None and against not in further:
+        raise InvalidInput("against", f"{against!r} is no further objective of the job (there is {', '.join(further)})")
+    metrics = against or further[0], job.metric
+    trials = TrialRepository(session).page(job.id)
+    completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
+    return trade_off(
+        [view.plot_trial(trial, started_at=job.started_at) for trial in completed],
+        {trial.number: (trial.metrics.get(metrics[0]), trial.metrics.get(metrics[1])) for trial in completed},
+        [
+            point.number
+            for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
+        ],
+        metrics=metrics,
         labels=view.phase_labels(job.specification, trials),
     )
 

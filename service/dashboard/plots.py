@@ -28,6 +28,7 @@ PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f", Phase.CONFI
 PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot", Phase.CONFIRMATION: "dash"}
 PRUNED_COLOUR = "#8b949e"
 DIVERGED_COLOUR = "#dc4a41"
+FRONT_COLOUR = "#1f9d6b"
 
 Point = tuple[float, float | None]
 
@@ -183,6 +184,68 @@ def learning_curves(
     return {"data": data, "layout": layout}
 
 
+def trade_off(
+    trials: Sequence[PlotTrial],
+    values: Mapping[int, tuple[float | None, float | None]],
+    front: Sequence[int],
+    *,
+    metrics: tuple[str, str],
+    labels: Mapping[Phase, str],
+) -> Figure:
+    """One further objective against the first, a point for each completed trial of search and baseline; those of the
+    front are ringed.
+
+    Args:
+        values: (further objective, first one) by the trial's number; None where it has none.
+        front: numbers of the trials that no other one betters in every objective of the job.
+        metrics: of the further objective and of the first.
+    """
+    data: list[Figure] = []
+    drawn: list[tuple[float, float]] = []
+    for phase in (Phase.SEARCH, Phase.BASELINE):
+        own = [trial for trial in trials if trial.phase is phase and trial.state is TrialState.COMPLETED]
+        points = {}
+        for trial in own:
+            x, y = (_finite(value) for value in values.get(trial.number, (None, None)))
+            if x is not None and y is not None:
+                points[trial.number] = x, y
+        if not points:
+            continue
+        drawn += points.values()
+        label = _text(labels.get(phase, phase.value))
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": label,
+                "meta": {"role": phase.value},
+                "x": [x for x, _ in points.values()],
+                "y": [y for _, y in points.values()],
+                "customdata": list(points),
+                "text": [_hover_text(trial, labels) for trial in own if trial.number in points],
+                "marker": {"size": 8, "color": PHASE_COLOURS[phase], "opacity": 0.75},
+                "hovertemplate": "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
+            }
+        )
+    ringed = [(number, *values[number]) for number in front if number in values]
+    if ringed:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "front",
+                "meta": {"role": "front"},
+                "x": [x for _, x, _ in ringed],
+                "y": [y for _, _, y in ringed],
+                "marker": {"symbol": "circle-open", "size": 15, "color": FRONT_COLOUR, "line": {"width": 2}},
+                "hoverinfo": "skip",
+            }
+        )
+    layout = _layout(x_title=_text(metrics[0]), metric=metrics[1], values=[y for _, y in drawn])
+    layout["xaxis"] |= _value_axis([x for x, _ in drawn])
+    return {"data": data, "layout": layout}
+
+
 def choose_curves(trials: Sequence[PlotTrial], *, direction: Direction, limit: int = MAX_CURVES) -> list[PlotTrial]:
     """At most `limit` of the trials, by number: the best half of that many, and an even choice of the others."""
     if len(trials) <= limit:
@@ -257,19 +320,27 @@ def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
         "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
         "yaxis": {
             "title": {"text": _text(metric), "standoff": 12},
-            "type": axis_type(values),
             "zeroline": False,
             "automargin": True,
-            "exponentformat": "none" if all(1e-4 <= abs(value) < 1e6 or value == 0 for value in values) else "power",
+            **_value_axis(values),
         },
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         "margin": {"l": 56, "r": 12, "t": 36, "b": 44},
         "hovermode": "closest",
     }
-    if layout["yaxis"]["type"] == "log":
-        ticks = log_ticks(min(values), max(values))
-        layout["yaxis"] |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
     return layout
+
+
+def _value_axis(values: Sequence[float]) -> Figure:
+    """Scale and ticks of an axis for these values."""
+    axis: Figure = {
+        "type": axis_type(values),
+        "exponentformat": "none" if all(1e-4 <= abs(value) < 1e6 or value == 0 for value in values) else "power",
+    }
+    if axis["type"] == "log":
+        ticks = log_ticks(min(values), max(values))
+        axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return axis
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -2,18 +2,19 @@
 
 What bounds it: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being written); of each
 living process its log files, which Ray rotates; the job's own log, of which two files are kept. All else is removed:
-checkpoints when their trial ends, log files when their process has, the run's directory with the run.
+checkpoints (on a path or in a store) when their trial ends, log files when their process has, the run's directory with
+the run.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from service.scheduler.checkpoint_storage import bytes_in, checkpoint_bytes
+from trainers.places import Place
 
 LOG_BYTES = 8 * 2**20
 """A run that finds the job's log larger than this begins a new one; the one before it is kept."""
@@ -27,18 +28,16 @@ def log_of(data_dir: Path, job_id: str) -> Path:
     return data_dir / "logs" / f"{job_id}.log"
 
 
-def checkpoints_of(data_dir: Path, job_id: str) -> Path:
-    """The directory of a job's checkpoints; each unfinished trial has one in it, named by its number."""
-    return data_dir / "checkpoints" / job_id
-
-
-def disk_bytes(data_dir: Path, job_id: str, *, run_directory: Path) -> int:
+def disk_bytes(data_dir: Path, job_id: str, *, checkpoints: Place, run_directory: Path) -> int:
     """Bytes of all files of a job: checkpoints, logs, and what its run keeps on this machine.
 
-    Walks the directories: milliseconds for hundreds of files.
+    Walks the directories: milliseconds for hundreds of files; a store gives its list of a thousand in one request.
+
+    Raises:
+        StoreFailed: the store did not answer.
     """
     log = log_of(data_dir, job_id)
-    return sum(map(_bytes_in, [checkpoints_of(data_dir, job_id), log, _earlier(log), run_directory]))
+    return checkpoint_bytes(checkpoints) + sum(map(bytes_in, [log, _earlier(log), run_directory]))
 
 
 def begin_log(log: Path) -> None:
@@ -52,16 +51,6 @@ def begin_log(log: Path) -> None:
         log.replace(_earlier(log))
 
 
-def remove_checkpoints(directory: Path, *, unfinished: Collection[int]) -> None:
-    """Removes the checkpoints of every trial in a job's directory that is not among the unfinished.
-
-    A rank may still write one of a trial that was just pruned: what it leaves goes at the next call.
-    """
-    for path in directory.glob("*"):
-        if path.name.isdecimal() and int(path.name) not in unfinished:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def remove_logs_of_ended_processes(run_directory: Path) -> None:
     """Removes what Ray keeps of the output of rank and trainable processes that have ended, in a run's directory."""
     for path in run_directory.glob("session_2*/logs/*"):
@@ -72,13 +61,3 @@ def remove_logs_of_ended_processes(run_directory: Path) -> None:
 
 def _earlier(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
-
-
-def _bytes_in(place: Path) -> int:
-    total = 0
-    for path in [place, *place.rglob("*")]:
-        # Files come and go meanwhile; a link counts as itself.
-        with suppress(OSError):
-            if path.is_file():
-                total += path.lstat().st_size
-    return total

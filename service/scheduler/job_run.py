@@ -28,7 +28,7 @@ from service.leases import Lease, release_job
 from service.memory import MemoryPredictor, NotPredictable
 from service.planning import JobPlan, plan_job
 from service.scheduler import process_tree, ray_cluster
-from service.scheduler.disk import checkpoints_of
+from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.feasibility import Feasibility
 from service.scheduler.job_policy import history_of, make_policy
@@ -48,6 +48,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 from trainers.config import TrialConfig
+from trainers.places import Place
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class Stored:
 def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
     """Runs a leased job to its end, or until `watch` ends the run."""
     stored = read_stored(database, lease)
-    checkpoints = checkpoints_of(settings.data_dir, lease.job_id)
+    checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
     address = cluster_address(settings)
     failure, ending = None, Ending.DONE
     try:
@@ -88,7 +89,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     except LeaseLost:
         logger.info("the lease of job %s was lost", lease.job_id)
     if _is_final(database, lease):
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        remove(checkpoints)
 
 
 def _search(
@@ -97,7 +98,7 @@ def _search(
     settings: Settings,
     stored: Stored,
     *,
-    checkpoints: Path,
+    checkpoints: Place,
     directory: Path,
     watch: Watch,
 ) -> NoReturn:

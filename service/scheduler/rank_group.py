@@ -17,7 +17,6 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import ray
@@ -103,15 +102,19 @@ class Rank:
     def start(
         self, trial: int, config: Mapping[str, Any], checkpoint_directory: str, *, until_step: int | None
     ) -> None:
-        """Drops the present trial, if any, and prepares the next; it begins to train with `advance`."""
+        """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
+
+        `checkpoint_directory` is a path or a URI, as `trainers.places.text_of` gives it.
+        """
         from trainers.distributed import RankContext  # imports torch
         from trainers.loop import train  # imports torch
+        from trainers.places import place_of
 
         self.stop()
         self._consumer.begin(trial)
         self._step, self._until_step = 0, math.inf if until_step is None else until_step
         context = RankContext(
-            self._rank, self._world_size, self._device, Path(checkpoint_directory), consumer=self._consumer
+            self._rank, self._world_size, self._device, place_of(checkpoint_directory), consumer=self._consumer
         )
         self._measurements = train(TrialConfig.from_json(config), context)
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -21,8 +20,8 @@ from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.leases import Lease
 from service.planning import JobPlan
+from service.scheduler.checkpoint_storage import Collector
 from service.scheduler.constraints import violation
-from service.scheduler.disk import remove_checkpoints
 from service.scheduler.ending import Ending, JobImpossible, RunEnded
 from service.scheduler.feasibility import Feasibility
 from service.scheduler.pace import Pace
@@ -36,6 +35,7 @@ from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.transitions import STOPPED
 from trainers.config import Measurement, TrialConfig
+from trainers.places import Place, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Recorder(TuneAdapter, tune.Callback):
         size: GroupSize,
         retries: Retries,
         configs: Mapping[int, dict[str, Any]],
-        checkpoints: Path,
+        checkpoints: Place,
         ending: Callable[[], Ending | None],
         feasibility: Feasibility | None = None,
         never_launched: Set[int] = frozenset(),
@@ -80,7 +80,7 @@ class Recorder(TuneAdapter, tune.Callback):
         Args:
             retries: knows of the failures of earlier runs.
             configs: the stored configs of unfinished trials, by number.
-            checkpoints: directory of the job's checkpoints; each trial gets one in it, named by its number.
+            checkpoints: where the job's checkpoints lie; each trial gets a directory there, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
             feasibility: judges trials before they are first launched; None: all are.
             never_launched: unfinished trials that no earlier run has launched.
@@ -95,8 +95,9 @@ class Recorder(TuneAdapter, tune.Callback):
         self._size = size
         self._retries = retries
         self._configs = dict(configs)
-        remove_checkpoints(checkpoints, unfinished=self._configs)  # a run can die between a trial's end and this
         self._checkpoints = checkpoints
+        self._collector = Collector(checkpoints, unfinished=self._configs)
+        self._collector.collect()  # a run can die between a trial's end and this
         self._ending = ending
         self._feasibility = feasibility or Feasibility()
         self._never_launched = set(never_launched)
@@ -149,7 +150,7 @@ class Recorder(TuneAdapter, tune.Callback):
         return TrialOrder(
             asked.number,
             self._configs[asked.number],
-            str(self._checkpoint_directory(asked.number)),
+            text_of(self._checkpoint_directory(asked.number)),
             self._size,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
             until_step=asked.until,
@@ -274,7 +275,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 )
             )
             self._configs.pop(number, None)
-            remove_checkpoints(self._checkpoints, unfinished=self._configs)
+            self._collector.collect()
         else:
             setbacks = self._retries.setbacks(number)
             self.write(
@@ -295,7 +296,7 @@ class Recorder(TuneAdapter, tune.Callback):
             value, *further = self._pruner.last_values(number) if completed else (None,)
             self._policy.tell(number, end.state, value, end.reason, further=further)
 
-    def _checkpoint_directory(self, number: int) -> Path:
+    def _checkpoint_directory(self, number: int) -> Place:
         return self._checkpoints / str(number)
 
     def write(self, write: Write) -> None:

@@ -24,6 +24,7 @@ class TrialOrder:
     config: dict[str, Any]
     """A `TrialConfig` as JSON."""
     checkpoint_directory: str
+    """A path, or the URI of a store."""
     size: GroupSize
     report_timeout_seconds: float | None = None
     """How long a measurement may take to come; None: for ever."""

@@ -42,8 +42,15 @@ class TuneGangs:
         return controller is not None and controller._actor_cache.num_cached_objects > len(controller._pending_trials)
 
     def release_idle(self) -> None:
-        """Ends the ranks of idle gangs and gives their resources back, within seconds."""
-        self._controller._cleanup_cached_actors(force_all=True)
+        """Ends the ranks of one idle gang, if there is any, and gives its resources back, within seconds."""
+        cache = self._controller._actor_cache
+        gang = next(
+            (cache.pop_cached_object(key) for key in list(cache._cached_objects) if cache.has_cached_object(key)), None
+        )
+        if gang is not None:
+            gang.set_on_stop(None)  # no trial is to hear of its end
+            gang.set_on_error(None)
+            self._controller._remove_actor(tracked_actor=gang)
 
     def turn(self) -> None:
         """Does what Tune's loop stops doing while no trial is in it, but for the trials: it sees gangs off."""

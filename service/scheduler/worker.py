@@ -27,11 +27,20 @@ import psutil
 from service.errors import NotFound
 from service.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
 from service.scheduler import disk, process_tree
+from service.scheduler.checkpoint_storage import (
+    CheckpointsUnusable,
+    checkpoints_of,
+    directories_in,
+    remove,
+    try_out,
+)
 from service.scheduler.run_environment import DIRECTORY_VARIABLE, run_environment
-from service.settings import Settings
+from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
+from trainers.places import Place, masked
+from trainers.places.failure import StoreFailed
 
 T = TypeVar("T")
 
@@ -54,7 +63,15 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     """Runs jobs, one at a time, until `stop` is set.
 
     To be called in a process of its own: it kills every process that a run leaves behind.
+
+    Raises:
+        CheckpointsUnusable: before anything is run.
     """
+    try_out(
+        settings.checkpoint_place,
+        setting=f"{ENV_PREFIX}CHECKPOINT_DIRECTORY",
+        value=masked(settings.checkpoint_directory or ""),
+    )
     process_tree.adopt_orphans()
     end_abandoned_runs()
     remove_abandoned_directories()
@@ -62,7 +79,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     writing = _Writing(database, stop)
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=_now()))
-    remove_checkpoints_of_finished_jobs(database, settings.data_dir / "checkpoints")
+    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
@@ -126,7 +143,7 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     if status != 0 and not stop.is_set():
         logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
     logger.info("job %s is %s", lease.job_id, state)
-    remove_checkpoints_of_finished_jobs(writing.database, settings.data_dir / "checkpoints")
+    remove_checkpoints_of_finished_jobs(writing.database, settings.checkpoint_place)
 
 
 def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: threading.Event) -> tuple[int, str]:
@@ -142,7 +159,7 @@ def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: 
     log_start = log.stat().st_size if log.exists() else 0
     ended = threading.Event()
     keeper = threading.Thread(
-        target=_keep_house, args=(lease.job_id, settings.data_dir, directory, database, ended), name="housekeeping"
+        target=_keep_house, args=(lease.job_id, settings, directory, database, ended), name="housekeeping"
     )
     keeper.start()
     try:
@@ -156,17 +173,17 @@ def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: 
     return status, describe_crash(status, log, log_start)
 
 
-def _keep_house(job_id: str, data_dir: Path, directory: Path, database: Database, ended: threading.Event) -> None:
+def _keep_house(job_id: str, settings: Settings, directory: Path, database: Database, ended: threading.Event) -> None:
     """Notes what disk a job takes and removes what of it is of no use, until its run has ended and once more."""
-    is_last = False
+    is_last, checkpoints = False, checkpoints_of(settings.checkpoint_place, job_id)
     while not is_last:
         is_last = ended.wait(HOUSEKEEPING_SECONDS)
         try:
             disk.remove_logs_of_ended_processes(directory)
-            num_bytes = disk.disk_bytes(data_dir, job_id, run_directory=directory)
+            num_bytes = disk.disk_bytes(settings.data_dir, job_id, checkpoints=checkpoints, run_directory=directory)
             with database.writing() as session:
                 note_disk_use(session, job_id, num_bytes)
-        except (OSError, *DATABASE_ERRORS) as error:
+        except (OSError, StoreFailed, *DATABASE_ERRORS) as error:
             logger.warning("cannot look after the files of job %s: %s", job_id, error)
 
 
@@ -259,22 +276,29 @@ def is_abandoned(directory: Path) -> bool:
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 
 
-def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Path) -> None:
+def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
     """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance.
 
     Those of unknown jobs stay: they can be another database's.
     """
-    for directory in checkpoints.glob("job_*"):
+    try:
+        names = directories_in(checkpoints)
+    except StoreFailed as error:
+        logger.warning("cannot see which checkpoints are left: %s", error)
+        return  # they go at the next call
+    for name in names:
+        if not name.startswith("job_"):
+            continue
         try:
             with database.reading() as session:
-                job = JobRepository(session).get(directory.name)
+                job = JobRepository(session).get(name)
         except NotFound:
             continue
         except DATABASE_ERRORS as error:
             logger.warning("cannot see whose checkpoints can go: %s", error)
             return  # they go at the next call
         if job.state.is_final:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove(checkpoints_of(checkpoints, name))
 
 
 def _now() -> datetime:
@@ -288,7 +312,11 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # From a thread of its own: the handler may interrupt a wait that holds the event's lock.
         signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set).start())
-    run_worker(Settings(), stop=stop)
+    try:
+        run_worker(Settings(), stop=stop)
+    except CheckpointsUnusable as error:
+        logger.error("%s", error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -241,7 +241,10 @@ def main() -> None:
         child(options.child, options.num_trials, options.num_reports, options.sampler, options.directory)
         return
     asked = options.num_trials, options.num_reports, options.sampler
-    sides = {side: measure(side, *asked) for side in options.sides.split(",")}
+    sides = {}
+    for side in options.sides.split(","):
+        sides[side] = measure(side, *asked)
+        print(f"{side}: {json.dumps(sides[side])}", file=sys.stderr, flush=True)  # the other side can take an hour
     names = list(next(iter(sides.values())))
     report(
         "scheduler_scale",

@@ -266,6 +266,18 @@ def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.M
     assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
 
 
+@pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])
+def test_a_place_for_checkpoints_that_cannot_be_is_named_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", uri)
+    result = run("worker")
+    assert result.exit_code == 1
+    assert "checkpoint_directory (SHAMPOO_TUNER_CHECKPOINT_DIRECTORY): " in result.stderr
+    assert f"got '{uri[:5]}***@bucket/x'" in result.stderr
+    assert "hidden" not in result.output
+
+
 @pytest.mark.usefixtures("url")
 def test_try_proposes_a_trial(sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)

@@ -20,23 +20,25 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 
 
-def _command(data_dir: Path, num_trials: int = 4) -> list[str]:
-    return [sys.executable, "-m", "service", "demo", "--trials", str(num_trials), "--data-dir", str(data_dir)]
+def _command(data_dir: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "service", "demo", "--workload", "digits-mlp", "--data-dir", str(data_dir), *options]
 
 
 @pytest.mark.slow
 def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(tmp_path: Path) -> None:
     data_dir = tmp_path / "a demo"
-    demo = subprocess.run(_command(data_dir), capture_output=True, text=True, timeout=600, check=False)
+    command = _command(data_dir, "--trials", "4", "--seeds", "2")
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     log = data_dir / "service.log"
     assert demo.returncode == 0, f"{demo.stdout}\n{demo.stderr}\n{log.read_text() if log.exists() else ''}"
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", demo.stdout)
-    assert "4/4 trials" in demo.stdout
+    assert re.search(r"([89]|10)/\1 trials", demo.stdout)  # 4, and 2 seeds of 2 or 3 configs
     snippet = demo.stdout[demo.stdout.index("# shampoo for digits-mlp") : demo.stdout.index("Best of the search")]
     ast.parse(snippet)
     assert "optimizer = Shampoo(" in snippet
-    assert re.search(r"Verdict: shampoo (is better|is WORSE|and adamw are equal)", demo.stdout)
-    assert re.search(r"4 trials: search 3 \(.*\); baseline 1 \(", demo.stdout)
+    assert re.search(r"Verdict: (shampoo (is better|is WORSE|and adamw are equal)|undecided)", demo.stdout)
+    assert re.search(r"\d+ trials: search 3 \(.*\); baseline 1 \(.*\); confirmation [46] \(", demo.stdout)
+    assert re.search(r"Over 2 new seeds the improvement lies between", demo.stdout)
     assert f"shampoo-tuner serve --data-dir '{data_dir}'" in demo.stdout
 
     database = Database(f"sqlite:///{data_dir / 'shampoo-tuner.sqlite3'}")
@@ -49,7 +51,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(_command(tmp_path / "demo", num_trials=100), stdout=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen(_command(tmp_path / "demo", "--trials", "100"), stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if re.match(r"running .*\b[1-9]\d* (running|completed)", line):
@@ -67,6 +69,13 @@ def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, 
         while left := [found for found in descendants if found.is_running()]:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
+
+
+def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--seeds", "1", "--data-dir", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "--seeds" in result.stderr
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:

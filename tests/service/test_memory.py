@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.api.schemas import JobEstimate
+from service.api.estimate_schemas import JobEstimate
 from service.domain import Phase
 from service.estimates import Estimate
 from service.memory import MemoryEstimate, MemoryPredictor, NotPredictable, SpaceMemory, estimate_memory

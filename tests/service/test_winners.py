@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace
-from service.api.schemas import JobEstimate
+from service.api.estimate_schemas import JobEstimate
 from service.controls import cancel_job
 from service.domain import Phase
 from service.errors import InvalidInput

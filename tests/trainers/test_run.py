@@ -59,6 +59,19 @@ def test_a_trial_prints_its_measurements_and_ends_with_0(tmp_path: Path, capsys:
     assert set(lines[0]) == {"step", "epoch", "seconds", "metrics"}
 
 
+def test_checkpoints_lie_where_a_uri_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [config_file(tmp_path, small_trial()), "--checkpoint-directory"]
+    assert main([*arguments, (tmp_path / "store").as_uri()]) == DONE
+    assert len(list((tmp_path / "store").glob("step-*/manifest.json"))) == 2
+    assert main([*arguments, "s3://bucket/x?colour=red"]) == NOT_WRITTEN
+    assert "s3://bucket/x?colour=*** cannot be used: " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments, "s3://key:hidden@bucket/x"])
+    refusal = capsys.readouterr().err
+    assert "argument --checkpoint-directory: s3://***@bucket/x has credentials in it" in refusal
+    assert "hidden" not in refusal
+
+
 def test_fields_are_changed_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = config_file(tmp_path, small_trial())
     changed = small_trial(OptimizerConfig("adamw", {"lr": 3e-3, "betas": [0.8, 0.9]}), num_steps=20)

@@ -1,6 +1,6 @@
 """Checkpoints of a trial on `torch.distributed.checkpoint`: atomic to write, checked when read, exact to resume from.
 
-    checkpoints = Checkpoints(directory, config=config, context=context, num_kept=2)
+    checkpoints = Checkpoints(place, config=config, context=context, num_kept=2)
     template = {"model": model.state_dict(), "optimizer": optimizer_template(optimizer)}
     if (restored := checkpoints.load(template)) is not None:
         model.load_state_dict(restored.state["model"])
@@ -11,15 +11,18 @@
     ...
     checkpoints.wait()
 
-A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`. Tensors are in the
+A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`, below a path that all
+ranks see; in a store (`trainers.places`), `step-00000040-TOKEN` that is complete with its manifest. Tensors are in the
 safetensors format, all else is JSON: there is nothing in it that could execute code when it is read.
 """
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
+from trainers.checkpoints.copying import copy_checkpoint
 from trainers.checkpoints.errors import CheckpointMismatch, CheckpointNotWritten
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
+from trainers.places.failure import StoreFailed
 
 __all__ = [
     "CheckpointMismatch",
@@ -28,6 +31,8 @@ __all__ = [
     "LikeParameter",
     "PerRank",
     "Restored",
+    "StoreFailed",
+    "copy_checkpoint",
     "load_optimizer_state",
     "optimizer_state",
     "optimizer_template",

@@ -7,21 +7,22 @@ import secrets
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainers.checkpoints import directory as files
 from trainers.checkpoints.communication import open_channel
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.nested import PerRank, flatten, paths
 from trainers.checkpoints.plan import WritePlan, describe_tensors, local_plan, stage, write_plan
 from trainers.checkpoints.reading import read, together, verify
+from trainers.checkpoints.trial_files import trial_files
 from trainers.checkpoints.writing import Failure, Staged, raise_if_any, write
 from trainers.config import Measurement, TrialConfig
 from trainers.distributed import RankContext
+from trainers.places import Place
+from trainers.places.failure import StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +54,20 @@ class Checkpoints:
     is wrapped in `PerRank`.
 
     A checkpoint is written while training goes on, from a copy on the host of what this rank writes; collectives have a
-    process group of their own. It is on disk when the next is saved, or when `wait` returns: to be called before the
+    process group of their own. It is complete when the next is saved, or when `wait` returns: to be called before the
     trial's last word and before the process leaves the group.
     """
 
-    def __init__(self, directory: Path, *, config: TrialConfig, context: RankContext, num_kept: int) -> None:
-        """`directory` is the same, shared one on all ranks; the newest `num_kept` checkpoints in it are kept."""
+    def __init__(self, place: Place, *, config: TrialConfig, context: RankContext, num_kept: int) -> None:
+        """`place` is the same, shared one on all ranks; the newest `num_kept` checkpoints in it are kept.
+
+        Raises:
+            StoreFailed: the place is a store that pyarrow cannot use.
+        """
         if num_kept < 1:
             raise ValueError(f"num_kept must be at least 1, got {num_kept}")
-        self._directory = directory
+        self._place = place
+        self._files = trial_files(place)
         self._config = config
         self._context = context
         self._num_kept = num_kept
@@ -96,15 +102,15 @@ class Checkpoints:
             whole = {"state": state, "progress": progress, "random_state": PerRank(random_state)}
             tensors, structure = flatten(whole, rank=channel.rank)
             if channel.rank == 0:
-                files.start(self._directory, files.partial_path(self._directory, step=step, token=token))
+                self._files.start(step, token)
 
         failure = Failure.of(prepare)
         described = describe_tensors(tensors)
-        # One small exchange per checkpoint: did any rank fail, does its plan change, and the directory's name.
+        # One small exchange per checkpoint: did any rank fail, does its plan change, and the token.
         mine = [int(failure is not None), int(described != self._described), token]
         num_failed, num_changed, token = channel.run(lambda: channel.sums(mine))
         if num_failed:
-            raise_if_any(channel.run(lambda: channel.gather(failure)), step=step, directory=self._directory)
+            raise_if_any(channel.run(lambda: channel.gather(failure)), step=step, place=self._place)
         if num_changed or self._plan is None:
             plans = channel.run(lambda: channel.gather(local_plan(tensors)))
             self._plan, self._described = write_plan(plans, rank=channel.rank), described
@@ -124,16 +130,16 @@ class Checkpoints:
             structure=structure,
             measurement=measurement,
             config=self._config,
-            directory=self._directory,
-            partial=files.partial_path(self._directory, step=step, token=token),
+            place=self._place,
+            token=token,
         )
         damaged, self._damaged = self._damaged, set()
         self._under_way = channel.submit(
-            lambda: write(staged, channel, num_kept=self._num_kept, damaged=damaged),
+            lambda: write(staged, channel, self._files, num_kept=self._num_kept, damaged=damaged),
         )
 
     def wait(self) -> None:
-        """Returns when every checkpoint that was saved is on disk.
+        """Returns when every checkpoint that was saved is complete.
 
         Raises:
             CheckpointNotWritten: on all ranks, if any rank could not write the last one; earlier ones are still there.
@@ -154,30 +160,41 @@ class Checkpoints:
         Raises:
             CheckpointMismatch: the checkpoint is of a trial with another config, or does not fit the template.
             RuntimeError: the ranks see different checkpoints, so the directory is not shared between them.
+            StoreFailed: on all ranks, if any rank could not read for as long as it tried; nothing is lost by that.
         """
         self.wait()
         channel = open_channel(self._context)
-        channel.finish_submitted()  # by a trial in the same directory that was dropped
+        channel.finish_submitted()  # by a trial in the same place that was dropped
         whole = {"state": template}
         mine = set(paths(whole))
-        seen = [path.name for path in files.newest_first(self._directory)]
-        everyone = channel.run(lambda: channel.gather((seen, mine)))
-        if any(names != seen for names, _ in everyone):
-            found = [names for names, _ in everyone]
-            raise RuntimeError(f"the ranks see different checkpoints in {self._directory}: {found}; is it shared?")
-        elsewhere = set().union(*(entries for _, entries in everyone)) - mine
-        here = {"rank": channel.rank, "world_size": channel.world_size}
+        seen: list[str] = []
+        outage = None
+        try:
+            seen = self._files.newest_first()
+        except StoreFailed as error:
+            outage = str(error)
+        everyone = channel.run(lambda: channel.gather((seen, mine, outage)))
+        for _, _, reason in everyone:
+            if reason is not None:
+                raise StoreFailed(reason)
+        if any(names != seen for names, _, _ in everyone):
+            found = [names for names, _, _ in everyone]
+            raise RuntimeError(f"the ranks see different checkpoints in {self._place}: {found}; is it shared?")
+        elsewhere = set().union(*(entries for _, entries, _ in everyone)) - mine
+        here: dict[str, Any] = {"rank": channel.rank, "world_size": channel.world_size}
         skipped: list[str] = []
         for name in seen:
-            path = self._directory / name
+            here["where"] = str(self._place / name)
             try:
-                manifest = together(channel, partial(verify, path, config=self._config, **here))
-                content = together(channel, partial(read, path, manifest, template=whole, unwanted=elsewhere, **here))
+                with self._files.reading(name) as checkpoint:
+                    manifest = together(channel, partial(verify, checkpoint, config=self._config, **here))
+                    fill = partial(read, checkpoint, manifest, template=whole, unwanted=elsewhere)
+                    content = together(channel, partial(fill, **here))
             except Damaged as damage:
                 skipped.append(f"{name}: {damage}")
                 self._damaged.add(name)
                 if channel.rank == 0:
-                    logger.warning("checkpoint %s is damaged (%s); trying the one before it", path, damage)
+                    logger.warning("checkpoint %s is damaged (%s); trying the one before it", here["where"], damage)
                 continue
             return Restored(
                 **content, measurement=manifest.measurement, world_size=manifest.world_size, skipped=skipped

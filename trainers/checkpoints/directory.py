@@ -9,77 +9,107 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
-MANIFEST = "manifest.json"
+from trainers.checkpoints.tensor_file import write_file
+from trainers.checkpoints.trial_files import MANIFEST, Chunks
 
 _COMPLETE = re.compile(r"step-(\d{8,})")
 _PARTIAL_PREFIX = ".partial-"
 
 
-def newest_first(directory: Path) -> list[Path]:
-    """The complete checkpoints."""
-    if not directory.is_dir():
-        return []
-    return sorted((path for path in directory.iterdir() if _COMPLETE.fullmatch(path.name)), key=_step, reverse=True)
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One complete checkpoint."""
+
+    path: Path
+
+    def read_manifest(self) -> bytes:
+        return (self.path / MANIFEST).read_bytes()
+
+    def open(self, name: str) -> BufferedReader:
+        return (self.path / name).open("rb")
+
+
+class DirectoryFiles:
+    """`TrialFiles` in a directory that all ranks see."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def newest_first(self) -> list[str]:
+        return [path.name for path in self._complete()]
+
+    def name_of(self, step: int) -> str:
+        path = self._directory / _name(step)
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no checkpoint {path}")
+        return path.name
+
+    @contextmanager
+    def reading(self, checkpoint: str) -> Iterator[Folder]:
+        yield Folder(self._directory / checkpoint)
+
+    def start(self, step: int, token: int) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for leftover in self._directory.glob(f"{_PARTIAL_PREFIX}*"):
+            shutil.rmtree(leftover)
+        self._partial(step, token).mkdir()
+
+    def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
+        return write_file(self._partial(step, token) / name, chunks())
+
+    def finish(
+        self,
+        step: int,
+        token: int,
+        manifest: bytes,
+        *,
+        others: Collection[str],
+        num_kept: int | None,
+        damaged: Collection[str],
+    ) -> None:
+        partial, final = self._partial(step, token), self._directory / _name(step)
+        write_file(partial / MANIFEST, [manifest])
+        _flush(partial)
+        replaced = self._directory / f"{_PARTIAL_PREFIX}replaced-{partial.name.removeprefix(_PARTIAL_PREFIX)}"
+        if final.exists():  # a damaged one, after a resume from the one before it
+            final.rename(replaced)
+        partial.rename(final)
+        _flush(self._directory)
+        complete = [path for path in self._complete() if path != final]
+        for path in complete:
+            if path.name in damaged:
+                shutil.rmtree(path)
+        older = [path for path in complete if path.name not in damaged and _step(path) < step]
+        for path in [] if num_kept is None else older[num_kept - 1 :]:
+            shutil.rmtree(path)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def discard(self, step: int, token: int) -> None:
+        shutil.rmtree(self._partial(step, token), ignore_errors=True)
+
+    def _partial(self, step: int, token: int) -> Path:
+        return self._directory / f"{_PARTIAL_PREFIX}{_name(step)}-{token:016x}"
+
+    def _complete(self) -> list[Path]:
+        """Newest first."""
+        if not self._directory.is_dir():
+            return []
+        found = (path for path in self._directory.iterdir() if _COMPLETE.fullmatch(path.name))
+        return sorted(found, key=_step, reverse=True)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
-
-
-def partial_path(directory: Path, *, step: int, token: int) -> Path:
-    """Where a checkpoint is written; the token tells it from one that a process still writes which is thought dead."""
-    return directory / f"{_PARTIAL_PREFIX}step-{step:08d}-{token:016x}"
-
-
-def start(directory: Path, partial: Path) -> None:
-    """Makes the directory to write into, and removes what crashed processes left. One rank calls it.
-
-    Raises:
-        OSError: the disk refused.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    for leftover in directory.glob(f"{_PARTIAL_PREFIX}*"):
-        shutil.rmtree(leftover)
-    partial.mkdir()
-
-
-def finish(
-    directory: Path, partial: Path, manifest: bytes, *, step: int, num_kept: int, damaged: Collection[str]
-) -> None:
-    """Completes a checkpoint of which all files but the manifest are on disk; then deletes those that are too old.
-
-    One rank calls it. `damaged` are the names of those that could not be read: they do not count among the kept.
-
-    Raises:
-        OSError: the disk refused; the checkpoints that were there are there still.
-    """
-    final = directory / f"step-{step:08d}"
-    with (partial / MANIFEST).open("wb") as file:
-        file.write(manifest)
-        file.flush()
-        os.fsync(file.fileno())
-    _flush(partial)
-    replaced = directory / f"{_PARTIAL_PREFIX}replaced-{partial.name.removeprefix(_PARTIAL_PREFIX)}"
-    if final.exists():  # a damaged one, after a resume from the one before it
-        final.rename(replaced)
-    partial.rename(final)
-    _flush(directory)
-    others = [path for path in newest_first(directory) if path != final]
-    for path in others:
-        if path.name in damaged:
-            shutil.rmtree(path)
-    older = [path for path in others if path.name not in damaged and _step(path) < step]
-    for path in older[num_kept - 1 :]:
-        shutil.rmtree(path)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def discard(partial: Path) -> None:
-    """Removes what was written of a checkpoint that will not be completed, as far as the disk lets it."""
-    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _flush(directory: Path) -> None:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -167,11 +166,13 @@ def read_metadata(places: Mapping[str, Any]) -> StoredTensors:
     return StoredTensors(Metadata(cast("dict[str, Any]", tensors)), pieces)
 
 
-def read_tensors(directory: Path, stored: StoredTensors, targets: Mapping[str, Tensor]) -> None:
-    """Fills `targets` (by name, of the stored shape and dtype), reading no more than they need.
+def read_tensors(
+    open_file: Callable[[str], BufferedReader], stored: StoredTensors, targets: Mapping[str, Tensor]
+) -> None:
+    """Fills `targets` (by name, of the stored shape and dtype), opening and reading no more than they need.
 
     Raises:
-        OSError, Damaged: a file is missing or too short.
+        OSError, Damaged, StoreFailed: a file is missing or too short, or cannot be had.
     """
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(targets), stored.metadata)
@@ -180,17 +181,20 @@ def read_tensors(directory: Path, stored: StoredTensors, targets: Mapping[str, T
     for item in plan.items:
         by_file.setdefault(stored.pieces[item.storage_index].writer, []).append(item)
     for writer, items in sorted(by_file.items()):
-        with (directory / file_name(writer)).open("rb") as file:
+        with open_file(file_name(writer)) as file:
             for item in items:
                 piece = stored.pieces[item.storage_index]
-                source = _read_rows(file, piece, tuple(item.storage_offsets), tuple(item.lengths))
+                try:
+                    source = _read_rows(file, piece, tuple(item.storage_offsets), tuple(item.lengths))
+                except EOFError:
+                    raise Damaged(f"{file_name(writer)} is too short") from None
                 target = planner.resolve_tensor(item).detach()
                 target.copy_(source)
                 planner.commit_tensor(item, target)
 
 
 def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
-    """A box of a piece; of its first dimension only what is asked for is read."""
+    """A box of a piece; of its first dimension only what is asked for is read. Raises: EOFError."""
     first, num_rows = (offsets[0], lengths[0]) if offsets else (0, 1)
     shape = (num_rows, *piece.shape[1:]) if piece.shape else ()
     row_bytes = math.prod(piece.shape[1:]) * piece.dtype.itemsize
@@ -199,11 +203,11 @@ def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], len
         return torch.empty(lengths, dtype=piece.dtype)
     start = piece.start + first * row_bytes
     if start + num_bytes > os.fstat(file.fileno()).st_size:
-        raise Damaged(f"{file.name} is too short")
+        raise EOFError
     content = torch.empty(num_bytes, dtype=torch.uint8)
     file.seek(start)
     if file.readinto(content.numpy()) != num_bytes:  # type: ignore[arg-type]  # numpy's stubs, as in tensor_file
-        raise Damaged(f"{file.name} could not be read to the end")
+        raise EOFError
     rows = content.view(piece.dtype).view(shape)
     for dim in range(1, len(lengths)):
         rows = rows.narrow(dim, offsets[dim], lengths[dim])

@@ -11,8 +11,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 import torch
@@ -92,18 +93,23 @@ def lay_out(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]]) -> Layo
     return Layout(len(header).to_bytes(8, "little") + header, slots, end)
 
 
-def write_file(path: Path, header: bytes, data: Tensor) -> str:
-    """Writes a file and flushes it to disk; gives its SHA-256. `data`: (n,) uint8 on the CPU.
+def file_content(header: bytes, data: Tensor) -> Iterator[bytes | memoryview]:
+    """A file's content, in pieces. `data`: (n,) uint8 on the CPU."""
+    yield header
+    content = memoryview(data.numpy())  # type: ignore[arg-type]  # numpy's stubs know the protocol from 3.12 on
+    for start in range(0, len(content), _CHUNK_BYTES):
+        yield content[start : start + _CHUNK_BYTES]
+
+
+def write_file(path: Path, content: Iterable[bytes | memoryview]) -> str:
+    """Writes a file and flushes it to disk; gives its SHA-256.
 
     Raises:
         OSError: the disk refused.
     """
-    checksum = hashlib.sha256(header)
+    checksum = hashlib.sha256()
     with path.open("wb") as file:
-        file.write(header)
-        content = memoryview(data.numpy())  # type: ignore[arg-type]  # numpy's stubs know the protocol from 3.12 on
-        for start in range(0, len(content), _CHUNK_BYTES):
-            chunk = content[start : start + _CHUNK_BYTES]
+        for chunk in content:
             checksum.update(chunk)
             file.write(chunk)
         file.flush()
@@ -111,7 +117,6 @@ def write_file(path: Path, header: bytes, data: Tensor) -> str:
     return checksum.hexdigest()
 
 
-def checksum_of(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def checksum_of(file: BufferedReader) -> str:
+    """The SHA-256 of a file, which it reads to its end."""
+    return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainers.checkpoints import directory as files
 from trainers.checkpoints import manifest as manifests
 from trainers.checkpoints.communication import Channel
 from trainers.checkpoints.errors import CheckpointNotWritten
 from trainers.checkpoints.nested import merge
 from trainers.checkpoints.plan import WritePlan, file_name
-from trainers.checkpoints.tensor_file import write_file
+from trainers.checkpoints.tensor_file import file_content
+from trainers.checkpoints.trial_files import TrialFiles
 from trainers.config import Measurement, TrialConfig
+from trainers.places import Place
+from trainers.places.failure import StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class Failure:
             action()
         except ValueError as error:
             return cls(str(error), is_callers_mistake=True)
-        except OSError as error:
+        except (OSError, StoreFailed) as error:
             return cls(str(error), is_callers_mistake=False)
         except Exception as error:  # raised on all ranks, by `raise_if_any`
             logger.exception("a checkpoint failed")
@@ -45,7 +47,7 @@ class Failure:
         return None
 
 
-def raise_if_any(failures: list[Failure | None], *, step: int, directory: Path) -> None:
+def raise_if_any(failures: list[Failure | None], *, step: int, place: Place) -> None:
     """Raises the same on every rank, given each rank's failure.
 
     Raises:
@@ -55,7 +57,7 @@ def raise_if_any(failures: list[Failure | None], *, step: int, directory: Path) 
     failed = {rank: failure for rank, failure in enumerate(failures) if failure is not None}
     if failed:
         reasons = "; ".join(f"rank {rank}: {failure.reason}" for rank, failure in failed.items())
-        message = f"checkpoint of step {step} in {directory}: {reasons}"
+        message = f"checkpoint of step {step} in {place}: {reasons}"
         is_callers_mistake = any(failure.is_callers_mistake for failure in failed.values())
         raise ValueError(message) if is_callers_mistake else CheckpointNotWritten(message)
 
@@ -75,45 +77,46 @@ class Staged:
     """Of this rank's state."""
     measurement: Measurement
     config: TrialConfig
-    directory: Path
-    partial: Path
-    """Where it is written, until it is complete."""
+    place: Place
+    """Of the trial's checkpoints."""
+    token: int
+    """Tells it from another of the same step, until it is complete."""
 
 
-def write(staged: Staged, channel: Channel, *, num_kept: int, damaged: Collection[str]) -> None:
-    """Writes a checkpoint and deletes those that are too old; every rank returns when it is safely on disk.
+def write(staged: Staged, channel: Channel, files: TrialFiles, *, num_kept: int, damaged: Collection[str]) -> None:
+    """Writes a checkpoint and deletes those that are too old; every rank returns when it is safely there.
 
     Raises:
         ValueError: the ranks were given plain values that differ.
         CheckpointNotWritten: on all ranks, if one could not write; earlier checkpoints are still there.
     """
-    checksum = ""
+    checksum, step = "", staged.measurement.step
 
     def write_own_file() -> None:
         nonlocal checksum
         if staged.copied is not None:
             staged.copied.synchronize()
-        path = staged.partial / file_name(channel.rank)
-        checksum = write_file(path, staged.plan.layout.header, staged.data)
+        content = partial(file_content, staged.plan.layout.header, staged.data)
+        checksum = files.write(step, staged.token, file_name(channel.rank), content)
 
     failure = staged.failure or Failure.of(write_own_file)
     reports = channel.gather((failure, checksum, staged.structure))
 
     def complete() -> None:
+        checksums = {file_name(rank): checksum for rank, (_, checksum, _) in enumerate(reports)}
         content = manifests.encode(
             measurement=staged.measurement,
             world_size=channel.world_size,
             config=staged.config,
             structure=merge([structure for _, _, structure in reports]),
-            files={file_name(rank): checksum for rank, (_, checksum, _) in enumerate(reports)},
+            files=checksums,
             tensors_json=staged.plan.tensors_json,
         )
-        step = staged.measurement.step
-        files.finish(staged.directory, staged.partial, content, step=step, num_kept=num_kept, damaged=damaged)
+        files.finish(step, staged.token, content, others=checksums, num_kept=num_kept, damaged=damaged)
 
     failures = [failure for failure, _, _ in reports]
     if not any(failures):
         failures = [channel.from_rank_0(Failure.of(complete) if channel.rank == 0 else None)]
     if any(failures) and channel.rank == 0:
-        files.discard(staged.partial)
-    raise_if_any(failures, step=staged.measurement.step, directory=staged.directory)
+        files.discard(step, staged.token)
+    raise_if_any(failures, step=step, place=staged.place)

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from search_spaces import presets
 from service.api import problems
-from service.api.schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.catalogue_schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import NotFound
 from service.workloads import known_workloads
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.api import problems
 from service.api.dependencies import DatabaseDependency, Now, SettingsDependency
-from service.api.schemas import Health, Readiness
+from service.api.service_schemas import Health, Readiness
 from service.store.migrate import is_current
 from service.store.repositories import WorkerRepository
 from service.store.session import DATABASE_ERRORS

@@ -20,8 +20,9 @@ from service.api.dependencies import (
     StorableText,
     WriteSession,
 )
+from service.api.estimate_schemas import JobEstimate
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas import JobChange, JobCreate, JobEstimate, JobRead, Page
+from service.api.schemas import JobChange, JobCreate, JobRead, Page
 from service.domain import JobState
 from service.memory import estimate_memory
 from service.planning import plan_job

@@ -54,7 +54,7 @@ export function chart(id, url, onPick) {
     if (bound || !onPick) return;
     bound = true;
     element.on("plotly_click", ({ points }) => {
-      const number = points[0].data.meta?.number;
+      const number = points[0].customdata ?? points[0].data.meta?.number;
       if (number !== undefined) onPick(number);
     });
   }

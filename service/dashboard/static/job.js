@@ -11,9 +11,16 @@ const table = document.getElementById("trials");
 const isFinal = () => document.getElementById("actions").dataset.final === "true";
 
 let axis = "trials";
+let against = null; // what the trade-off is drawn over; null: the job's second objective
 let picked = null;
 const best = chart("best-so-far", () => `${api}/plots/best-so-far?x=${axis}`);
 const curves = chart("learning-curves", () => `${api}/plots/learning-curves`, (number) => pick(number, true));
+const tradeOff =
+  document.getElementById("trade-off") &&
+  chart("trade-off", () => `${api}/plots/trade-off${against ? `?against=${encodeURIComponent(against)}` : ""}`, (number) =>
+    pick(number, true),
+  );
+const charts = [best, curves, ...(tradeOff ? [tradeOff] : [])];
 const sort = sortable(table);
 
 function markPicked() {
@@ -36,15 +43,20 @@ table.addEventListener("click", (event) => {
   if (row && !event.target.closest("button.act")) pick(Number(row.dataset.number));
 });
 
-for (const button of document.querySelectorAll("button[data-axis]")) {
-  button.addEventListener("click", () => {
-    axis = button.dataset.axis;
-    for (const other of document.querySelectorAll("button[data-axis]")) {
-      other.setAttribute("aria-pressed", String(other === button));
-    }
-    best.load().catch(complain);
-  });
+/** Has the buttons with an attribute `data-<name>` choose one of its values, and a chart drawn by it. */
+function switched(name, drawn, choose) {
+  const buttons = [...document.querySelectorAll(`button[data-${name}]`)];
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      choose(button.dataset[name]);
+      for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+      drawn.load().catch(complain);
+    });
+  }
 }
+
+switched("axis", best, (value) => (axis = value));
+switched("against", tradeOff, (value) => (against = value));
 
 async function copy(button) {
   const text = document.getElementById(button.dataset.copy).textContent;
@@ -135,7 +147,7 @@ document.addEventListener("click", (event) => {
 async function refresh() {
   const page = await fetchPage();
   // After the page: charts older than a page that says "ended" would stay old.
-  await Promise.all([best.load(), curves.load()]);
+  await Promise.all(charts.map((one) => one.load()));
   patchLive(page);
   markPicked();
   sort();
@@ -158,5 +170,5 @@ document.addEventListener("visibilitychange", () => {
 });
 
 keepTimes();
-Promise.all([best.load(), curves.load()]).catch(complain);
+Promise.all(charts.map((one) => one.load())).catch(complain);
 keepLive();

@@ -12,6 +12,9 @@ import pytest
 from search_spaces import presets
 from service.api import examples, schemas
 from service.api.app import create_app
+from service.api.catalogue_schemas import SearchSpaceRead, WorkloadRead
+from service.api.estimate_schemas import JobEstimate
+from service.api.service_schemas import Problem
 from service.settings import Settings
 
 
@@ -69,15 +72,15 @@ def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> Non
 def test_examples_of_responses_are_valid() -> None:
     for schema, example in (
         (schemas.JobRead, examples.JOB),
-        (schemas.JobEstimate, examples.JOB_ESTIMATE),
+        (JobEstimate, examples.JOB_ESTIMATE),
         (schemas.TrialRead, examples.TRIAL),
         (schemas.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
         (schemas.MeasurementPage, examples.MEASUREMENTS),
         (schemas.EventRead, examples.EVENT),
         (schemas.RecommendationRead, examples.RECOMMENDATION),
-        (schemas.WorkloadRead, examples.WORKLOAD),
-        (schemas.SearchSpaceRead, examples.SEARCH_SPACE),
-        (schemas.Problem, examples.PROBLEM),
+        (WorkloadRead, examples.WORKLOAD),
+        (SearchSpaceRead, examples.SEARCH_SPACE),
+        (Problem, examples.PROBLEM),
     ):
         assert schema.model_validate(example).model_dump(mode="json", exclude_unset=True) == example, schema
 

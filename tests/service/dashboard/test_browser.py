@@ -143,6 +143,22 @@ def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
     _wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
 
 
+def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_database: Database) -> None:
+    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "train_loss"]}
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
+    for number in range(8):
+        story.run(number)
+    open_page(page, story)
+    _wait_for_traces(page, "trade-off", 3)
+    title = "() => document.getElementById('trade-off').layout.xaxis.title.text"
+    assert page.evaluate(title) == "validation_accuracy"
+    page.get_by_role("button", name="train_loss", exact=True).click()
+    _wait_for(page, f"() => ({title})() === 'train_loss'")
+    story.run(8)
+    _wait_for(page, "() => document.getElementById('trade-off').data[0].x.length === 6")
+    assert page.evaluate(title) == "train_loss"
+
+
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, finished)

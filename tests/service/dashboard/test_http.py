@@ -73,7 +73,25 @@ def test_best_so_far_is_drawn_over_time_on_demand(address: str, story: Story) ->
     assert figure["layout"]["xaxis"]["title"]["text"] == "seconds since the job started"
 
 
-@pytest.mark.parametrize("path", ["/v1/jobs/job_none/plots/best-so-far", "/v1/jobs/{job}/plots/pie"])
+def test_a_job_with_several_objectives_has_a_trade_off(address: str, sqlite_database: Database) -> None:
+    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "train_loss"]}
+    story = Story(sqlite_database, now=datetime.now(UTC), objective=objective)
+    for number in range(4):
+        story.run(number)
+    url = f"{address}/v1/jobs/{story.job_id}/plots/trade-off"
+    for against in ("validation_accuracy", "train_loss"):
+        figure = httpx.get(url, params={"against": against}).json()
+        assert [trace["meta"]["role"] for trace in figure["data"]] == ["search", "baseline", "front"]
+        assert figure["layout"]["xaxis"]["title"]["text"] == against
+    assert httpx.get(url).json()["layout"]["xaxis"]["title"]["text"] == "validation_accuracy"
+    refused = httpx.get(url, params={"against": "speed"})
+    assert refused.status_code == 422
+    assert "'speed' is no further objective" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/jobs/job_none/plots/best-so-far", "/v1/jobs/{job}/plots/pie", "/v1/jobs/{job}/plots/trade-off"]
+)
 def test_an_unknown_plot_is_a_problem_with_404(address: str, story: Story, path: str) -> None:
     response = httpx.get(address + path.format(job=story.job_id))
     assert response.status_code == 404

@@ -15,6 +15,7 @@ from service.dashboard.plots import (
     learning_curves,
     log_ticks,
     thin,
+    trade_off,
 )
 from service.domain import Direction, FailureReason, Phase, TrialState
 
@@ -188,3 +189,26 @@ def test_a_logarithmic_axis_names_whole_numbers_at_its_ticks() -> None:
     ticks = log_ticks(1e-300, 1e300)
     assert len(ticks) <= 12
     assert ticks[0] <= 1e-300
+
+
+def test_a_trade_off_has_a_point_for_each_completed_trial_and_rings_the_front() -> None:
+    trials = [
+        _completed(0, 0.5),
+        _completed(1, 0.7),
+        _completed(2, 0.6, Phase.BASELINE),
+        PlotTrial(3, Phase.SEARCH, TrialState.PRUNED, value=0.1),
+        _completed(4, 0.9, Phase.CONFIRMATION),
+        _completed(5, 0.4),
+    ]
+    values = {0: (2e9, 0.5), 1: (1e7, 0.7), 2: (3e9, 0.6), 3: (1.0, 0.1), 4: (1.0, 0.9), 5: (math.inf, 0.4)}
+    figure = trade_off(trials, values, [0, 1], metrics=("optimizer_state_bytes", "loss"), labels=LABELS)
+    points = {trace["meta"]["role"]: (trace["x"], trace["y"]) for trace in figure["data"]}
+    assert points == {
+        "search": ([2e9, 1e7], [0.5, 0.7]),
+        "baseline": ([3e9], [0.6]),
+        "front": ([2e9, 1e7], [0.5, 0.7]),
+    }
+    assert figure["data"][0]["customdata"] == [0, 1]
+    assert figure["layout"]["xaxis"]["title"]["text"] == "optimizer_state_bytes"
+    assert (figure["layout"]["xaxis"]["type"], figure["layout"]["yaxis"]["type"]) == ("log", "linear")
+    json.dumps(figure, allow_nan=False)

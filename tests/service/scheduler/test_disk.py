@@ -8,13 +8,12 @@ from pathlib import Path
 
 import psutil
 
+from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.disk import (
     LOG_BYTES,
     begin_log,
-    checkpoints_of,
     disk_bytes,
     log_of,
-    remove_checkpoints,
     remove_logs_of_ended_processes,
 )
 
@@ -22,16 +21,21 @@ from service.scheduler.disk import (
 def test_all_files_of_a_job_are_counted_and_no_others(tmp_path: Path) -> None:
     run_directory = tmp_path / "run"
     for path, size in [
-        (checkpoints_of(tmp_path, "job_1") / "3" / "step-00000010" / "rank-0.safetensors", 1000),
-        (checkpoints_of(tmp_path, "job_2") / "0" / "step-00000010" / "rank-0.safetensors", 10_000),
+        (tmp_path / "checkpoints" / "job_1" / "3" / "step-00000010" / "rank-0.safetensors", 1000),
+        (tmp_path / "checkpoints" / "job_2" / "0" / "step-00000010" / "rank-0.safetensors", 10_000),
         (log_of(tmp_path, "job_1"), 200),
         (run_directory / "session_2026" / "logs" / "raylet.out", 30),
     ]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * size)
     (run_directory / "gone").symlink_to(tmp_path / "nowhere")
-    assert disk_bytes(tmp_path, "job_1", run_directory=run_directory) == 1230
-    assert disk_bytes(tmp_path, "job_3", run_directory=tmp_path / "none") == 0
+
+    def counted(job_id: str, run_directory: Path) -> int:
+        checkpoints = checkpoints_of(tmp_path / "checkpoints", job_id)
+        return disk_bytes(tmp_path, job_id, checkpoints=checkpoints, run_directory=run_directory)
+
+    assert counted("job_1", run_directory) == 1230
+    assert counted("job_3", tmp_path / "none") == 0
 
 
 def test_a_large_log_is_put_aside_once(tmp_path: Path) -> None:
@@ -45,15 +49,8 @@ def test_a_large_log_is_put_aside_once(tmp_path: Path) -> None:
         begin_log(log)
         assert not log.exists()
     assert [path.name for path in log.parent.iterdir()] == ["job_1.log.1"]
-    assert disk_bytes(tmp_path, "job_1", run_directory=tmp_path / "none") == LOG_BYTES + 1
-
-
-def test_checkpoints_of_ended_trials_go(tmp_path: Path) -> None:
-    for name in ("0", "1", "12", "not-a-trial"):
-        (tmp_path / name / "step-00000010").mkdir(parents=True)
-    remove_checkpoints(tmp_path, unfinished={1, 2})
-    assert {path.name for path in tmp_path.iterdir()} == {"1", "not-a-trial"}
-    remove_checkpoints(tmp_path / "none", unfinished=())
+    none = tmp_path / "none"
+    assert disk_bytes(tmp_path, "job_1", checkpoints=none, run_directory=none) == LOG_BYTES + 1
 
 
 def test_logs_of_ended_processes_go_and_those_of_living_ones_and_of_the_cluster_stay(tmp_path: Path) -> None:

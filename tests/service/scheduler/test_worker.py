@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
-from service.controls import cancel_job
-from service.jobs import create_job
 from service.scheduler import process_tree
 from service.scheduler.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
 from service.scheduler.worker import (
@@ -20,11 +17,8 @@ from service.scheduler.worker import (
     end_abandoned_runs,
     make_directory,
     remove_abandoned_directories,
-    remove_checkpoints_of_finished_jobs,
 )
 from service.settings import Settings
-from service.specification import JobSpecification
-from service.store.session import Database
 
 
 def test_the_worker_loads_neither_torch_nor_ray() -> None:
@@ -34,7 +28,8 @@ def test_the_worker_loads_neither_torch_nor_ray() -> None:
 
 
 def test_a_run_reads_the_same_settings_from_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(data_dir=tmp_path / "with space", lease_seconds=7.5, poll_seconds=0.1)
+    uri = "s3://bucket/a%20b?region=eu-west-1"
+    settings = Settings(data_dir=tmp_path / "with space", checkpoint_directory=uri, lease_seconds=7.5, poll_seconds=0.1)
     for name, value in run_environment(settings, tmp_path).items():
         monkeypatch.setenv(name, value)
     assert Settings() == settings
@@ -101,20 +96,6 @@ def test_processes_of_a_killed_worker_are_ended_and_those_of_a_living_one_stay()
         for process in (left, living):
             process.kill()
             process.wait()
-
-
-def test_only_checkpoints_of_finished_jobs_are_removed(sqlite_database: Database, tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    specification = JobSpecification.model_validate({"workload": {"name": "digits-mlp"}})
-    with sqlite_database.writing() as session:
-        queued, cancelled = (
-            create_job(session, specification, name=None, tags={}, idempotency_key=None, now=now)[0].id for _ in "ab"
-        )
-        cancel_job(session, cancelled, now=now)
-    for name in (queued, cancelled, "job_of_another_database"):
-        (tmp_path / "checkpoints" / name / "0").mkdir(parents=True)
-    remove_checkpoints_of_finished_jobs(sqlite_database, tmp_path / "checkpoints")
-    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {queued, "job_of_another_database"}
 
 
 def test_descendants_are_ended_even_when_their_parents_are_gone_and_others_are_spared(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""The checkpoints of jobs, on a shared path or in a store: counted, collected and tried out. Imports no torch."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import threading
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.errors import ServiceError
+from trainers.places import Place
+from trainers.places.failure import StoreFailed
+
+if TYPE_CHECKING:
+    from trainers.places.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointsUnusable(ServiceError):
+    """No checkpoint can be written where the settings say."""
+
+
+def checkpoints_of(place: Place, job_id: str) -> Place:
+    """Where a job's checkpoints lie; each unfinished trial has a directory in it, named by its number."""
+    return place / job_id
+
+
+def checkpoint_bytes(place: Place) -> int:
+    """Bytes of all files at a place.
+
+    Raises:
+        StoreFailed: the store did not answer.
+    """
+    # Tried once: whoever asks asks again soon.
+    return bytes_in(place) if isinstance(place, Path) else sum(_store(place, outage_seconds=0.0).files().values())
+
+
+def bytes_in(path: Path) -> int:
+    """Bytes of a file, or of all files in a directory."""
+    total = 0
+    for file in [path, *path.rglob("*")]:
+        # Files come and go meanwhile; a link counts as itself.
+        with suppress(OSError):
+            if file.is_file():
+                total += file.lstat().st_size
+    return total
+
+
+def directories_in(place: Place) -> list[str]:
+    """Names of the directories right at a place.
+
+    Raises:
+        StoreFailed: the store did not answer.
+    """
+    if isinstance(place, Path):
+        return sorted(path.name for path in place.glob("*"))
+    return _store(place, outage_seconds=0.0).directories()
+
+
+def remove(place: Place) -> None:
+    """Removes all that is at a place; what cannot be removed is logged, and stays."""
+    if isinstance(place, Path):
+        shutil.rmtree(place, ignore_errors=True)
+        return
+    try:
+        _store(place, outage_seconds=0.0).delete()
+    except StoreFailed as error:
+        logger.warning("checkpoints stay for now: %s", error)
+
+
+def remove_of_ended_trials(place: Place, *, unfinished: Collection[int]) -> None:
+    """Removes the checkpoints of every trial of a job that is not among the unfinished, as they are at its turn.
+
+    A rank may still write one of a trial that was just pruned: what it leaves goes at the next call.
+
+    Raises:
+        StoreFailed: the store did not answer.
+    """
+    for name in directories_in(place):
+        if name.isdecimal() and int(name) not in unfinished:
+            remove(place / name)
+
+
+class Collector:
+    """Removes the checkpoints of trials that have ended.
+
+    On a path, at once. In a store, which takes its time for each, in a thread: trials do not wait for it.
+    """
+
+    def __init__(self, place: Place, *, unfinished: Collection[int]) -> None:
+        """`unfinished` may change; a trial is in it before it writes anything."""
+        self._place = place
+        self._unfinished = unfinished
+        self._is_wanted = threading.Event()
+        if not isinstance(place, Path):
+            threading.Thread(target=self._collect, name="collect-checkpoints", daemon=True).start()
+
+    def collect(self) -> None:
+        """Removes those of all trials that are not unfinished now, or will soon."""
+        if isinstance(self._place, Path):
+            remove_of_ended_trials(self._place, unfinished=self._unfinished)
+        else:
+            self._is_wanted.set()
+
+    def _collect(self) -> None:
+        while True:
+            self._is_wanted.wait()
+            self._is_wanted.clear()
+            try:
+                remove_of_ended_trials(self._place, unfinished=self._unfinished)
+            except StoreFailed as error:
+                logger.warning("checkpoints of ended trials stay for now: %s", error)
+
+
+def try_out(place: Place, *, setting: str, value: str) -> None:
+    """Writes a small file where checkpoints are to lie, reads it and deletes it.
+
+    Args:
+        setting: the name of the setting that says where, for the message.
+        value: what it says, without secrets.
+
+    Raises:
+        CheckpointsUnusable: any of it fails, for as long as a store is tried again.
+    """
+    if isinstance(place, Path):
+        return  # made, and written to, by the first checkpoint
+    name, content = f"trial-{secrets.token_hex(8)}", b"shampoo-tuner"
+    try:
+        store = _store(place)
+        store.write(f"{name}/probe", lambda: [content])
+        found = store.read(f"{name}/probe")
+        store.delete(name)
+    except (StoreFailed, FileNotFoundError, ModuleNotFoundError) as error:
+        raise CheckpointsUnusable(f"{setting}={value}: no checkpoint can be kept there: {error}") from None
+    if found != content:
+        raise CheckpointsUnusable(f"{setting}={value}: what was written there is not what is read")
+
+
+def _store(place: Place, *, outage_seconds: float | None = None) -> Store:
+    from trainers.places.store import Store  # imports pyarrow
+
+    assert not isinstance(place, Path)
+    return Store(place, outage_seconds=outage_seconds)

@@ -1,0 +1,44 @@
+"""A checkpoint copied from one trial to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainers.checkpoint_states import checkpoints, full_disk, names, newest_step, save, small_state
+from tests.trainers.trials import assert_same_bits
+from trainers.checkpoints import copy_checkpoint
+
+
+def test_a_copy_is_loaded_like_the_original(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        save(checkpoints(tmp_path / "1"), step)
+    (tmp_path / "2" / ".partial-step-00000020-0").mkdir(parents=True)  # left by a crash
+    save(checkpoints(tmp_path / "2"), 5)
+    copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")
+    copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")  # once more, after a crash that left nobody knowing
+    assert names(tmp_path / "2") == {"step-00000005", "step-00000020"}
+    restored = checkpoints(tmp_path / "2").load(small_state(1))
+    assert restored is not None
+    assert (restored.measurement.step, restored.skipped) == (20, [])
+    assert_same_bits(restored.state, small_state(20))
+    save(checkpoints(tmp_path / "2"), 30)  # the trial goes on from there
+    assert names(tmp_path / "2") == {"step-00000020", "step-00000030"}
+    assert names(tmp_path / "1") == {"step-00000020", "step-00000030"}
+
+
+def test_a_checkpoint_that_is_not_there_is_not_copied(tmp_path: Path) -> None:
+    save(checkpoints(tmp_path / "1"), 10)
+    with pytest.raises(FileNotFoundError, match="step-00000020"):
+        copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")
+    assert not (tmp_path / "2").exists()
+
+
+def test_of_a_copy_that_fails_nothing_is_left(tmp_path: Path) -> None:
+    save(checkpoints(tmp_path / "1"), 10)
+    save(checkpoints(tmp_path / "2"), 5)
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        copy_checkpoint(tmp_path / "1", 10, tmp_path / "2")
+    assert names(tmp_path / "2") == {"step-00000005"}
+    assert newest_step(tmp_path / "2") == 5

@@ -1,0 +1,83 @@
+"""The files of a trial's checkpoints, wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from io import BufferedReader
+from typing import Protocol, TypeAlias
+
+from trainers.places import Place, StoreUri
+
+MANIFEST = "manifest.json"
+
+Chunks: TypeAlias = Callable[[], Iterable[bytes | memoryview]]
+"""Gives a file's content, each time from its beginning."""
+
+
+class CheckpointFiles(Protocol):
+    """The files of one checkpoint, to be read. A file that is not there: FileNotFoundError."""
+
+    def read_manifest(self) -> bytes: ...
+
+    def open(self, name: str) -> BufferedReader:
+        """From its beginning."""
+
+
+class TrialFiles(Protocol):
+    """The checkpoints of one trial.
+
+    One being written is known by its step and a token, which tells it from one that a process still writes that is
+    thought dead. It is no checkpoint before `finish`. Everything but `write` is called by one rank.
+
+    What a store refuses raises StoreFailed; what a disk refuses, OSError.
+    """
+
+    def newest_first(self) -> list[str]:
+        """The names of the complete checkpoints; any rank may ask."""
+
+    def name_of(self, step: int) -> str:
+        """The complete checkpoint of a step. Raises: FileNotFoundError."""
+
+    def reading(self, checkpoint: str) -> AbstractContextManager[CheckpointFiles]:
+        """The files of a complete checkpoint; any rank may read."""
+
+    def start(self, step: int, token: int) -> None:
+        """Makes room for a checkpoint, and removes what crashed processes left if it takes no time to speak of."""
+
+    def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
+        """Writes a file, safely when it returns; gives its SHA-256. Every rank writes its own."""
+
+    def finish(
+        self,
+        step: int,
+        token: int,
+        manifest: bytes,
+        *,
+        others: Collection[str],
+        num_kept: int | None,
+        damaged: Collection[str],
+    ) -> None:
+        """Completes a checkpoint of which all `others` but the manifest are written; deletes those that are too old.
+
+        `damaged` are the names of those that could not be read: they do not count among the `num_kept` (None: all) that
+        stay. If it fails, the checkpoints that were there are there still.
+        """
+
+    def discard(self, step: int, token: int) -> None:
+        """Removes what was written of a checkpoint that will not be completed, as far as that is possible."""
+
+
+def trial_files(place: Place) -> TrialFiles:
+    """The files of the trial whose checkpoints lie at a place.
+
+    Raises:
+        StoreFailed: the URI has options that pyarrow does not know, or its library for the scheme is missing.
+    """
+    if isinstance(place, StoreUri):
+        from trainers.checkpoints.store import StoreFiles  # imports pyarrow
+
+        return StoreFiles(place)
+    from trainers.checkpoints.directory import DirectoryFiles
+
+    return DirectoryFiles(place)
