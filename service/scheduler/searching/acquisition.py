@@ -1,4 +1,4 @@
-"""Where the model expects most of a new config, and how values are put on the model's scale."""
+"""Where the model expects most of a new config."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ REFINEMENTS = (0.08, 0.027)
 """Spreads of the two rounds around the best candidates."""
 OUT_OF_REACH = 1e6
 """Taken off the score of a candidate that is too close to a known config."""
-WORST_SCALED = -3.0
-"""Robust deviations below the median beyond which a value is only bad, not how bad: losses have long tails."""
 
 
 def log_expected_improvement(mean: Array, deviation: Array, incumbent: float) -> Array:
@@ -32,37 +30,6 @@ def log_expected_improvement(mean: Array, deviation: Array, incumbent: float) ->
     # phi(z) + z Phi(z) -> phi(z) / z^2
     found[is_far] = -0.5 * far * far - log_root - 2 * np.log(-far)
     return found + np.log(deviation)
-
-
-def comparable(values: Array, *, is_minimised: bool) -> Array:
-    """Values turned so that larger is better; positive ones that are minimised, as losses, by their logarithm.
-
-    Near its floor a loss differs little beside what it was at first, and it is there that configs must be told apart.
-    Where values span no orders of magnitude, a logarithm is as good as a straight line.
-    """
-    if is_minimised and not (values <= 0).any():
-        logarithms: Array = -np.log(values)
-        return logarithms
-    return -values if is_minimised else values
-
-
-def standardised(values: Array) -> Array:
-    """Values (larger is better) with mean 0 and deviation 1, the bad tail drawn in; NaN counts as worse than all.
-
-    In units of the quartiles' distance, so that a few runs that blew up do not squeeze all others together.
-    """
-    is_known = np.isfinite(values)
-    if not is_known.any():
-        return np.zeros_like(values)
-    known = values[is_known]
-    low, high = np.quantile(known, [0.25, 0.75])
-    scale = (high - low) / 1.35 or known.std() or 1.0
-    scaled = np.full_like(values, -np.inf)
-    scaled[is_known] = (known - np.median(known)) / scale
-    below = np.minimum(scaled - WORST_SCALED, 0.0)
-    scaled = np.where(below < 0, WORST_SCALED - np.minimum(np.log1p(-below), 2.0), scaled)
-    found: Array = (scaled - scaled.mean()) / (scaled.std() or 1.0)
-    return found
 
 
 def propose(

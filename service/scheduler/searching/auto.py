@@ -22,6 +22,11 @@ be fragile has a fallback that needs no model: the space's defaults and a Sobol 
 completions is bounded, a share of all starts is uniform, and the first completions go by the expected value alone
 (expected improvement would choose uncertain configs over good ones while nothing is finished).
 
+**A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
+ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them
+(`trends`): a fifth at first, as curves flatten, then as much as the finished trials kept of their trends, and less
+where noise explains why slopes differ.
+
 **Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
 model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
 
@@ -50,15 +55,16 @@ from scipy.stats import qmc
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
 from service.scheduler.policy import Decision, Fork
-from service.scheduler.searching.acquisition import comparable, log_expected_improvement, propose, standardised
+from service.scheduler.searching.acquisition import log_expected_improvement, propose
 from service.scheduler.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.searching.encoding import Array, Encoding
 from service.scheduler.searching.phase_search import Choice, GoOn, New
+from service.scheduler.searching.rungs import Rungs
 from service.scheduler.searching.samplers import TEACHING_REASONS, Outcome
+from service.scheduler.searching.scaling import Scale
+from service.scheduler.searching.trends import Points, kept_share, trends
 from service.scheduler.searching.twins import Beginning, resolution, tells_twins
 
-RUNGS = (0.15, 0.4)
-"""Shares of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
 NUM_DESIGN = 8
 """Trials before the model is asked: the defaults, then a Sobol design."""
 UNIFORM_SHARE = 0.2
@@ -92,6 +98,8 @@ class _Trial:
     """The step at which it is paused next, or its last."""
     status: _Status = _Status.RUNNING
     curve: list[tuple[int, float]] = field(default_factory=list)
+    early: Points = ()
+    """Up to the first rung, once it is there."""
     final: float | None = None
     failed: bool = False
     """Its parameters made it fail."""
@@ -151,24 +159,17 @@ class AutoSearch:
             direction: in which the objective is better.
             max_steps: steps of a whole trial.
             measure_every: steps between measurements; rungs are put on measurements, the first not on the very first.
-            first_rung: the step at which a trial is first paused; None: `RUNGS` says.
+            first_rung: the step at which a trial is first paused; None: `rungs.SHARES` says.
             pauses: False: every trial is trained to its end, and the model learns from final values alone.
             seed: makes choices reproducible.
 
         Raises:
-            ValueError: a number is not positive.
+            ValueError: a number of steps is not positive.
         """
-        if max_steps < 1 or measure_every < 1:
-            raise ValueError(f"max_steps and measure_every must be >= 1, got {max_steps} and {measure_every}")
         self._encoding = Encoding(space)
         self._model = CurveModel(self._encoding)
         self._is_minimised = direction is Direction.MINIMIZE
-        self._max_steps = max_steps
-        units = max_steps / measure_every
-        rungs = {max(2, round(share * units)) * measure_every for share in RUNGS}
-        if first_rung is not None:
-            rungs = {first_rung, *(rung for rung in rungs if rung > 2 * first_rung)}
-        self._goals = [*(rung for rung in sorted(rungs) if pauses and rung < max_steps), max_steps]
+        self._rungs = Rungs(max_steps=max_steps, measure_every=measure_every, first=first_rung, pauses=pauses)
         self._seed = seed
         design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
         self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
@@ -189,7 +190,7 @@ class AutoSearch:
         if view is None:
             return self._new(number, rng.random(self._encoding.num_dimensions))
         target = float(max(view.incumbent, view.mean.max())) if view.best is not None else float(view.mean.max())
-        beginnings = [self._beginning(trial) if self._at_first_rung(trial) else None for trial in view.trials]
+        beginnings = [self._beginning(trial) if self._rungs.at_first(trial.curve) else None for trial in view.trials]
         proposal = propose(
             view.posterior,
             self._encoding,
@@ -208,19 +209,21 @@ class AutoSearch:
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._nothing_left = False
-        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._goals[0])
+        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
 
     def until(self, number: int) -> int | None:
         goal = self._trials[number].goal
-        return goal if goal < self._max_steps else None
+        return goal if goal < self._rungs.end else None
 
     def report(self, number: int, step: int, value: float) -> Decision:
         """Continue, or pause at a rung."""
         trial = self._trials[number]
         trial.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
-        trial.goal = self._goal_beyond(trial.reached)
+        trial.goal = self._rungs.beyond(trial.reached)
         trial.curve.append((step, value))
-        if trial.goal <= step < self._max_steps:
+        if not trial.early and self._rungs.first <= step < self._rungs.end:
+            trial.early = self._rungs.until_first(trial.curve)
+        if trial.goal <= step < self._rungs.end:
             self._nothing_left = False
             trial.status = _Status.PAUSED
             return Decision.PAUSE
@@ -228,7 +231,7 @@ class AutoSearch:
 
     def interrupt(self, number: int) -> None:
         trial = self._trials[number]
-        trial.status, trial.goal = _Status.RUNNING, self._goal_beyond(trial.reached)
+        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
 
     def finish(self, number: int, outcome: Outcome) -> None:
         trial = self._trials[number]
@@ -238,10 +241,7 @@ class AutoSearch:
             trial.final = outcome.value
         else:
             trial.failed = outcome.state is TrialState.COMPLETED or outcome.reason in TEACHING_REASONS
-            trial.forgotten = not trial.failed and self._at_first_rung(trial) is None
-
-    def _goal_beyond(self, step: int) -> int:
-        return next((goal for goal in self._goals if goal > step), self._max_steps)
+            trial.forgotten = not trial.failed and self._rungs.at_first(trial.curve) is None
 
     def _new(self, number: int, vector: Array) -> New:
         parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])
@@ -249,7 +249,7 @@ class AutoSearch:
         return New(parameters)
 
     def _go_on(self, trial: _Trial) -> GoOn:
-        trial.status, trial.goal = _Status.RUNNING, self._goal_beyond(trial.reached)
+        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
         return GoOn(trial.number)
 
     def _go_on_at_last(self) -> Choice:
@@ -284,14 +284,14 @@ class AutoSearch:
         if not len(paused):
             return None
         mean, deviation, incumbent = view.mean[paused], view.deviation[paused], view.incumbent
-        left = np.array([1 - view.trials[index].reached / self._max_steps for index in paused])
+        left = np.array([1 - view.trials[index].reached / self._rungs.end for index in paused])
         worth = np.exp(log_expected_improvement(mean, deviation, incumbent)) / left
         chosen = int(mean.argmax() if self._num_completions() < NUM_BY_MEAN else worth.argmax())
         in_sight = max(incumbent, float(mean.max()))
         expected, _ = view.posterior.final(proposal[None])
         shift = np.array([view.posterior.shift_by_rung(proposal)])
         of_start = float(np.exp(log_expected_improvement(expected, shift, in_sight)[0]))
-        of_start /= self._goals[0] / self._max_steps
+        of_start /= self._rungs.first / self._rungs.end
         is_worth_more = worth[chosen] > COMPLETION_BIAS * of_start
         share, (least, most) = self._completion_share(), COMPLETION_SHARE
         has_chance = ndtr((mean[chosen] - incumbent) / deviation[chosen]) > MIN_CHANCE
@@ -302,7 +302,7 @@ class AutoSearch:
     def _num_completions(self) -> int:
         """Trials that went, or go, beyond the first rung, without those that failed there."""
         return sum(
-            trial.goal > self._goals[0] and (trial.status is not _Status.ENDED or trial.final is not None)
+            trial.goal > self._rungs.first and (trial.status is not _Status.ENDED or trial.final is not None)
             for trial in self._trials.values()
         )
 
@@ -312,19 +312,9 @@ class AutoSearch:
         for trial in self._trials.values():
             is_under_way = trial.status is _Status.RUNNING
             steps = trial.goal if is_under_way else trial.reached
-            first += min(steps, self._goals[0])
-            beyond += max(0, steps - self._goals[0])
+            first += min(steps, self._rungs.first)
+            beyond += max(0, steps - self._rungs.first)
         return beyond / max(1, first + beyond)
-
-    def _at_first_rung(self, trial: _Trial) -> tuple[int, float] | None:
-        """The measurement at the first rung, if it got there."""
-        return next((point for point in trial.curve if self._goals[0] <= point[0] < self._max_steps), None)
-
-    def _distance(self, step: int) -> float:
-        """How far a step is from the end, as the model counts: 1 at the first rung."""
-        if step >= self._max_steps:
-            return 0.0
-        return math.log(self._max_steps / step) / math.log(self._max_steps / self._goals[0])
 
     def _view(self) -> _View | None:
         """Fits the model to what is known; None: too little is."""
@@ -334,25 +324,27 @@ class AutoSearch:
         points: list[tuple[int, float, float]] = []
         under_way: list[tuple[int, float]] = []
         for index, trial in enumerate(trials):
-            early = self._at_first_rung(trial)
+            early = self._rungs.at_first(trial.curve)
             if early is not None:
-                points.append((index, self._distance(early[0]), early[1]))
+                points.append((index, self._rungs.distance(early[0]), early[1]))
             if trial.number in ends:
                 points.append((index, 0.0, ends[trial.number]))
                 continue
-            if early is not None and early[0] < trial.reached < self._max_steps:
+            if early is not None and early[0] < trial.reached < self._rungs.end:
                 step, value = trial.curve[-1]
-                points.append((index, self._distance(step), value))
+                points.append((index, self._rungs.distance(step), value))
             if trial.status is _Status.RUNNING:
-                under_way.append((index, self._distance(trial.goal)))
+                under_way.append((index, self._rungs.distance(trial.goal)))
         if len(points) < 2:
             return None
         table = np.array(points)
-        rows = Rows(
-            table[:, 0].astype(np.int64),
-            table[:, 1],
-            standardised(comparable(table[:, 2], is_minimised=self._is_minimised)),
-        )
+        scale = Scale(table[:, 2], is_minimised=self._is_minimised)
+        config, distance = table[:, 0].astype(np.int64), table[:, 1]
+        targets, trend = scale(table[:, 2]), trends([trial.early for trial in trials], scale)
+        # The row before a trial's end is its first rung.
+        end_rows = np.flatnonzero((distance[1:] == 0.0) & np.isfinite(table[1:, 2]) & (config[1:] == config[:-1])) + 1
+        kept = kept_share(trend[config[end_rows]], targets[end_rows] - targets[end_rows - 1])
+        rows = Rows(config, distance, targets + kept * distance * trend[config])
         vectors = np.array([trial.vector for trial in trials])
         if len(points) >= REFIT_GROWTH * self._num_fitted:
             self._model.fit(vectors, rows)
@@ -388,7 +380,7 @@ class AutoSearch:
         return ends, frozenset(twins)
 
     def _beginning(self, trial: _Trial) -> Beginning:
-        return tuple(value for step, value in trial.curve if step <= self._goals[0])
+        return tuple(value for step, value in trial.curve if step <= self._rungs.first)
 
     def _forget(self) -> None:
         """Leaves the least promising trials out of the model, but for some of them, once there are too many."""

@@ -1,4 +1,4 @@
-"""Scales, expected improvement, and the search for candidates."""
+"""Expected improvement, and the search for candidates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from service.scheduler.searching.acquisition import comparable, log_expected_improvement, propose, standardised
+from service.scheduler.searching.acquisition import log_expected_improvement, propose
 from service.scheduler.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.searching.encoding import Encoding
 from service.scheduler.searching.twins import resolution
@@ -32,20 +32,6 @@ def test_expected_improvement_is_the_integral_it_stands_for(mean: float) -> None
     found = log_expected_improvement(np.array([mean]), np.array([1.0]), 1.0)[0]
     # Six deviations below, the tail is taken as phi / z^2: 8% off at most.
     assert found == pytest.approx(math.log(exact), abs=0.09)
-
-
-def test_a_few_exploded_losses_do_not_squeeze_the_others() -> None:
-    values = standardised(np.array([*np.linspace(0.0, 1.0, 20), -1e3, -1e9, math.nan]))
-    assert values.mean() == pytest.approx(0.0)
-    assert values[19] - values[0] > 1.0
-    assert (np.diff(values[:20]) > 0).all()
-    assert values[22] <= values[21] <= values[20] < values[0]
-
-
-def test_positive_values_that_are_minimised_are_compared_by_ratio() -> None:
-    np.testing.assert_allclose(np.diff(comparable(np.array([1.0, 0.1, 0.01]), is_minimised=True)), math.log(10))
-    np.testing.assert_array_equal(comparable(np.array([1.0, 0.0]), is_minimised=True), [-1.0, 0.0])
-    np.testing.assert_array_equal(comparable(np.array([1.0, 2.0]), is_minimised=False), [1.0, 2.0])
 
 
 def test_the_proposal_lies_where_the_model_expects_most() -> None:

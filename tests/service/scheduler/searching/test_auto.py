@@ -92,6 +92,17 @@ def test_the_most_promising_trial_is_finished_first() -> None:
     assert values[resumed[0]] == max(values.values())
 
 
+def test_of_equal_early_values_the_one_that_still_rises_goes_on_first() -> None:
+    policy = auto()
+    slopes: dict[int, float] = {}
+    while not isinstance(asked := policy.ask(), Resume):
+        assert isinstance(asked, Start)
+        slopes[asked.number] = 0.1 * ((7 * asked.number) % 11)
+        for step in range(1, FIRST_RUNG + 1):
+            policy.report(asked.number, step, 1.0 + slopes[asked.number] * math.log(step / FIRST_RUNG))
+    assert slopes[asked.number] == max(slopes.values())
+
+
 @pytest.mark.parametrize("num_workers", [1, 4])
 def test_a_smooth_objective_is_solved_within_a_few_trainings(num_workers: int) -> None:
     def objective(config: Mapping[str, Scalar]) -> list[float]:
@@ -123,7 +134,7 @@ def test_divergence_teaches_where_not_to_go() -> None:
 
     policy = auto()
     problem = Problem(objective, LINE, Direction.MAXIMIZE, STEPS, best=0.5, median=0.25, diverged_share=0.5)
-    assert simulate(policy, problem, num_workers=1, budgets=[8])[0] < 0.1
+    assert simulate(policy, problem, num_workers=1, budgets=[8, 20])[0] < 0.1
     late = [trial.parameters["lr"] for trial in list(policy.search._trials.values())[NUM_DESIGN + 8 :]]
     assert np.mean([isinstance(lr, float) and lr > 0.6 for lr in late]) < 0.25
 

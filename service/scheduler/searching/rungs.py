@@ -1,0 +1,67 @@
+"""Where trials pause on their way to the end, and what their curves say up to the first pause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TypeAlias
+
+Curve: TypeAlias = Sequence[tuple[int, float]]
+"""Steps, rising, and the values measured there."""
+
+SHARES = (0.15, 0.4)
+"""Of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
+
+
+class Rungs:
+    """The steps at which the trials of one search are paused, and their end."""
+
+    def __init__(self, *, max_steps: int, measure_every: int, first: int | None, pauses: bool) -> None:
+        """Puts the rungs on measurements, the first not on the very first.
+
+        Args:
+            max_steps: steps of a whole trial.
+            measure_every: steps between measurements.
+            first: the first rung; None: `SHARES` says.
+            pauses: False: there are none.
+
+        Raises:
+            ValueError: a number of steps is not positive.
+        """
+        if max_steps < 1 or measure_every < 1:
+            raise ValueError(f"max_steps and measure_every must be >= 1, got {max_steps} and {measure_every}")
+        rungs = {max(2, round(share * max_steps / measure_every)) * measure_every for share in SHARES}
+        if first is not None:
+            rungs = {first, *(rung for rung in rungs if rung > 2 * first)}
+        self.end = max_steps
+        self._goals = [*(rung for rung in sorted(rungs) if pauses and rung < max_steps), max_steps]
+
+    @property
+    def first(self) -> int:
+        """The first goal of a trial: the end, if there are no rungs."""
+        return self._goals[0]
+
+    def beyond(self, step: int) -> int:
+        """The next rung after a step, or the end."""
+        return next((goal for goal in self._goals if goal > step), self.end)
+
+    def distance(self, step: int) -> float:
+        """How far a step is from the end, as the model counts: 1 at the first rung."""
+        if step >= self.end:
+            return 0.0
+        return math.log(self.end / step) / math.log(self.end / self.first)
+
+    def at_first(self, curve: Curve) -> tuple[int, float] | None:
+        """The measurement at the first rung, if the curve got there."""
+        return next((point for point in curve if self.first <= point[0] < self.end), None)
+
+    def until_first(self, curve: Curve) -> list[tuple[float, float]]:
+        """Distances from the end and values up to the first rung."""
+        early = takewhile(lambda point: point[0] < self.end, curve)
+        found = []
+        for step, value in early:
+            found.append((self.distance(step), value))
+            if step >= self.first:
+                break
+        return found
