@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -19,7 +20,7 @@ from service import terminal
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
 from service.errors import ServiceError
-from service.settings import Settings
+from service.settings import ENV_PREFIX, Settings
 
 START_SECONDS = 60.0
 STOP_SECONDS = 45.0
@@ -36,6 +37,17 @@ NUM_CONFIRMED = 2
 
 class DemoFailed(ServiceError):
     """The demo's service did not start."""
+
+
+def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
+    """What the demo submits; a confirmation if there are new seeds."""
+    confirmation = {"top_k": _num_confirmed(num_trials), "num_seeds": num_seeds} if num_seeds else None
+    own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
+    return JOB | own
+
+
+def _num_confirmed(num_trials: int) -> int:
+    return min(NUM_CONFIRMED, num_trials // 2)
 
 
 def run_demo(
@@ -62,22 +74,19 @@ def run_demo(
     """
     if directory is None:
         directory = settings.data_dir / "demos" / f"{datetime.now():%Y-%m-%d-%H%M%S}"
-    own = settings.model_copy(update={"data_dir": directory.absolute(), "database_url": None, "port": 0})
+    update = {"data_dir": directory.absolute(), "database_url": None, "checkpoint_directory": None, "port": 0}
+    own = settings.model_copy(update=update)
     if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
     say = _Speaker(console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with _service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
-        own_fields = {
-            "workload": {"name": workload},
-            "budget": {"num_trials": num_trials},
-            "confirmation": {"top_k": NUM_CONFIRMED, "num_seeds": num_seeds} if num_seeds else None,
-        }
-        job = client.submit(JOB | own_fields, name="demo")
+        job = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
         say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
         if num_seeds:
-            say(f"Then the best {NUM_CONFIRMED} and the best of AdamW's are trained again with {num_seeds} new seeds.")
+            num_best = _num_confirmed(num_trials)
+            say(f"Then the best {num_best} and the best of AdamW's are trained again with {num_seeds} new seeds.")
         say(f"Dashboard: {url}/jobs/{job.id}")
         try:
             job = terminal.watch(client, job.id, console)
@@ -116,7 +125,8 @@ def _service(settings: Settings) -> Iterator[str]:
     log_path = settings.data_dir / "service.log"
     with log_path.open("ab") as log:
         environment = {**os.environ, **settings.to_environment()}
-        environment.pop("SHAMPOO_TUNER_DATABASE_URL", None)
+        for name in ("DATABASE_URL", "CHECKPOINT_DIRECTORY"):
+            environment.pop(f"{ENV_PREFIX}{name}", None)
         # A session of its own: Ctrl-C reaches the demo, which stops the service in order.
         process = subprocess.Popen(
             [sys.executable, "-m", "service", "serve", "--stop-with-stdin"],

@@ -49,6 +49,12 @@ def plan_populations(
             "does not go with the pruner 'pbt': what its best trial reached, it reached with a schedule of "
             "hyperparameters over several trials, and a confirmation trains one config from the start",
         )
+    if training.evaluate_every_seconds is not None:
+        raise InvalidInput(
+            "training.evaluate_every_seconds",
+            "does not go with the pruner 'pbt', which compares trials at equal steps, got "
+            f"{training.evaluate_every_seconds}",
+        )
     if training.checkpoint_every is not None:
         raise InvalidInput(
             "training.checkpoint_every",

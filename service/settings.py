@@ -46,8 +46,9 @@ class Settings(BaseSettings):
     @field_validator("checkpoint_directory")
     @classmethod
     def _names_a_place(cls, value: str | None) -> str | None:
-        if value is not None:
-            place_of(value)
+        if not value:  # as of a variable that is set to nothing
+            return None
+        place_of(value)
         return value
 
     @property
@@ -56,7 +57,7 @@ class Settings(BaseSettings):
         if self.checkpoint_directory is None:
             return self.data_dir / "checkpoints"
         place = place_of(self.checkpoint_directory)
-        return place.absolute() if isinstance(place, Path) else place
+        return place.expanduser().absolute() if isinstance(place, Path) else place
 
     @property
     def resolved_database_url(self) -> str:

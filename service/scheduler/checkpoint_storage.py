@@ -41,14 +41,15 @@ def checkpoint_bytes(place: Place) -> int:
 
 
 def bytes_in(path: Path) -> int:
-    """Bytes of a file, or of all files in a directory."""
-    total = 0
+    """Bytes of a file, or of all files in a directory; one of several names counts once."""
+    found: dict[tuple[int, int], int] = {}
     for file in [path, *path.rglob("*")]:
         # Files come and go meanwhile; a link counts as itself.
         with suppress(OSError):
             if file.is_file():
-                total += file.lstat().st_size
-    return total
+                status = file.lstat()
+                found[status.st_dev, status.st_ino] = status.st_size
+    return sum(found.values())
 
 
 def directories_in(place: Place) -> list[str]:
@@ -99,6 +100,14 @@ class Collector:
         self._is_wanted = threading.Event()
         if not isinstance(place, Path):
             threading.Thread(target=self._collect, name="collect-checkpoints", daemon=True).start()
+
+    def collect_now(self, *, not_launched: Collection[int]) -> None:
+        """Waits for it; those of trials that were not launched go, too."""
+        kept = set(self._unfinished) - set(not_launched)
+        try:
+            remove_of_ended_trials(self._place, unfinished=kept)
+        except StoreFailed as error:
+            logger.warning("checkpoints of ended trials stay for now: %s", error)
 
     def collect(self) -> None:
         """Removes those of all trials that are not unfinished now, or will soon."""

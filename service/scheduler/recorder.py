@@ -83,7 +83,7 @@ class Recorder(TuneAdapter, tune.Callback):
             checkpoints: where the job's checkpoints lie; each trial gets a directory there, named by its number.
             ending: what ends the run early, if anything; asked at every turn of Tune's loop.
             feasibility: judges trials before they are first launched; None: all are.
-            never_launched: unfinished trials that no earlier run has launched.
+            never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
             to_stop: trials that a user has asked to stop; asked at every turn, too.
             seconds_left: until the time limit; shortly before, no more trials are started.
         """
@@ -97,7 +97,9 @@ class Recorder(TuneAdapter, tune.Callback):
         self._configs = dict(configs)
         self._checkpoints = checkpoints
         self._collector = Collector(checkpoints, unfinished=self._configs)
-        self._collector.collect()  # a run can die between a trial's end and this
+        # A run can die between a trial's end and this, or after it has given a fork a checkpoint and before the fork
+        # is stored: its number may meanwhile be another trial's.
+        self._collector.collect_now(not_launched=never_launched)
         self._ending = ending
         self._feasibility = feasibility or Feasibility()
         self._never_launched = set(never_launched)
@@ -124,6 +126,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 raise JobImpossible(
                     f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
+            self._configs[asked.number] = config.to_json()  # before the fork has files, which are collected otherwise
             why_not = self._fork(asked, config)
             self.write(
                 lambda session: runs.add_trial(
@@ -138,11 +141,10 @@ class Recorder(TuneAdapter, tune.Callback):
                     now=_now(),
                 )
             )
-            self._configs[asked.number] = config.to_json()
             if why_not is not None:
                 self._end(asked.number, _End(TrialState.FAILED, FailureReason.LOST, why_not))
                 return None
-            if repeats is None:  # else it has been trained before
+            if repeats is None and asked.fork is None:  # else the like of it has been trained before
                 self._never_launched.add(asked.number)
         if asked.number in self._never_launched:
             config = TrialConfig.from_json(self._configs[asked.number])
@@ -163,9 +165,16 @@ class Recorder(TuneAdapter, tune.Callback):
         )
 
     def _fork(self, asked: Start, config: TrialConfig) -> str | None:
-        """Gives a fork its parent's checkpoint, before it is stored: one that is stored has it. Why that failed."""
+        """Gives a fork its parent's checkpoint, before it is stored: one that is stored has it. Why that failed.
+
+        Raises:
+            RunEnded: the run is to begin nothing more.
+        """
         if asked.fork is None:
             return None
+        ending = self._ending()
+        if ending is not None:
+            raise RunEnded(ending)
         # They import torch.
         from trainers.checkpoints import CheckpointMismatch, CheckpointMissing, StoreFailed, fork_checkpoint
 

@@ -24,8 +24,8 @@ MAX_MEMORY_FAILURES = 1
 MAX_SAME_ERRORS = 3
 """Trials that one error may end before it ends the job."""
 
-# An address, or a number with its sign, fraction and exponent.
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+# An address or another long hexadecimal number, or a number with its sign, fraction and exponent.
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?[0-9a-f]{16,}|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)

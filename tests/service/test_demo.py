@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
+from service.demo import demo_job
+from service.domain import Phase
+from service.planning import plan_job
+from service.specification import JobSpecification
 from service.store.repositories import JobRepository
 from service.store.session import Database
 
@@ -28,7 +33,9 @@ def _command(data_dir: Path, *options: str) -> list[str]:
 def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(tmp_path: Path) -> None:
     data_dir = tmp_path / "a demo"
     command = _command(data_dir, "--trials", "4", "--seeds", "2")
-    demo = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    shared = tmp_path / "of others"
+    environment = {**os.environ, "SHAMPOO_TUNER_CHECKPOINT_DIRECTORY": str(shared)}
+    demo = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     log = data_dir / "service.log"
     assert demo.returncode == 0, f"{demo.stdout}\n{demo.stderr}\n{log.read_text() if log.exists() else ''}"
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", demo.stdout)
@@ -46,6 +53,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
         assert [job.state for job in JobRepository(session).page(limit=10)] == ["succeeded"]
     database.close()
     assert not _processes_of(data_dir)
+    assert not shared.exists()
 
 
 @pytest.mark.slow
@@ -95,3 +103,12 @@ def _processes_of(data_dir: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return found
+
+
+@pytest.mark.parametrize("num_trials", [2, 3, 4, 32])
+@pytest.mark.parametrize("num_seeds", [0, 2, 3])
+def test_the_demos_job_is_possible_however_small_it_is(num_trials: int, num_seeds: int) -> None:
+    job = demo_job("digits-mlp", num_trials=num_trials, num_seeds=num_seeds)
+    plan = plan_job(JobSpecification.model_validate(job))
+    assert plan.allotments[Phase.SEARCH] + plan.allotments[Phase.BASELINE] == num_trials
+    assert (Phase.CONFIRMATION in plan.allotments) == (num_seeds > 0)

@@ -53,6 +53,10 @@ def test_a_uri_names_a_place_and_those_below_it(text: str, below: str, shown: st
         ("s3://key:hidden@b/x", r"^s3://\*\*\*@b/x has credentials in it; they belong in the environment"),
         ("s3://hidden@b/x", "has credentials in it"),
         ("hdfs://me:hidden@host/x", "has credentials in it"),
+        ("s3://key:hid/hidden@b/x", r"^s3://\*\*\*@b/x has credentials in it"),
+        ("hdfs://me:hid/hidden@host/x", "has credentials in it"),
+        ("s3://b/x?endpoint_override=http://me:hidden@host", "has credentials in it"),
+        ("s3://b/x?endpoint_override=http%3A%2F%2Fme%3Ahidden%40host", "has credentials in it"),
         ("s3://b/x?secret_key=hidden", r"^s3://b/x\?secret_key=\*\*\* has credentials in it"),
         ("s3:///x", "names no bucket"),
         ("file://host/x", "names a host"),
@@ -66,6 +70,7 @@ def test_an_address_that_cannot_be_is_refused_without_its_secrets(text: str, mes
         place_of(text)
     assert "hidden@" not in str(caught.value)
     assert "=hidden" not in str(caught.value)
+    assert "hidden%40" not in str(caught.value)
 
 
 def test_secrets_are_masked_wherever_they_stand() -> None:

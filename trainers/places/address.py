@@ -82,9 +82,17 @@ def place_of(text: str) -> Place:
     if parts.scheme not in SCHEMES or not text[len(parts.scheme) :].startswith("://"):
         expected = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise InvalidPlace(f"{shown} is neither a path nor a URI that begins with one of {expected}")
-    user, at, _ = parts.netloc.rpartition("@")
+    user, at, host = parts.netloc.rpartition("@")
     options = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
-    if ":" in user or (at and parts.scheme == "s3") or any(map(_SECRET.search, options)):
+    # What follows a colon can be a password that a slash cuts short.
+    after_colon = host.partition(":")[2]
+    if (
+        ":" in user
+        or (at and parts.scheme == "s3")
+        or (after_colon and (parts.scheme in _BUCKET_SCHEMES or not after_colon.isdecimal()))
+        or "@" in unquote(parts.query)
+        or any(map(_SECRET.search, options))
+    ):
         raise InvalidPlace(f"{shown} has credentials in it; they belong in the environment, where pyarrow finds them")
     if parts.scheme in _BUCKET_SCHEMES and not parts.netloc:
         raise InvalidPlace(f"{shown} names no bucket")
@@ -102,7 +110,7 @@ def text_of(place: Place) -> str:
 
 def masked(text: str) -> str:
     """A text in which what could be a secret in URIs is replaced by `***`: users, and options of unknown meaning."""
-    text = re.sub(r"(?<=://)[^/?#\s]*@", "***@", text)
+    text = re.sub(r"(?<=://)[^\s'\"]*(@|%40)", "***@", text)
     return re.sub(r"(?<=[?&])([^=&\s]+)=([^&\s]*)", _without_secret, text)
 
 

@@ -147,6 +147,10 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
         _population(baseline={"search_space": {"optimizer": "adamw", "parameters": [_PRECISION]}}),
         "baseline.search_space",
     ),
+    "pbt with measurements at other steps in each trial": (
+        _population(training={"evaluate_every_seconds": 5.0}),
+        "training.evaluate_every_seconds",
+    ),
     "a population without pbt": ({**WORKLOAD, "pruner": {"population": 8}}, "pruner.population"),
     "an interval without pbt": ({**WORKLOAD, "pruner": {"name": "asha", "interval": 20}}, "pruner.interval"),
     "unknown preset": ({**WORKLOAD, "search_space": "sham-poo"}, "search_space"),

@@ -78,6 +78,19 @@ def test_a_trial_that_ends_is_collected_and_one_that_began_meanwhile_is_not(plac
     assert directories_in(place) == ["2", "3"]
 
 
+def test_a_run_begins_without_what_an_earlier_one_left_of_trials_it_did_not_launch(place: Place) -> None:
+    for name in ("1", "2", "3"):
+        put(place, f"{name}/x", 1)
+    Collector(place, unfinished={1: {}, 2: {}}).collect_now(not_launched={2, 4})
+    assert directories_in(place) == ["1"]
+
+
+def test_a_file_of_two_names_takes_its_bytes_once(tmp_path: Path) -> None:
+    (tmp_path / "1").write_bytes(bytes(100))
+    (tmp_path / "2").hardlink_to(tmp_path / "1")
+    assert checkpoint_bytes(tmp_path) == 100
+
+
 def test_what_is_left_of_finished_jobs_goes_and_what_may_be_others_stays(
     place: Place, sqlite_database: Database
 ) -> None:

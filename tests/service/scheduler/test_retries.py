@@ -15,6 +15,11 @@ from service.store.session import Database
 from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
 
 
+def test_a_random_name_makes_no_other_error() -> None:
+    first, second = (f"checkpoint of step {n}: cannot take step-{n:08d}-{n * 7919:016x}/rank-0" for n in (10, 9999))
+    assert same_error(first) == same_error(second)
+
+
 def test_a_loss_is_taken_up_again_three_times() -> None:
     retries = Retries()
     for losses in range(1, MAX_LOSSES + 1):
