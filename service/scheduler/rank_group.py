@@ -26,6 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.domain import FailureReason
 from service.scheduler.group_consumer import GroupConsumer
+from service.scheduler.retries import STORE_FAILED
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.consumer import GivenUp
 
@@ -173,6 +174,7 @@ def describe_failure(error: BaseException) -> Failure:
 
     from trainers.lost_ranks import is_of_a_lost_rank
     from trainers.memory import peak_bytes
+    from trainers.places.failure import StoreFailed
 
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"
@@ -186,6 +188,8 @@ def describe_failure(error: BaseException) -> Failure:
         return Failure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
     if is_of_a_lost_rank(error):
         return Failure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
+    if isinstance(error, StoreFailed):
+        return Failure(FailureReason.LOST, f"{STORE_FAILED}{error}", trace)
     return Failure(FailureReason.ERROR, detail, trace)
 
 

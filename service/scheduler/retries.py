@@ -1,6 +1,7 @@
 """What a failure means for its trial and its job: which trials are taken up again, and when a job stops. Pure.
 
-- `lost`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to three times.
+- `lost`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to three times. When
+  the store of checkpoints was out each time, in three trials, the job stops: no other trial would fare better.
 - `out_of_memory`: once more, from its checkpoint, in new processes, without what earlier trials of a warm group may
   have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not enough, it does
   not fit: it fails as `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
@@ -23,6 +24,9 @@ MAX_MEMORY_FAILURES = 1
 """Times that a trial which ran out of memory is taken up again."""
 MAX_SAME_ERRORS = 3
 """Trials that one error may end before it ends the job."""
+
+STORE_FAILED = "the store of checkpoints failed: "
+"""How the detail of a trial begins that was lost because of that."""
 
 # An address or another long hexadecimal number, or a number with its sign, fraction and exponent.
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?[0-9a-f]{16,}|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -56,7 +60,7 @@ class Retries:
     def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
         """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
         self._setbacks[number] = setbacks
-        if reason is FailureReason.ERROR:
+        if reason is FailureReason.ERROR or (reason is FailureReason.LOST and STORE_FAILED in (detail or "")):
             self._errors[same_error(detail or "")][number] = detail or ""
 
     def setbacks(self, number: int) -> Setbacks:
@@ -71,7 +75,9 @@ class Retries:
                 self._setbacks[number] = replace(had, losses=had.losses + 1)
                 return Verdict(None, f"lost; goes on from its last checkpoint: {detail}")
             case FailureReason.LOST:
-                return Verdict(reason, f"lost {had.losses + 1} times; last: {detail}")
+                detail = f"lost {had.losses + 1} times; last: {detail}"
+                if STORE_FAILED in detail:
+                    self._errors[same_error(detail)][number] = detail
             case FailureReason.OUT_OF_MEMORY if had.memory_failures < MAX_MEMORY_FAILURES:
                 self._setbacks[number] = replace(had, memory_failures=had.memory_failures + 1)
                 return Verdict(None, f"out of memory; goes on from its last checkpoint in new processes: {detail}")

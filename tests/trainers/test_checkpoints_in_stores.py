@@ -20,7 +20,7 @@ from tests.trainers import checkpoint_states
 from tests.trainers.checkpoint_states import checkpoints, newest_step, save, small_state
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import assert_same_bits, final_state, small_trial, without_clock
-from trainers.checkpoints import CheckpointNotWritten, StoreFailed, copy_checkpoint
+from trainers.checkpoints import CheckpointNotStored, StoreFailed, copy_checkpoint
 from trainers.config import TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
@@ -186,7 +186,7 @@ def test_a_store_that_refuses_is_an_error_that_names_it_and_loses_nothing(
     two_ranks.run(checkpoint_states.save_steps, place, [10])
     s3.fail("PUT", times=99, status=403, code="AccessDenied")
     shown = rf"s3://tuning/{tmp_path.name}\?scheme=http&endpoint_override=127.0.0.1:{s3.port}&region=us-east-1"
-    with pytest.raises(CheckpointNotWritten, match=rf"^checkpoint of step 20 in {shown}: rank 0: {shown} cannot take "):
+    with pytest.raises(CheckpointNotStored, match=rf"^checkpoint of step 20 in {shown}: rank 0: {shown} cannot take "):
         save(checkpoints(place), 20)
     s3.fail(f"GET .*/{tmp_path.name}/.*rank-00001", times=99, status=403, code="AccessDenied")
     for error in two_ranks.run(load_in_vain, place):  # one of them could have read what it was to read
@@ -212,7 +212,7 @@ def load_in_vain(place: Place) -> str:
 def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(stores, "OUTAGE_SECONDS", 0.0)
-    with pytest.raises(CheckpointNotWritten, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
+    with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text
 

@@ -18,7 +18,12 @@ safetensors format, all else is JSON: there is nothing in it that could execute 
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
 from trainers.checkpoints.copying import copy_checkpoint
-from trainers.checkpoints.errors import CheckpointMismatch, CheckpointMissing, CheckpointNotWritten
+from trainers.checkpoints.errors import (
+    CheckpointMismatch,
+    CheckpointMissing,
+    CheckpointNotStored,
+    CheckpointNotWritten,
+)
 from trainers.checkpoints.forking import fork_checkpoint
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
@@ -28,6 +33,7 @@ from trainers.places.failure import StoreFailed
 __all__ = [
     "CheckpointMismatch",
     "CheckpointMissing",
+    "CheckpointNotStored",
     "CheckpointNotWritten",
     "Checkpoints",
     "LikeParameter",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainers.places.failure import StoreFailed
+
 
 class CheckpointMismatch(ValueError):
     """The checkpoints in a directory belong to a trial with another config, model or format."""
@@ -13,6 +15,10 @@ class CheckpointMissing(Exception):
 
 class CheckpointNotWritten(Exception):
     """A checkpoint could not be written, e.g. because the disk is full; earlier ones are untouched."""
+
+
+class CheckpointNotStored(CheckpointNotWritten, StoreFailed):
+    """A checkpoint could not be written because a store did not take it."""
 
 
 class Damaged(Exception):

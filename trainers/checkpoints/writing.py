@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainers.checkpoints import manifest as manifests
 from trainers.checkpoints.communication import Channel
-from trainers.checkpoints.errors import CheckpointNotWritten
+from trainers.checkpoints.errors import CheckpointNotStored, CheckpointNotWritten
 from trainers.checkpoints.nested import merge
 from trainers.checkpoints.plan import WritePlan, file_name
 from trainers.checkpoints.tensor_file import file_content
@@ -30,7 +30,9 @@ class Failure:
     """Why a rank could not do its part."""
 
     reason: str
-    is_callers_mistake: bool
+    is_callers_mistake: bool = False
+    is_outage: bool = False
+    """Of a store, which is nobody's mistake."""
 
     @classmethod
     def of(cls, action: Callable[[], object]) -> Failure | None:
@@ -39,11 +41,13 @@ class Failure:
             action()
         except ValueError as error:
             return cls(str(error), is_callers_mistake=True)
-        except (OSError, StoreFailed) as error:
-            return cls(str(error), is_callers_mistake=False)
+        except StoreFailed as error:
+            return cls(str(error), is_outage=True)
+        except OSError as error:
+            return cls(str(error))
         except Exception as error:  # raised on all ranks, by `raise_if_any`
             logger.exception("a checkpoint failed")
-            return cls(f"{type(error).__name__}: {error}", is_callers_mistake=False)
+            return cls(f"{type(error).__name__}: {error}")
         return None
 
 
@@ -52,14 +56,18 @@ def raise_if_any(failures: list[Failure | None], *, step: int, place: Place) -> 
 
     Raises:
         ValueError: a rank was given a state that cannot be written.
+        CheckpointNotStored: else, if a store is all that failed.
         CheckpointNotWritten: else, if any rank failed.
     """
     failed = {rank: failure for rank, failure in enumerate(failures) if failure is not None}
     if failed:
         reasons = "; ".join(f"rank {rank}: {failure.reason}" for rank, failure in failed.items())
         message = f"checkpoint of step {step} in {place}: {reasons}"
-        is_callers_mistake = any(failure.is_callers_mistake for failure in failed.values())
-        raise ValueError(message) if is_callers_mistake else CheckpointNotWritten(message)
+        if any(failure.is_callers_mistake for failure in failed.values()):
+            raise ValueError(message)
+        if all(failure.is_outage for failure in failed.values()):
+            raise CheckpointNotStored(message)
+        raise CheckpointNotWritten(message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from service.scheduler.rank_group import Failure, GroupSize, Outcome, Rank, Rank
 from service.scheduler.worker import make_directory
 from tests.service.scheduler.service_process import PLUGIN
 from tests.trainers.trials import determined
+from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Measurement
 from trainers.workloads.digits import DigitsMLP
 
@@ -249,6 +250,9 @@ def test_a_rank_keeps_nothing_of_a_trial_that_ended(
         (MemoryError("no room"), FailureReason.OUT_OF_MEMORY, False),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), FailureReason.OUT_OF_MEMORY, False),
         (ZeroDivisionError("in a loss"), FailureReason.ERROR, False),
+        (StoreFailed("s3://b/x cannot be listed"), FailureReason.LOST, False),
+        (CheckpointNotStored("checkpoint of step 20"), FailureReason.LOST, False),
+        (CheckpointNotWritten("checkpoint of step 20: no space"), FailureReason.ERROR, False),
         (SystemExit(3), FailureReason.ERROR, False),
     ],
 )

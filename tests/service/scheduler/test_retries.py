@@ -10,9 +10,30 @@ from service.controls import resume_job
 from service.domain import FailureReason, TrialState
 from service.runs import finish_job
 from service.scheduler.job_run import read_stored, retries_of
-from service.scheduler.retries import MAX_LOSSES, MAX_SAME_ERRORS, Retries, Setbacks, Verdict, same_error
+from service.scheduler.retries import (
+    MAX_LOSSES,
+    MAX_SAME_ERRORS,
+    STORE_FAILED,
+    Retries,
+    Setbacks,
+    Verdict,
+    same_error,
+)
 from service.store.session import Database
 from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
+
+
+def test_three_trials_that_a_store_would_not_keep_stop_the_job_and_a_short_outage_stops_nothing() -> None:
+    retries, again = Retries(), Retries()
+    for number in range(MAX_SAME_ERRORS):
+        assert retries.why_to_stop() is None
+        for loss in range(MAX_LOSSES + 1):
+            detail = f"{STORE_FAILED}s3://b/x cannot take {number}/step-{loss:08d}-{loss:016x}/rank-0: no answer"
+            verdict = retries.judge(number, FailureReason.LOST, detail)
+            assert verdict.reason == (FailureReason.LOST if loss == MAX_LOSSES else None)
+        again.restore(number, Setbacks(losses=MAX_LOSSES), verdict.reason, verdict.detail)
+    for told in (retries, again):
+        assert (told.why_to_stop() or "").startswith("the same error ended trials 0, 1 and 2: lost 4 times; last: the ")
 
 
 def test_a_random_name_makes_no_other_error() -> None:
