@@ -164,5 +164,5 @@ def test_the_api_image_has_no_dependency_of_its_own() -> None:
     slim, full = set(project["dependency-groups"]["api"]), set(project["project"]["dependencies"])
     assert slim < full
     names = {re.split(r"[\[><=]", requirement)[0] for requirement in full - slim}
-    assert names == {"cmaes", "numpy", "optuna", "ray", "scikit-learn", "scipy", "torch"}
+    assert names == {"cmaes", "numpy", "optuna", "pyarrow", "ray", "scikit-learn", "scipy", "torch"}
     assert "--group api" in _target("api")

@@ -66,4 +66,4 @@ def test_a_fork_whose_parents_checkpoint_is_gone_is_lost_and_the_others_go_on(tu
         (TrialState.PRUNED, None),
         (TrialState.FAILED, FailureReason.LOST),
     ]
-    assert "cannot begin where trial 0 was at step 10: there is no checkpoint" in (tune.stored()[2].detail or "")
+    assert "cannot begin where trial 0 was at step 10: there is no whole checkpoint" in (tune.stored()[2].detail or "")
