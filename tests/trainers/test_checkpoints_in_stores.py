@@ -17,10 +17,10 @@ import torch
 
 from tests.s3_server import SECRET, S3Server
 from tests.trainers import checkpoint_states
-from tests.trainers.checkpoint_states import checkpoints, newest_step, save, small_state
+from tests.trainers.checkpoint_states import checkpoints, config, newest_step, save, small_state
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import assert_same_bits, final_state, small_trial, without_clock
-from trainers.checkpoints import CheckpointNotStored, StoreFailed, copy_checkpoint
+from trainers.checkpoints import CheckpointMissing, CheckpointNotStored, StoreFailed, fork_checkpoint
 from trainers.config import TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
@@ -228,13 +228,13 @@ def test_a_copy_is_loaded_like_the_original_wherever_both_lie(way: str, tmp_path
     source, destination = (place(kind, name) for kind, name in zip(way.split(" to "), ("1", "2"), strict=True))
     for step in (10, 20):
         save(checkpoints(source), step)
-    copy_checkpoint(source, 10, destination)
-    copy_checkpoint(source, 10, destination)
+    fork_checkpoint(source, destination, step=10, config=config())
+    fork_checkpoint(source, destination, step=10, config=config())
     restored = checkpoints(destination).load(small_state(1))
     assert restored is not None
     assert (restored.measurement.step, restored.skipped) == (10, [])
     assert_same_bits(restored.state, small_state(10))
-    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
-        copy_checkpoint(source, 30, destination)
+    with pytest.raises(CheckpointMissing, match="there is no checkpoint"):
+        fork_checkpoint(source, destination, step=30, config=config())
     save(checkpoints(destination), 20)
     assert newest_step(destination) == 20

@@ -17,7 +17,6 @@ safetensors format, all else is JSON: there is nothing in it that could execute 
 """
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
-from trainers.checkpoints.copying import copy_checkpoint
 from trainers.checkpoints.errors import (
     CheckpointMismatch,
     CheckpointMissing,
@@ -40,7 +39,6 @@ __all__ = [
     "PerRank",
     "Restored",
     "StoreFailed",
-    "copy_checkpoint",
     "fork_checkpoint",
     "load_optimizer_state",
     "optimizer_state",

@@ -78,7 +78,7 @@ class DirectoryFiles:
         manifest: bytes,
         *,
         others: Collection[str],
-        num_kept: int | None,
+        num_kept: int,
         damaged: Collection[str],
     ) -> None:
         partial, final = self._partial(step, token), self._directory / _name(step)
@@ -94,7 +94,7 @@ class DirectoryFiles:
             if path.name in damaged:
                 shutil.rmtree(path)
         older = [path for path in complete if path.name not in damaged and _step(path) < step]
-        for path in [] if num_kept is None else older[num_kept - 1 :]:
+        for path in older[num_kept - 1 :]:
             shutil.rmtree(path)
         shutil.rmtree(replaced, ignore_errors=True)
 

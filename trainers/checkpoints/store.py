@@ -96,7 +96,7 @@ class StoreFiles:
         manifest: bytes,
         *,
         others: Collection[str],
-        num_kept: int | None,
+        num_kept: int,
         damaged: Collection[str],
     ) -> None:
         own, files = _name(step, token), self._store.files()
@@ -107,7 +107,7 @@ class StoreFiles:
         complete = [name for name in _complete(files) if name != own]
         older = [name for name in complete if name not in damaged and _step(name) < step]
         kept = {name for name in complete if name not in damaged and _step(name) != step}
-        kept -= set() if num_kept is None else set(older[num_kept - 1 :])
+        kept -= set(older[num_kept - 1 :])
         self._delete(_checkpoints(files) - kept - {own})
 
     def discard(self, step: int, token: int) -> None:

@@ -60,12 +60,12 @@ class TrialFiles(Protocol):
         manifest: bytes,
         *,
         others: Collection[str],
-        num_kept: int | None,
+        num_kept: int,
         damaged: Collection[str],
     ) -> None:
         """Completes a checkpoint of which all `others` but the manifest are written; deletes those that are too old.
 
-        `damaged` are the names of those that could not be read: they do not count among the `num_kept` (None: all) that
+        `damaged` are the names of those that could not be read: they do not count among the `num_kept` that
         stay. If it fails, the checkpoints that were there are there still.
         """
 

@@ -1,4 +1,4 @@
-"""A checkpoint copied from one trial to another."""
+"""A checkpoint of one trial as the beginning of another: the files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainers.checkpoint_states import checkpoints, full_disk, names, newest_step, save, small_state
+from tests.trainers.checkpoint_states import checkpoints, config, full_disk, names, newest_step, save, small_state
 from tests.trainers.trials import assert_same_bits
-from trainers.checkpoints import copy_checkpoint
+from trainers.checkpoints import CheckpointMissing, fork_checkpoint
 
 
 def test_a_copy_is_loaded_like_the_original(tmp_path: Path) -> None:
@@ -16,9 +16,11 @@ def test_a_copy_is_loaded_like_the_original(tmp_path: Path) -> None:
         save(checkpoints(tmp_path / "1"), step)
     (tmp_path / "2" / ".partial-step-00000020-0").mkdir(parents=True)  # left by a crash
     save(checkpoints(tmp_path / "2"), 5)
-    copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")
-    copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")  # once more, after a crash that left nobody knowing
-    assert names(tmp_path / "2") == {"step-00000005", "step-00000020"}
+    fork_checkpoint(tmp_path / "1", tmp_path / "2", step=20, config=config())
+    fork_checkpoint(
+        tmp_path / "1", tmp_path / "2", step=20, config=config()
+    )  # once more, after a crash that left nobody knowing
+    assert names(tmp_path / "2") == {"step-00000020"}
     restored = checkpoints(tmp_path / "2").load(small_state(1))
     assert restored is not None
     assert (restored.measurement.step, restored.skipped) == (20, [])
@@ -30,8 +32,8 @@ def test_a_copy_is_loaded_like_the_original(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_is_not_there_is_not_copied(tmp_path: Path) -> None:
     save(checkpoints(tmp_path / "1"), 10)
-    with pytest.raises(FileNotFoundError, match="step-00000020"):
-        copy_checkpoint(tmp_path / "1", 20, tmp_path / "2")
+    with pytest.raises(CheckpointMissing, match="step-00000020"):
+        fork_checkpoint(tmp_path / "1", tmp_path / "2", step=20, config=config())
     assert not (tmp_path / "2").exists()
 
 
@@ -39,6 +41,6 @@ def test_of_a_copy_that_fails_nothing_is_left(tmp_path: Path) -> None:
     save(checkpoints(tmp_path / "1"), 10)
     save(checkpoints(tmp_path / "2"), 5)
     with full_disk(), pytest.raises(OSError, match="File too large"):
-        copy_checkpoint(tmp_path / "1", 10, tmp_path / "2")
+        fork_checkpoint(tmp_path / "1", tmp_path / "2", step=10, config=config())
     assert names(tmp_path / "2") == {"step-00000005"}
     assert newest_step(tmp_path / "2") == 5
