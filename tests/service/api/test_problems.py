@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -318,10 +319,15 @@ def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
     return app
 
 
-async def _post(app: FastAPI, path: str) -> httpx.Response:
-    transport = ASGITransport(app, raise_app_exceptions=False)
-    async with AsyncClient(transport=transport, base_url="http://test") as client:
-        return await client.post(path)
+def _post(app: FastAPI, path: str) -> httpx.Response:
+    async def post() -> httpx.Response:
+        transport = ASGITransport(app, raise_app_exceptions=False)
+        async with AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.post(path)
+
+    # In a thread of its own: a browser that other tests of this process use has an event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(post())).result()
 
 
 async def _fails() -> None:
@@ -331,7 +337,7 @@ async def _fails() -> None:
 def test_an_unexpected_error_is_a_500_without_internals(
     sqlite_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = asyncio.run(_post(_app_with(sqlite_database, "/fails", _fails), "/fails"))
+    answer = _post(_app_with(sqlite_database, "/fails", _fails), "/fails")
     assert (answer.status_code, answer.headers["Content-Type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text
     assert "secret" in caplog.text
@@ -346,7 +352,7 @@ def _fails_at_commit(session: WriteSession) -> dict[str, bool]:
 
 def test_a_commit_that_fails_is_not_answered_with_success(database: Database) -> None:
     job_id = submit(database)
-    answer = asyncio.run(_post(_app_with(database, "/fails", _fails_at_commit), "/fails"))
+    answer = _post(_app_with(database, "/fails", _fails_at_commit), "/fails")
     assert answer.status_code == 500
     with database.reading() as session:
         assert JobRepository(session).get(job_id).lease_worker_id is None
