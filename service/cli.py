@@ -367,13 +367,18 @@ def _settings(**options: object) -> Settings:
 def _serve(settings: Settings, *, with_worker: bool) -> None:
     import logging
 
+    from service.hosts import ANY_HOST
     from service.serve import serve
+    from service.settings import ENV_PREFIX
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
 
     def tell(address: str) -> None:
         typer.echo(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
+        if settings.is_bound_to_all_addresses:
+            hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
+            typer.echo(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS says to which others.")
 
     serve(settings, with_worker=with_worker, tell=tell)
 

@@ -180,6 +180,8 @@ async def _run(
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         host, port = listener.getsockname()[:2]
+        if settings.is_bound_to_all_addresses:
+            host = "::1" if ":" in host else "127.0.0.1"  # no client can ask for all of them
         tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         if supervisor is not None:
             tasks.create_task(supervisor.run())

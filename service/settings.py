@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 import platformdirs
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, field_serializer, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.hosts import ANY_HOST, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
 from trainers.places import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
@@ -30,6 +33,11 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8730, ge=0, le=65535)
     """0: any free port."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names by which the service may be asked beside this machine's own (localhost, 127.0.0.1, [::1]) and a `host` that
+    is one name or address; separated by commas, without ports: `tuner.example.org,10.0.0.7`. Any other `Host` is
+    refused with 421. `*.example.org` allows every name below that one; `*` allows all: then any web page that someone
+    on this network opens can use the service, by a name that its author points here (DNS rebinding)."""
     ray_address: str | None = None
     """A running Ray cluster; None: each job starts a local one. `RAY_ADDRESS` is honoured too."""
     lease_seconds: float = Field(default=30.0, gt=0)
@@ -38,10 +46,26 @@ class Settings(BaseSettings):
     """How often a worker looks for jobs, and a job's run for what is asked of it."""
     allow_module_workloads: bool | None = None
     """Whether a job may name its workload as `module:Class`, which the service then imports from its packages and
-    directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost). Registered workloads are always
-    allowed."""
+    directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,
+    as a proxy's. Registered workloads are always allowed."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _are_hosts(cls, value: str | Iterable[str]) -> tuple[str, ...]:
+        given = value.split(",") if isinstance(value, str) else value
+        found = {text.strip(): pattern_in_one_spelling(text.strip()) for text in given if text.strip()}
+        for text, host in found.items():
+            if host is None:
+                raise ValueError(
+                    f"{text!r} is no host: must be a name, *.NAME, an IP address or {ANY_HOST}, without scheme and port"
+                )
+        return tuple(host for host in found.values() if host is not None)
+
+    @field_serializer("allowed_hosts")
+    def _written_hosts(self, hosts: tuple[str, ...]) -> str:
+        return ",".join(hosts)
 
     @field_validator("checkpoint_directory")
     @classmethod
@@ -50,6 +74,17 @@ class Settings(BaseSettings):
             return None
         place_of(value)
         return value
+
+    @property
+    def is_bound_to_all_addresses(self) -> bool:
+        """Whether `host` is no single address: the service can be reached by names that it does not know."""
+        return host_in_one_spelling(self.host) in (None, "0.0.0.0", "::")
+
+    @property
+    def answered_hosts(self) -> tuple[str, ...]:
+        """Every host that the service answers to: this machine's names, `host` if it is one, and `allowed_hosts`."""
+        own = None if self.is_bound_to_all_addresses else host_in_one_spelling(self.host)
+        return tuple(dict.fromkeys((*THIS_MACHINE, *([own] if own else []), *self.allowed_hosts)))
 
     @property
     def checkpoint_place(self) -> Place:
@@ -69,7 +104,7 @@ class Settings(BaseSettings):
         """`allow_module_workloads`, or whether only this machine can ask."""
         if self.allow_module_workloads is not None:
             return self.allow_module_workloads
-        return self.host in ("127.0.0.1", "::1", "localhost")
+        return not self.is_bound_to_all_addresses and set(self.answered_hosts) <= set(THIS_MACHINE)
 
     def to_environment(self) -> dict[str, str]:
         """The environment variables from which another process reads these settings."""

@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from service.api import events, problems
 from service.api.body_limit import BodyLimit
 from service.api.dependencies import Clock, utc_now
+from service.api.doors import Doors
 from service.api.routers import catalogue, health, jobs, recommendations, trials
 from service.dashboard import pages
 from service.settings import Settings
@@ -47,12 +48,14 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
+        responses=problems.documented(421),
     )
     app.state.settings = settings
     app.state.database = opened
     app.state.clock = clock
     app.state.feed = events.EventFeed(opened)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    app.add_middleware(Doors, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
     for module in (jobs, trials, events, recommendations, catalogue, health):
         app.include_router(module.router)

@@ -121,13 +121,24 @@ def test_a_taken_port_is_one_clear_line(service: Service, tmp_path: Path) -> Non
     assert not (tmp_path / "second").exists()
 
 
-def test_the_api_alone_leaves_the_database_to_migrate(tmp_path: Path) -> None:
-    environment = {**os.environ, "SHAMPOO_TUNER_DATA_DIR": str(tmp_path), "SHAMPOO_TUNER_PORT": "0"}
+def test_the_api_alone_leaves_the_database_to_migrate_and_says_to_which_hosts_it_answers(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "SHAMPOO_TUNER_DATA_DIR": str(tmp_path),
+        "SHAMPOO_TUNER_HOST": "0.0.0.0",
+        "SHAMPOO_TUNER_PORT": "0",
+        "SHAMPOO_TUNER_ALLOWED_HOSTS": "tuner.example.org",
+    }
     with subprocess.Popen(
         [sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3]
+        assert url.startswith("http://127.0.0.1:")
+        assert "localhost, 127.0.0.1, ::1, tuner.example.org;" in process.stdout.readline()
+        for host, status in (("tuner.example.org", 200), ("rebound.example", 421)):
+            answer = httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False)
+            assert answer.status_code == status
         assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 503
         subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
         ready = httpx.get(f"{url}/readyz", trust_env=False)

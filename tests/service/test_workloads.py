@@ -83,6 +83,8 @@ def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database
 )
 def test_classes_are_allowed_by_default_where_only_this_machine_can_ask(host: str, allowed: bool) -> None:
     assert Settings(host=host).module_workloads_are_allowed is allowed
+    assert Settings(host=host, allowed_hosts=("localhost",)).module_workloads_are_allowed is allowed
+    assert not Settings(host=host, allowed_hosts=("tuner.example.org",)).module_workloads_are_allowed  # a proxy's name
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ Reader = Annotated[_Reader, Depends(_reader)]
             "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
-        **problems.documented(413, 415, 422, 503),
+        **problems.documented(403, 413, 415, 422, 503),
     },
 )
 def create_job(
@@ -136,7 +136,7 @@ def read_job(session: ReadSession, reader: Reader, job_id: JobId) -> JobRead:
     return reader.one(session, JobRepository(session).get(job_id))
 
 
-@router.patch("/{job_id}", summary="Change a job", responses=problems.documented(404, 413, 415, 422, 503))
+@router.patch("/{job_id}", summary="Change a job", responses=problems.documented(403, 404, 413, 415, 422, 503))
 def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Changes the name, the tags, the priority or the budget; what is left out stays.
 
@@ -148,7 +148,7 @@ def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader,
     return reader.one(session, controls.change_budget(session, job_id, body.budget.changes, now=now))
 
 
-@router.post("/{job_id}/pause", summary="Pause a job", responses=problems.documented(404, 409, 422, 503))
+@router.post("/{job_id}/pause", summary="Pause a job", responses=problems.documented(403, 404, 409, 422, 503))
 def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Pauses a job until it is resumed. One that runs becomes `paused` when its run has ended, within seconds; until
     then `requested` says `pause`. Trials keep their checkpoints; paused time is no wall-clock time.
@@ -156,7 +156,7 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
     return reader.one(session, controls.pause_job(session, job_id, now=now))
 
 
-@router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(404, 409, 422, 503))
+@router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(403, 404, 409, 422, 503))
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are; at the end the recommendation is made anew.
@@ -164,7 +164,7 @@ def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -
     return reader.one(session, controls.resume_job(session, job_id, now=now))
 
 
-@router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(404, 409, 422, 503))
+@router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(403, 404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
     return reader.one(session, controls.cancel_job(session, job_id, now=now))

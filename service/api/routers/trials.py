@@ -64,7 +64,7 @@ def list_trials(
             "description": "The trial that an earlier request with this `Idempotency-Key` proposed.",
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
-        **problems.documented(404, 409, 413, 415, 422, 503),
+        **problems.documented(403, 404, 409, 413, 415, 422, 503),
     },
 )
 def propose_trial(
@@ -125,7 +125,7 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     )
 
 
-@router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(404, 409, 422, 503))
+@router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(403, 404, 409, 422, 503))
 def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
     `stop`. If that measurement is its last, it completes.
@@ -134,7 +134,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     return TrialRead.of(trial, num_steps=job.num_steps)
 
 
-@router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(404, 409, 422, 503))
+@router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(403, 404, 409, 422, 503))
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its

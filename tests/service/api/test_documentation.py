@@ -69,6 +69,12 @@ def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> Non
         assert "HTTPValidationError" not in str(operation), name
 
 
+def test_refusals_at_the_door_are_documented(openapi: dict[str, Any]) -> None:
+    for name, operation in _operations(openapi):
+        assert "421" in operation["responses"], name
+        assert ("403" in operation["responses"]) is not name.startswith("get "), name
+
+
 def test_examples_of_responses_are_valid() -> None:
     for schema, example in (
         (schemas.JobRead, examples.JOB),

@@ -314,7 +314,7 @@ def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> 
 
 
 def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
-    app = create_app(Settings(), database)
+    app = create_app(Settings(allowed_hosts=("test",)), database)
     app.post(path)(endpoint)
     return app
 

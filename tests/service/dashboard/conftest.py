@@ -24,7 +24,10 @@ from tests.service.dashboard.stories import Story
 
 TIMEOUT_MS = 120_000
 """Generous: a page waits for the service, on machines that do other things as well."""
+REBOUND = "rebound.example"
+"""A foreign name whose address is this machine, as an attacker's name server would have it."""
 CHROMIUM_ARGUMENTS = [
+    f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
