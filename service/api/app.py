@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.api import events, problems
 from service.api.body_limit import BodyLimit
-from service.api.dependencies import Clock, utc_now
+from service.api.dependencies import Clock, refuse_nul, utc_now
 from service.api.doors import Doors
 from service.api.routers import catalogue, health, jobs, recommendations, trials
 from service.dashboard import pages
@@ -48,6 +48,7 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
+        dependencies=[Depends(refuse_nul)],
         responses=problems.documented(421),
     )
     app.state.settings = settings

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Annotated, TypeAlias, cast
 
-from fastapi import Depends, Header, Path, Request
-from pydantic import AfterValidator
+from fastapi import Depends, Header, HTTPException, Path, Request
 
-from service.errors import NotFound
+from service.errors import InvalidInput
 from service.settings import Settings
 from service.store.session import Database, Session
 
@@ -56,23 +56,22 @@ WriteSession = Annotated[Session, Depends(_write_session, scope="function")]
 """Its changes are committed before the response, or rolled back if the endpoint raises."""
 
 
-def _check_text(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("must not contain the NUL character")
-    return value
+async def refuse_nul(request: Request) -> None:
+    """Refuses the one character that an address can hold and PostgreSQL's text cannot, for every route.
+
+    In a path it is 404, as nothing stored has such a name, and in a query it is 422. Headers cannot hold it, and bodies
+    are checked by `check_storable`.
+    """
+    if "\0" in request.scope["path"]:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    for name, value in request.query_params.multi_items():
+        if "\0" in name + value:
+            raise InvalidInput(name, "must not contain the NUL character")
 
 
-def _check_id(value: str) -> str:
-    if "\0" in value:
-        raise NotFound("job", value)
-    return value
-
-
-# PostgreSQL refuses to compare text with a NUL: such text is refused before it gets there.
-StorableText = Annotated[str, AfterValidator(_check_text)]
-JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"]), AfterValidator(_check_id)]
+JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
 IdempotencyKey = Annotated[
-    StorableText | None,
+    str | None,
     Header(
         alias="Idempotency-Key",
         min_length=1,

@@ -17,7 +17,6 @@ from service.api.dependencies import (
     Now,
     ReadSession,
     SettingsDependency,
-    StorableText,
     WriteSession,
 )
 from service.api.estimate_schemas import JobEstimate
@@ -119,7 +118,7 @@ def list_jobs(
     session: ReadSession,
     reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
-    model: Annotated[StorableText | None, Query(max_length=200, description="The workload's name.")] = None,
+    model: Annotated[str | None, Query(max_length=200, description="The workload's name.")] = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[JobRead]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession, StorableText
+from service.api.dependencies import JobId, ReadSession
 from service.api.schemas import RecommendationList, RecommendationRead
 from service.errors import NotFound
 from service.recommendations import snippet_from_json
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1", tags=["recommendations"])
 )
 def list_recommendations(
     session: ReadSession,
-    model: Annotated[StorableText, Query(min_length=1, max_length=200, examples=["digits-mlp"])],
+    model: Annotated[str, Query(min_length=1, max_length=200, examples=["digits-mlp"])],
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> RecommendationList:
     """What finished jobs recommend for a model, newest first; empty if there was none."""
