@@ -58,6 +58,7 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
     app.add_middleware(Doors, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
+    app.add_exception_handler(404, pages.unknown_address)
     for module in (jobs, trials, events, recommendations, catalogue, health):
         app.include_router(module.router)
     app.include_router(pages.router, responses=problems.documented(404, 422, 503))

@@ -104,7 +104,7 @@ def install(app: FastAPI) -> None:
     """Registers the handlers of every error on `app`."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ServiceError, _service_error)
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(HTTPException, http_error)
     for database_error in DATABASE_ERRORS:
         app.add_exception_handler(database_error, _database_error)
     app.add_exception_handler(Exception, _unexpected)
@@ -196,7 +196,8 @@ def _position(document: str, position: int, message: str) -> str:
     return f"is not JSON (line {line}, column {column}): {message}"
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def http_error(request: Request, error: Exception) -> Response:
+    """The problem of an `HTTPException`, which FastAPI and Starlette raise, too."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.BAD_REQUEST and error.__cause__ is not None:
         # FastAPI could not decode the body, for another reason than its JSON grammar.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,10 @@ from typing import Annotated, Any
 import jinja2
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
+from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from service.api import problems
 from service.api.dependencies import Now, ReadSession, SettingsDependency
 from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
@@ -43,6 +46,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
+_WEIGHT = re.compile(r"[01](?:\.[0-9]{0,3})?")
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cache-Control": "no-store",
@@ -115,7 +119,7 @@ def job_page(
         job = JobRepository(session).get(job_id)
     except NotFound:
         return _templates.TemplateResponse(
-            request, "not_found.html", {"job_id": job_id}, status_code=404, headers=HEADERS
+            request, "not_found.html", {"kind": "job", "name": job_id}, status_code=404, headers=HEADERS
         )
     progress = progress_of(session, [job], now=now)[job.id]
     trials = TrialRepository(session).page(job.id)
@@ -160,6 +164,26 @@ def job_page(
         "specification": json.dumps(job.specification, indent=2, ensure_ascii=False),
     }
     return _templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
+
+
+async def unknown_address(request: Request, error: Exception) -> Response:
+    """404 of an address that there is not: a page for people, and a problem for programs and below `/v1`."""
+    path = request.scope["path"]
+    if path == "/v1" or path.startswith("/v1/") or not _prefers_html(request.headers.get("accept", "")):
+        return await problems.http_error(request, error)
+    context = {"kind": "page", "name": path}
+    return _templates.TemplateResponse(request, "not_found.html", context, status_code=404, headers=HEADERS)
+
+
+def _prefers_html(accept: str) -> bool:
+    """Whether an `Accept` names HTML, as browsers do, and JSON not before it."""
+    weights = dict[str, float]()
+    for choice in accept.lower().split(","):
+        media_type, *parameters = (part.strip() for part in choice.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        weights[media_type] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    json_weight = max(weights.get("application/json", 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
+    return weights.get("text/html", 0.0) > json_weight
 
 
 @router.get("/v1/jobs/{job_id}/plots/{kind}", tags=["jobs"], summary="A chart of a job as a Plotly figure")

@@ -311,6 +311,21 @@ def test_no_page_scrolls_sideways(page: Page, finished: Story, width: int) -> No
     assert all((plot.bounding_box() or {"width": 0})["width"] <= width for plot in plots)
 
 
+def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sideways(
+    browser: Browser, address: str
+) -> None:
+    context = browser.new_context(base_url=address, viewport={"width": 390, "height": 844})
+    page = context.new_page()  # not the fixture's: the browser itself logs the answer 404 as an error
+    for path in ("/" + "nope" * 100, "/jobs/job_" + "x" * 400):
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 404
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="All jobs").click()
+    expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
+    context.close()
+
+
 def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
     page.emulate_media(color_scheme="light")
     open_page(page, finished)

@@ -30,6 +30,36 @@ def test_an_unknown_job_is_an_html_page_with_404(address: str) -> None:
     assert "There is no job <code>job_&lt;b&gt;</code>" in response.text
 
 
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(address: str) -> None:
+    for path in ("/nope", "/nope/%3Cb%3E", "/jobs", "/static/nope.css", "/jobs/%00", "/v2", "/v1nope"):
+        page = httpx.get(address + path, headers={"Accept": BROWSER})
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+        assert "script-src 'self';" in page.headers["content-security-policy"]
+        assert 'class="brand"' in page.text
+        assert "<h1>No such page</h1>" in page.text
+        assert "<b>" not in page.text
+        for accepted in (
+            "*/*",
+            "application/json",
+            "application/json, text/html;q=0.9",
+            "text/html;q=0",
+            "text/*",
+            ";q",
+        ):
+            problem = httpx.get(address + path, headers={"Accept": accepted})
+            found = problem.status_code, problem.headers["content-type"]
+            assert found == (404, "application/problem+json"), (path, accepted)
+
+
+def test_below_the_api_an_unknown_address_is_a_problem_for_everyone(address: str) -> None:
+    for path in ("/v1", "/v1/", "/v1/nope", "/v1/jobs/job_none", "/v1/jobs/%00", "/v1/jobs/x/plots/%00"):
+        answer = httpx.get(address + path, headers={"Accept": BROWSER})
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
+
+
 def test_an_empty_service_tells_how_to_submit(address: str) -> None:
     page = httpx.get(f"{address}/").text
     assert "No jobs yet" in page
