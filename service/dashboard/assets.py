@@ -7,7 +7,6 @@ from importlib.metadata import version
 from os import PathLike, stat_result
 from pathlib import Path
 
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
@@ -42,9 +41,8 @@ def plotly_directory() -> Path:
 def static_mounts() -> list[tuple[str, ASGIApp]]:
     """(path, application) of everything static, to be mounted beside the router.
 
-    Our own files are revalidated on each visit. Plotly's 4.8 MB are compressed and kept for a year, as its path holds
-    its version.
+    Our own files are revalidated on each visit. Plotly's 4.8 MB are kept for a year, as its path holds its version.
     """
     own = _CachedFiles(STATIC, "no-cache")
     plotly = _CachedFiles(plotly_directory(), "public, max-age=31536000, immutable")
-    return [("/static", own), (PLOTLY_PATH, GZipMiddleware(plotly, compresslevel=6))]
+    return [("/static", own), (PLOTLY_PATH, plotly)]

@@ -24,11 +24,14 @@ from tests.service.scenarios import NOW, claimed_job, run_trial, submit
 
 @contextmanager
 def _open(http: httpx.Client, path: str, last_event_id: int | None = None) -> Iterator[Iterator[dict[str, Any]]]:
-    headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+    headers = {"Accept-Encoding": "gzip"}
+    if last_event_id is not None:
+        headers["Last-Event-ID"] = str(last_event_id)
     with http.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["Content-Type"].startswith("text/event-stream")
         assert response.headers["Cache-Control"] == "no-cache"
+        assert "Content-Encoding" not in response.headers  # a compressor would hold events back
         yield (json.loads(data) for _, data in sse_messages(response.iter_bytes()))
 
 

@@ -139,6 +139,29 @@ def test_plotly_is_compressed_and_cached_for_good(address: str) -> None:
     assert int(response.num_bytes_downloaded) < 2_000_000 < len(response.content)
 
 
+def test_pages_and_answers_are_compressed_for_who_takes_it(address: str, story: Story) -> None:
+    for number in range(4):
+        story.run(number)
+    job = f"/v1/jobs/{story.job_id}"
+    for path in (
+        "/",
+        f"/jobs/{story.job_id}",
+        job,
+        f"{job}/plots/learning-curves",
+        "/static/dashboard.css",
+        "/openapi.json",
+    ):
+        packed = httpx.get(address + path, headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["content-encoding"] == "gzip", path
+        assert packed.headers["vary"] == "Accept-Encoding"
+        assert packed.num_bytes_downloaded < 0.7 * len(packed.content), path
+        plain = httpx.get(address + path, headers={"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert len(plain.content) == plain.num_bytes_downloaded
+    small = httpx.get(f"{address}/healthz", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in small.headers
+
+
 def test_own_files_are_revalidated(address: str) -> None:
     first = httpx.get(f"{address}/static/dashboard.css")
     assert first.headers["cache-control"] == "no-cache"
