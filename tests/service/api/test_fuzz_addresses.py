@@ -43,7 +43,7 @@ def _routes() -> Iterator[_Route]:
         for route in module.router.routes:
             assert isinstance(route, APIRoute)
             query = tuple(parameter.alias for parameter in route.dependant.query_params)
-            yield from (_Route(method, route.path, query) for method in sorted(route.methods))
+            yield from (_Route(method, route.path, query) for method in sorted(route.methods or ()))
     yield from (
         _Route("GET", path) for path in ("/{name}", "/v1/{name}", "/static/{name}", "/vendor/swagger-ui/{name}")
     )
