@@ -187,6 +187,8 @@ def test_the_best_trials_are_found_by_an_index_alone(database: Database) -> None
     with database.engine.connect() as connection:
         plan = [str(row) for row in connection.exec_driver_sql(f"{explain} {statement}", parameters)]
     lookups = [line for line in plan if "trials" in line and ("SEARCH" in line or "Scan" in line)]
-    assert all("ix_trials_best" in line or "pk_trials" in line or "sqlite_autoindex" in line for line in lookups), plan
-    assert sum("ix_trials_best" in line for line in lookups) == 6, plan
+    assert all("ix_trials_progress" in line or "pk_trials" in line or "sqlite_autoindex" in line for line in lookups), (
+        plan
+    )
+    assert sum("ix_trials_progress" in line for line in lookups) == 6, plan
     assert not any("Seq Scan on trials" in line or "SCAN trials" in line for line in plan), plan
