@@ -7,6 +7,15 @@ class ServiceError(Exception):
     """An error whose message is meant for the user."""
 
 
+class ServiceBusy(ServiceError):
+    """The service has had no time for a request; the same request may do later."""
+
+    def __init__(self, num_at_once: int, waited_seconds: float) -> None:
+        super().__init__(
+            f"the service works on {num_at_once} requests at once, and none of them ended within {waited_seconds:g} s"
+        )
+
+
 class NotFound(ServiceError):
     """No such thing."""
 

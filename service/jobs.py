@@ -6,7 +6,7 @@ import hashlib
 import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,13 +15,13 @@ from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.budgets import device_hours, running_seconds
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused
 from service.pareto import FrontPoint, front_of
 from service.planning import allot, plan_job
 from service.specification import JobSpecification
-from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.models import Job
+from service.store.repositories import CompletedTrial, JobRepository, TrainedTrial, TrialRepository
 from service.transitions import record_job_event
 from service.winners import resolve_winners
 
@@ -120,7 +120,7 @@ def create_job(
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
-    """The progress of each job by id, with a fixed number of statements and one more for each running job."""
+    """The progress of each job by id, with a fixed number of statements."""
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
@@ -130,23 +130,22 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
         counts[summary.job_id][summary.state] += summary.count
         finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
         spent_seconds[summary.job_id] += summary.spent_seconds
-    completed: dict[str, list[Trial]] = {job_id: [] for job_id in ids}
-    # Metrics are most of a row, and only several objectives need them.
-    several = [job.id for job in jobs if job.further_objectives]
-    for trial in [
-        *repository.completed([job_id for job_id in ids if job_id not in several]),
-        *(repository.completed(several, with_metrics=True) if several else []),
-    ]:
+    best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
+    for leading in repository.leading(ids):
+        best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
+    completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if job.further_objectives}
+    for trial in repository.completed(completed) if completed else ():
         completed[trial.job_id].append(trial)
-    recent = {
-        job.id: repository.last_finished(job.id, limit=RECENT_TRIALS) for job in jobs if job.state is JobState.RUNNING
-    }
+    recent: dict[str, list[TrainedTrial]] = {job.id: [] for job in jobs if job.state is JobState.RUNNING}
+    for trained in repository.last_finished(recent, limit=RECENT_TRIALS) if recent else ():
+        recent[trained.job_id].append(trained)
     return {
         job.id: _progress(
             job,
             counts[job.id],
             finished[job.id],
-            completed[job.id],
+            best[job.id],
+            completed.get(job.id, []),
             recent.get(job.id, []),
             spent_seconds=spent_seconds[job.id],
             now=now,
@@ -159,67 +158,56 @@ def _progress(
     job: Job,
     counts: Counter[TrialState],
     finished: Counter[Phase],
-    completed: Sequence[Trial],
-    recent: Sequence[Trial],
+    best: Mapping[Phase, BestTrial],
+    completed: Sequence[CompletedTrial],
+    recent: Sequence[TrainedTrial],
     *,
     spent_seconds: float,
     now: datetime,
 ) -> JobProgress:
+    specification = specification_of(job)
     elapsed = None if job.started_at is None else running_seconds(job, now)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
-        phases=_phases(job, finished),
+        phases=_phases(job, specification, finished),
         # An extended job may confirm other configs than those it confirmed before.
         num_trials=max(job.num_trials, counts.total()),
-        best=best_trial(completed, Phase.SEARCH, job.direction),
-        baseline_best=best_trial(completed, Phase.BASELINE, job.direction),
-        front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives)
-        if job.further_objectives
-        else [],
+        best=best.get(Phase.SEARCH),
+        baseline_best=best.get(Phase.BASELINE),
+        front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives),
         seconds_elapsed=elapsed,
-        seconds_left=None if elapsed is None else _seconds_left(job, counts, recent, elapsed),
-        device_hours=device_hours(specification_of(job), spent_seconds),
+        seconds_left=None if elapsed is None else _seconds_left(job, specification, counts, recent, elapsed),
+        device_hours=device_hours(specification, spent_seconds),
     )
 
 
-def _phases(job: Job, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
+def _phases(job: Job, specification: JobSpecification, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
     # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
     is_complete = finished.total() == job.num_trials
     return {
         phase: PhaseProgress(finished[phase], finished[phase] if is_complete else max(finished[phase], num_trials))
-        for phase, num_trials in allot(specification_of(job)).items()
+        for phase, num_trials in allot(specification).items()
     }
 
 
 def _seconds_left(
-    job: Job, counts: Counter[TrialState], recent: Sequence[Trial], seconds_elapsed: float
+    job: Job,
+    specification: JobSpecification,
+    counts: Counter[TrialState],
+    recent: Sequence[TrainedTrial],
+    seconds_elapsed: float,
 ) -> float | None:
     """Trials to come, each as long as the recent ones took, as many at once as there are now."""
     # A job's first trial waits for its ranks to start, which the later ones find warm. An interrupted one has waited.
     typical = [trial for trial in recent if trial.number > 0 and trial.runs == 1] or recent
-    durations = [
-        (trial.finished_at - trial.started_at).total_seconds()
-        for trial in typical
-        if trial.finished_at is not None and trial.started_at is not None
-    ]
+    durations = [(trial.finished_at - trial.started_at).total_seconds() for trial in typical]
     if not durations:
         return None
     finished = sum(count for state, count in counts.items() if state.is_final)
     at_once = max(1, counts[TrialState.RUNNING])
     left = (job.num_trials - finished) * statistics.fmean(durations) / at_once
-    limit = specification_of(job).budget.wall_clock_seconds
+    limit = specification.budget.wall_clock_seconds
     return left if limit is None else max(0.0, min(left, limit - seconds_elapsed))
-
-
-def best_trial(trials: Sequence[Trial], phase: Phase, direction: Direction) -> BestTrial | None:
-    """The best of the completed trials of `phase`; the earliest of equals."""
-    best: BestTrial | None = None
-    for trial in trials:
-        if trial.phase is not phase or trial.state is not TrialState.COMPLETED or trial.value is None:
-            continue
-        if best is None or direction.is_better(trial.value, best.value):
-            best = BestTrial(trial.number, trial.value)
-    return best
 
 
 def specification_of(job: Job) -> JobSpecification:

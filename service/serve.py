@@ -106,7 +106,7 @@ def open_database(settings: Settings) -> Database:
         got = "no URL" if driver is None else f"{driver}://..."
         raise CannotServe(f"the database must be sqlite:///... or postgresql+psycopg://..., got {got}")
     try:
-        return Database(url)
+        return Database(url, num_connections=settings.database_connections)
     except OSError as error:
         raise CannotServe(f"cannot make the directory {error.filename}: {error.strerror or error}") from error
 

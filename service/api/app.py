@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.api import events, problems
 from service.api.body_limit import BodyLimit
+from service.api.capacity import Probe, Turns
 from service.api.dependencies import Clock, refuse_nul, utc_now
 from service.api.doors import Doors
 from service.api.routers import catalogue, health, jobs, recommendations, trials
@@ -32,12 +33,15 @@ SWAGGER_PATH = "/vendor/swagger-ui"
 
 def create_app(settings: Settings, database: Database | None = None, clock: Clock = utc_now) -> FastAPI:
     """The application. A database that is not given is opened from the settings, and closed with the application."""
-    opened = database if database is not None else Database(settings.resolved_database_url)
+    opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
+    turns, probe = Turns(opened.num_connections), Probe(opened.url)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        turns.provide_threads()
         yield
         app.state.feed.close()
+        probe.close()
         if database is None:
             opened.close()
 
@@ -55,7 +59,9 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
     app.state.settings = settings
     app.state.database = opened
     app.state.clock = clock
-    app.state.feed = events.EventFeed(opened)
+    app.state.turns = turns
+    app.state.probe = probe
+    app.state.feed = events.EventFeed(opened, turns)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, TypeAlias, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Request
+from fastapi.concurrency import contextmanager_in_threadpool
 
+from service.api.capacity import Probe, Turns
 from service.errors import InvalidInput
 from service.settings import Settings
 from service.store.session import Database, Session
@@ -20,31 +22,42 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _settings(request: Request) -> Settings:
+# Coroutines, although they wait for nothing: a function would need a thread for each.
+async def _settings(request: Request) -> Settings:
     return cast("Settings", request.app.state.settings)
 
 
-def _database(request: Request) -> Database:
+async def _database(request: Request) -> Database:
     return cast("Database", request.app.state.database)
 
 
-def _now(request: Request) -> datetime:
+async def _turns(request: Request) -> Turns:
+    return cast("Turns", request.app.state.turns)
+
+
+async def _probe(request: Request) -> Probe:
+    return cast("Probe", request.app.state.probe)
+
+
+async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
 
 SettingsDependency = Annotated[Settings, Depends(_settings)]
 DatabaseDependency = Annotated[Database, Depends(_database)]
+TurnsDependency = Annotated[Turns, Depends(_turns)]
+ProbeDependency = Annotated[Probe, Depends(_probe)]
 Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 
 
-def _read_session(database: DatabaseDependency) -> Iterator[Session]:
-    with database.reading() as session:
+async def _read_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
+    async with turns.one(), contextmanager_in_threadpool(database.reading()) as session:
         yield session
 
 
-def _write_session(database: DatabaseDependency) -> Iterator[Session]:
-    with database.writing() as session:
+async def _write_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
+    async with turns.one(), contextmanager_in_threadpool(database.writing()) as session:
         yield session
 
 

@@ -17,10 +17,12 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from service.api import examples, problems
+from service.api.capacity import Turns
 from service.api.dependencies import JobId, ReadSession
 from service.api.paging import LARGEST_BIGINT
 from service.api.schemas import EventRead
 from service.domain import JobState
+from service.errors import ServiceBusy
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import DATABASE_ERRORS, Database
 
@@ -44,8 +46,9 @@ class EventStream(StreamingResponse):
 class EventFeed:
     """Tells streams that there are new events. Lives in one event loop."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, turns: Turns) -> None:
         self.database = database
+        self._turns = turns
         self.closed = False
         self.newest = 0
         """The newest event's id, when last looked."""
@@ -75,8 +78,9 @@ class EventFeed:
         """Looks for new events for as long as anyone waits for them."""
         while self._waiters and not self.closed:
             try:
-                newest = await run_in_threadpool(self._last_id)
-            except DATABASE_ERRORS as error:
+                async with self._turns.one():
+                    newest = await run_in_threadpool(self._last_id)
+            except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("cannot look for events: %s", error)
                 newest = self.newest
             if newest > self.newest:
@@ -93,8 +97,12 @@ class EventFeed:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def read(self, after: int, job_id: str | None) -> list[EventRead]:
+    async def read(self, after: int, job_id: str | None) -> list[EventRead]:
         """The next events of a stream."""
+        async with self._turns.one():
+            return await run_in_threadpool(self._read, after, job_id)
+
+    def _read(self, after: int, job_id: str | None) -> list[EventRead]:
         with self.database.reading() as session:
             events = EventRepository(session).after(after, job_id=job_id, limit=BATCH)
             return [EventRead.model_validate(event) for event in events]
@@ -106,8 +114,8 @@ async def _stream(feed: EventFeed, after: int, job_id: str | None, *, is_over: b
     while not feed.closed:
         newest = feed.newest
         try:
-            events = await run_in_threadpool(feed.read, after, job_id)
-        except DATABASE_ERRORS as error:
+            events = await feed.read(after, job_id)
+        except (ServiceBusy, *DATABASE_ERRORS) as error:
             logger.warning("a stream of events ends, its reader will connect again: %s", error)
             return
         chunk = list[bytes]()

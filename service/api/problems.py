@@ -27,12 +27,13 @@ from service.errors import (
     InvalidInput,
     JobAlreadyFinished,
     NotFound,
+    ServiceBusy,
     ServiceError,
     TrialAlreadyFinished,
     TrialNotRetriable,
     TrialOfPopulation,
 )
-from service.store.session import DATABASE_ERRORS, is_unavailable
+from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
@@ -104,6 +105,7 @@ def install(app: FastAPI) -> None:
     """Registers the handlers of every error on `app`."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(ServiceBusy, _busy)
     app.add_exception_handler(HTTPException, http_error)
     for database_error in DATABASE_ERRORS:
         app.add_exception_handler(database_error, _database_error)
@@ -218,7 +220,15 @@ async def http_error(request: Request, error: Exception) -> Response:
     return problem_response(error.status_code, None, phrase, detail, instance=request.url.path, headers=error.headers)
 
 
+async def _busy(request: Request, error: Exception) -> Response:
+    logger.warning("%s %s: %s", request.method, request.url.path, error)
+    detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
+    return _later("busy", "The service is busy", detail, instance=request.url.path)
+
+
 async def _database_error(request: Request, error: Exception) -> Response:
+    if is_busy(error):
+        return await _busy(request, error)
     if not is_unavailable(error):
         return await _unexpected(request, error)
     logger.error("the database is unavailable: %s", error)
@@ -226,11 +236,16 @@ async def _database_error(request: Request, error: Exception) -> Response:
 
 
 def unavailable(detail: str, *, instance: str) -> JSONResponse:
+    """503: what the service needs is out of reach."""
+    return _later("unavailable", "The service cannot answer now", detail, instance=instance)
+
+
+def _later(slug: str, title: str, detail: str, *, instance: str) -> JSONResponse:
     """503: the same request may do later."""
     return problem_response(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        "unavailable",
-        "The service cannot answer now",
+        slug,
+        title,
         detail,
         instance=instance,
         headers={"Retry-After": str(RETRY_AFTER_SECONDS)},

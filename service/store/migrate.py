@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -46,7 +47,13 @@ def current_revision(database: Database) -> str | None:
 
 def is_current(database: Database) -> bool:
     """Whether the database is at the newest revision."""
-    return current_revision(database) == ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    return current_revision(database) == _newest_revision()
+
+
+@cache
+def _newest_revision() -> str | None:
+    """Loads every migration."""
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head()
 
 
 def _config(connection: Connection) -> Config:

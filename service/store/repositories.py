@@ -7,10 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, delete, func, or_, select, text, update
-from sqlalchemy.orm import Session, load_only, selectinload
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
+from sqlalchemy.orm import Session, aliased, selectinload
 
-from service.domain import JobState, Phase, TrialRequest, TrialState
+from service.domain import Direction, JobState, Phase, TrialRequest, TrialState
 from service.errors import NotFound
 from service.store.models import ClusterShare, Event, Job, Measurement, Recommendation, Trial, Worker
 
@@ -27,6 +40,37 @@ class TrialSummary:
     state: TrialState
     count: int
     spent_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingTrial:
+    """The completed trial of a job and phase with the best value; the earliest of equals."""
+
+    job_id: str
+    phase: Phase
+    number: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTrial:
+    """What a completed trial measured last."""
+
+    job_id: str
+    number: int
+    phase: Phase
+    metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedTrial:
+    """When a trial that has ended was trained."""
+
+    job_id: str
+    number: int
+    runs: int
+    started_at: datetime
+    finished_at: datetime
 
 
 class JobRepository:
@@ -222,23 +266,60 @@ class TrialRepository:
         asked = select(Trial.number).where(Trial.job_id == job_id, Trial.requested.is_not(None))
         return list(self._session.scalars(asked.where(Trial.requested == TrialRequest.STOP)))
 
-    def last_finished(self, job_id: str, *, limit: int) -> list[Trial]:
-        """Up to `limit` trials that were started and have ended, the last one first."""
-        statement = select(Trial).where(
-            Trial.job_id == job_id, Trial.started_at.is_not(None), Trial.finished_at.is_not(None)
+    def last_finished(self, job_ids: Iterable[str], *, limit: int) -> list[TrainedTrial]:
+        """Up to `limit` trials of each of these jobs that were started and have ended, a job's last one first."""
+        place = func.row_number().over(
+            partition_by=Trial.job_id, order_by=(Trial.finished_at.desc(), Trial.number.desc())
         )
-        return list(self._session.scalars(statement.order_by(Trial.finished_at.desc()).limit(limit)))
+        ranked = (
+            select(Trial.job_id, Trial.number, Trial.runs, Trial.started_at, Trial.finished_at, place.label("place"))
+            .where(Trial.job_id.in_(list(job_ids)), Trial.started_at.is_not(None), Trial.finished_at.is_not(None))
+            .subquery()
+        )
+        columns = (getattr(ranked.c, name) for name in ("job_id", "number", "runs", "started_at", "finished_at"))
+        statement = select(*columns).where(ranked.c.place <= limit).order_by(ranked.c.job_id, ranked.c.place)
+        return [TrainedTrial(*row) for row in self._session.execute(statement)]
 
-    def completed(self, job_ids: Iterable[str], *, with_metrics: bool = False) -> list[Trial]:
-        """Completed trials with a value, of these jobs; only what tells the best of them is loaded."""
-        columns = (Trial.job_id, Trial.number, Trial.phase, Trial.state, Trial.value)
-        statement = (
-            select(Trial)
-            .where(Trial.job_id.in_(list(job_ids)), Trial.state == TrialState.COMPLETED, Trial.value.is_not(None))
-            # The JSON columns, configs above all, are most of a row, and every page that shows progress reads all rows.
-            .options(load_only(*columns, *([Trial.metrics] if with_metrics else []), raiseload=True))
+    def leading(self, job_ids: Iterable[str]) -> list[LeadingTrial]:
+        """The best trial of each phase of these jobs, in the direction of the job's objective.
+
+        A stored value is a number or missing: what is not finite is stored as missing. Each lookup is the first or the
+        last entry of a stretch of the index, however many trials there are.
+        """
+        ids = list(job_ids)
+        found = union_all(
+            *(select(_leading_id(phase).label("id")).where(Job.id.in_(ids)) for phase in (Phase.SEARCH, Phase.BASELINE))
+        ).subquery()
+        statement = select(Trial.job_id, Trial.phase, Trial.number, Trial.value).join(found, Trial.id == found.c.id)
+        return [LeadingTrial(*row) for row in self._session.execute(statement)]
+
+    def completed(self, job_ids: Iterable[str]) -> list[CompletedTrial]:
+        """The completed trials of search and baseline with a value, of these jobs, each job's by number."""
+        # Columns, not entities: with thousands of rows the latter cost several times as much.
+        statement = select(Trial.job_id, Trial.number, Trial.phase, Trial.metrics).where(
+            Trial.job_id.in_(list(job_ids)),
+            Trial.phase != Phase.CONFIRMATION,
+            Trial.state == TrialState.COMPLETED,
+            Trial.value.is_not(None),
         )
-        return list(self._session.scalars(statement.order_by(Trial.job_id, Trial.number)))
+        rows = self._session.execute(statement.order_by(Trial.job_id, Trial.number))
+        return [CompletedTrial(*row) for row in rows]
+
+
+def _leading_id(phase: Phase) -> ScalarSelect[str]:
+    """The id of the trial of a phase with the best value, of the job of the enclosing statement."""
+
+    def completed(trial: type[Trial]) -> tuple[ColumnElement[bool], ...]:
+        return trial.job_id == Job.id, trial.phase == phase, trial.state == TrialState.COMPLETED
+
+    other = aliased(Trial)
+    lowest, highest = (
+        select(extreme(other.value)).where(*completed(other)).correlate(Job).scalar_subquery()
+        for extreme in (func.min, func.max)
+    )
+    value = case((Job.direction == Direction.MINIMIZE, lowest), else_=highest)
+    leading = select(Trial.id).where(*completed(Trial), Trial.value == value).order_by(Trial.number).limit(1)
+    return leading.correlate(Job).scalar_subquery()
 
 
 class MeasurementRepository:

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
-__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_unavailable"]
+__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_unavailable"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
 
@@ -29,10 +29,15 @@ DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 class Database:
     """Sessions on one database. One per process; close it at the end."""
 
-    def __init__(self, url: str) -> None:
-        """Prepares connections to `url`; the parent directory of a SQLite file is created."""
+    def __init__(self, url: str, *, num_connections: int = 15) -> None:
+        """Prepares connections to `url`; the parent directory of a SQLite file is created.
+
+        Args:
+            num_connections: in use at once at most; whoever wants a further one waits for half a minute.
+        """
         self.url = url
-        self._engine = _create_engine(url)
+        self.num_connections = num_connections
+        self._engine = _create_engine(url, num_connections)
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
         isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
         self._read = sessionmaker(self._engine.execution_options(**isolation), expire_on_commit=False)
@@ -58,6 +63,13 @@ class Database:
         self._engine.dispose()
 
 
+def is_busy(error: Exception) -> bool:
+    """Whether others keep the database from this one: they have all connections, or SQLite's write lock."""
+    if isinstance(error, OperationalError) and isinstance(error.orig, sqlite3.Error):
+        return error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return isinstance(error, PoolTimeout)
+
+
 def is_unavailable(error: Exception) -> bool:
     """Whether the database is out of reach for now, so that the same request may do later."""
     if isinstance(error, DBAPIError):
@@ -66,13 +78,14 @@ def is_unavailable(error: Exception) -> bool:
     return isinstance(error, PoolTimeout)
 
 
-def _create_engine(url: str) -> Engine:
+def _create_engine(url: str, num_connections: int) -> Engine:
     parsed = make_url(url)
+    pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": num_connections, "max_overflow": 0}
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(parsed, pool_pre_ping=True)
+        return create_engine(parsed, pool_pre_ping=True, **pool)
     if parsed.database and parsed.database != ":memory:":
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

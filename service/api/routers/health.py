@@ -8,10 +8,8 @@ from importlib.metadata import version
 from fastapi import APIRouter, Request, Response
 
 from service.api import problems
-from service.api.dependencies import DatabaseDependency, Now, SettingsDependency
+from service.api.dependencies import Now, ProbeDependency, SettingsDependency
 from service.api.service_schemas import Health, Readiness
-from service.store.migrate import is_current
-from service.store.repositories import WorkerRepository
 from service.store.session import DATABASE_ERRORS
 
 router = APIRouter(tags=["health"])
@@ -31,19 +29,19 @@ async def read_health() -> Health:
     response_model=Readiness,
     responses=problems.documented(503),
 )
-def read_readiness(
-    request: Request, database: DatabaseDependency, settings: SettingsDependency, now: Now
+async def read_readiness(
+    request: Request, probe: ProbeDependency, settings: SettingsDependency, now: Now
 ) -> Readiness | Response:
-    """Ready when the database is reachable and migrated to this version."""
+    """Ready when the database is reachable and migrated to this version. Answers however busy the service is."""
     instance = request.url.path
     try:
-        if not is_current(database):
-            return problems.unavailable(
-                "the database is not migrated to this version: run `shampoo-tuner migrate`", instance=instance
-            )
-        with database.reading() as session:
-            since = now - timedelta(seconds=settings.lease_seconds)
-            num_workers = WorkerRepository(session).alive_since(since)
+        seen = await probe.look(alive_since=now - timedelta(seconds=settings.lease_seconds))
+    except TimeoutError as error:
+        return problems.unavailable(str(error), instance=instance)
     except DATABASE_ERRORS:
         return problems.unavailable("the database is unavailable", instance=instance)
-    return Readiness(status="ready", num_workers=num_workers)
+    if not seen.is_current:
+        return problems.unavailable(
+            "the database is not migrated to this version: run `shampoo-tuner migrate`", instance=instance
+        )
+    return Readiness(status="ready", num_workers=seen.num_workers)

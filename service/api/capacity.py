@@ -1,0 +1,109 @@
+"""How much one API process does at a time: requests that use the database take turns, and probes need no turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from anyio import CapacityLimiter, to_thread
+
+from service.errors import ServiceBusy
+from service.store.migrate import is_current
+from service.store.repositories import WorkerRepository
+from service.store.session import Database
+
+WAIT_SECONDS = 20.0  # clients commonly give up after 30
+"""A request that has had no turn for so long is told that the service is busy."""
+FURTHER_THREADS = 20
+"""Beside those of the requests that use the database: for files, and for checks of what was sent and is answered."""
+PROBE_SECONDS = 10.0
+"""A database that has not answered a probe for so long is not ready."""
+
+
+class Turns:
+    """Lets as many users at the database as it has connections; the others wait, without a thread, in their order.
+
+    FastAPI runs a request's parts in threads one after the other, and the request keeps its connection from the first
+    to the last. If requests waited for connections in those threads, they would take the threads that the requests
+    which have the connections need to go on and give them back.
+    """
+
+    def __init__(self, num_turns: int) -> None:
+        self.num_turns = num_turns
+        self._free = asyncio.Semaphore(num_turns)
+
+    def provide_threads(self) -> None:
+        """Gives this event loop enough threads for every turn, and some more."""
+        to_thread.current_default_thread_limiter().total_tokens = self.num_turns + FURTHER_THREADS
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Waits for a turn and has it until the end of the block.
+
+        Raises:
+            ServiceBusy: there was none in time.
+        """
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise ServiceBusy(self.num_turns, WAIT_SECONDS) from error
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a probe sees of the database."""
+
+    is_current: bool
+    """Whether it is migrated to this version."""
+    num_workers: int
+    """Workers that are alive; 0 if it is not current."""
+
+
+class Probe:
+    """Looks at the database on a connection and a thread of its own, so that it sees it however busy the service is."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database = Database(database_url, num_connections=1)
+        self._looking: asyncio.Task[Sight] | None = None
+
+    def close(self) -> None:
+        self._database.close()
+
+    async def look(self, *, alive_since: datetime) -> Sight:
+        """What it sees now; whoever asks while it looks is told the same.
+
+        Raises:
+            DBAPIError: SQLAlchemy's; the database is out of reach.
+            TimeoutError: it has not answered in time.
+        """
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(
+                to_thread.run_sync(self._look, alive_since, limiter=CapacityLimiter(1)), name="probe"
+            )
+            self._looking.add_done_callback(_take_error)
+        # A task of its own: whoever gives up waiting does not end it, and a second one would need another connection.
+        looking = self._looking
+        done, _ = await asyncio.wait({looking}, timeout=PROBE_SECONDS)
+        if not done:
+            raise TimeoutError(f"the database has not answered for {PROBE_SECONDS:g} s")
+        return looking.result()
+
+    def _look(self, alive_since: datetime) -> Sight:
+        if not is_current(self._database):
+            return Sight(is_current=False, num_workers=0)
+        with self._database.reading() as session:
+            return Sight(is_current=True, num_workers=WorkerRepository(session).alive_since(alive_since))
+
+
+def _take_error(looking: asyncio.Task[Sight]) -> None:
+    """Keeps asyncio from logging an error that came after whoever asked had given up."""
+    if not looking.cancelled():
+        looking.exception()
