@@ -291,7 +291,10 @@ class TrialRepository:
             *(select(_leading_id(phase).label("id")).where(Job.id.in_(ids)) for phase in (Phase.SEARCH, Phase.BASELINE))
         ).subquery()
         statement = select(Trial.job_id, Trial.phase, Trial.number, Trial.value).join(found, Trial.id == found.c.id)
-        return [LeadingTrial(*row) for row in self._session.execute(statement)]
+        rows = self._session.execute(statement)
+        return [
+            LeadingTrial(job_id, phase, number, value) for job_id, phase, number, value in rows if value is not None
+        ]
 
     def completed(self, job_ids: Iterable[str]) -> list[CompletedTrial]:
         """The completed trials of search and baseline with a value, of these jobs, each job's by number."""
