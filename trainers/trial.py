@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -81,13 +81,25 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     model = workload.build_model().to(context.device)
     parallel = parallelise(model, workload, config, context)
     groups = parameter_groups(workload, parallel.model, config.optimizer)
-    optimizer = build_optimizer(config.optimizer, groups, num_ranks=context.world_size)
+    optimizer = build_trial_optimizer(config, groups, num_ranks=context.world_size)
     precision = MixedPrecision(
         config.precision,
         device=context.device,
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
-    return Trial(parallel, _averaged(optimizer, config.averaging), precision)
+    return Trial(parallel, optimizer, precision)
+
+
+def build_trial_optimizer(config: TrialConfig, groups: Sequence[dict[str, Any]], *, num_ranks: int) -> Optimizer:
+    """A trial's optimizer before its first step; with averaging, the `WeightAveraging` around it.
+
+    Args:
+        groups: `parameter_groups` of the workload and its model.
+
+    Raises:
+        InvalidConfig: the optimizer or the averaging refuses its arguments.
+    """
+    return _averaged(build_optimizer(config.optimizer, groups, num_ranks=num_ranks), config.averaging)
 
 
 def _averaged(optimizer: Optimizer, config: AveragingConfig | None) -> Optimizer:
