@@ -28,8 +28,7 @@ from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.config import TrialConfig
 from trainers.memory import bytes_of_state
-from trainers.optimizers import parameter_groups
-from trainers.trial import build_trial_optimizer
+from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.user_workload import explain
 from trainers.workload import Workload, load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
 from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
-from trainers.config import AveragingConfig, InvalidConfig, TrialConfig
+from trainers.config import TrialConfig
 from trainers.distributed import RankContext
-from trainers.optimizers import build_optimizer, parameter_groups
+from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallelism import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
 from trainers.workload import Workload
@@ -88,26 +88,3 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
     return Trial(parallel, optimizer, precision)
-
-
-def build_trial_optimizer(config: TrialConfig, groups: Sequence[dict[str, Any]], *, num_ranks: int) -> Optimizer:
-    """A trial's optimizer before its first step; with averaging, the `WeightAveraging` around it.
-
-    Args:
-        groups: `parameter_groups` of the workload and its model.
-
-    Raises:
-        InvalidConfig: the optimizer or the averaging refuses its arguments.
-    """
-    return _averaged(build_optimizer(config.optimizer, groups, num_ranks=num_ranks), config.averaging)
-
-
-def _averaged(optimizer: Optimizer, config: AveragingConfig | None) -> Optimizer:
-    if config is None:
-        return optimizer
-    try:
-        return WeightAveraging(optimizer, config.method, **config.arguments)  # type: ignore[arg-type]  # checked there
-    except (TypeError, ValueError) as error:
-        raise InvalidConfig(
-            "averaging", f"refused: {error}; got {config.method!r}, {dict(config.arguments)}"
-        ) from error
