@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.inert import one_line
 from trainers.config import DEFAULT_DECAY_FRACTION
 
 _CLASSES = {
@@ -44,7 +44,8 @@ def render(
     imports, class_name = _CLASSES[optimizer]
     decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
     lines = [*header, *_conditions(training)]
-    comment = [wrapped for line in lines for wrapped in textwrap.wrap(_printable(line), 98, subsequent_indent="  ")]
+    # On one line whatever it holds: names come from users, and a line feed would end the comment.
+    comment = [wrapped for line in lines for wrapped in textwrap.wrap(one_line(line), 98, subsequent_indent="  ")]
     standard = ["import math", ""] if decay == "cosine" else []
     third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
     if averaging is not None:
@@ -139,9 +140,3 @@ def _progress(decay: str) -> list[str]:
 def _literal(value: Any) -> str:
     # Optimizers document pairs as tuples; JSON has only lists.
     return repr(tuple(value)) if isinstance(value, list) else repr(value)
-
-
-def _printable(line: str) -> str:
-    """One line whatever it holds: names come from users, and a newline would end the comment."""
-    escaped = json.dumps(line, ensure_ascii=False)[1:-1].replace('\\"', '"')
-    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
