@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from service.cli_workload import app as workload_app
 from service.errors import ServiceError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
+_NEGATIVE_NUMBER = re.compile(r"-\d+")
+
 
 class BadSetting(ServiceError):
     """An environment variable or an option has an impossible value."""
@@ -38,6 +41,15 @@ class _Commands(TyperGroup):
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
+
+
+class _TakesNegativeNumbers(TyperCommand):
+    """A command whose arguments may be negative numbers, which are no options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Where one of `args` is a negative number, what looks like an option and is none is an argument."""
+        ctx.ignore_unknown_options = any(_NEGATIVE_NUMBER.fullmatch(given) for given in args)
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -233,7 +245,7 @@ def budget(
         _say(f"job {changed.id} is {changed.state}: {', '.join(said)}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def priority(
     job: JobId,
     value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
@@ -245,7 +257,7 @@ def priority(
         _say(f"job {changed.id} is {changed.state} with priority {changed.priority}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     """Cancels one trial of a job, at its next measurement; the job goes on."""
     with _client(url) as client:
@@ -254,7 +266,7 @@ def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
         _say(f"trial {trial} of job {job} {how}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
     with _client(url) as client:
@@ -409,8 +421,8 @@ def _say(text: str, *, err: bool = False) -> None:
 
 
 def _inert_data(dump: Callable[[bool], str]) -> str:
-    """Data as text. Where a character in it must be an escape, all that are not ASCII are, by the format's own rules, so
-    that it reads back the same.
+    """Data as text that reads back the same. Where a character must be an escape, all that are not ASCII are, in the
+    format's own way.
 
     Args:
         dump: gives the text; with False, in ASCII.
