@@ -7,7 +7,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,8 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.transitions import record_job_event
 from service.winners import resolve_winners
+from trainers.description import ParameterGroup
+from trainers.descriptions import BUILT_IN
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""
@@ -106,6 +108,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
+        parameter_groups=[asdict(group) for group in plan.workload.parameter_groups],
         further_objectives=[[metric, direction.value] for metric, direction in plan.further],
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
@@ -220,6 +223,13 @@ def best_trial(trials: Sequence[Trial], phase: Phase, direction: Direction) -> B
         if best is None or direction.is_better(trial.value, best.value):
             best = BestTrial(trial.number, trial.value)
     return best
+
+
+def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
+    """The parameters that the job's workload trains with settings of their own."""
+    if job.parameter_groups is None:
+        return BUILT_IN[job.model].parameter_groups if job.model in BUILT_IN else ()
+    return [ParameterGroup(**group) for group in job.parameter_groups]
 
 
 def specification_of(job: Job) -> JobSpecification:
