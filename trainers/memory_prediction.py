@@ -84,7 +84,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     """
     found = _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
     groups = parameter_groups(found.workload, found.model, config.optimizer)
-    counts: Counter[nn.Parameter] = Counter()
+    counts: Counter[Tensor] = Counter()
     for group in groups:
         alike = group["params"]
         group["params"] = list({(p.shape, p.dtype): p for p in alike}.values())  # the others cost as much
@@ -112,7 +112,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     )
 
 
-def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[nn.Parameter, int], device_type: str) -> int:
+def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], device_type: str) -> int:
     arguments = {name: group[name] for name in NAMES}
     shapes: dict[torch.dtype, list[tuple[int, ...]]] = {}
     for parameter in group["params"]:

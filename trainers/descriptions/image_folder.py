@@ -62,7 +62,7 @@ DESCRIPTIONS = (
         },
         parameter_groups=(
             ParameterGroup(
-                "all but weights of convolutions and linear layers: biases, norms, a transformer's positions",
+                "all but weights of convolutions and linear layers: biases, norms, a ViT's positions and class token",
                 {"weight_decay": 0.0},
             ),
         ),
