@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from service.cli_workload import app as workload_app
 from service.errors import ServiceError
+from service.inert import inert, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from service.api.schemas import JobRead, RecommendationRead, TrialConfigRead
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 INTERRUPTED = 130
+
+_NEGATIVE_NUMBER = re.compile(r"-\d+")
 
 
 class BadSetting(ServiceError):
@@ -31,10 +37,19 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except ServiceError as error:
-            typer.echo(f"shampoo-tuner: {error}", err=True)
+            _say(f"shampoo-tuner: {error}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
+
+
+class _TakesNegativeNumbers(TyperCommand):
+    """A command whose arguments may be negative numbers, which are no options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Where one of `args` is a negative number, what looks like an option and is none is an argument."""
+        ctx.ignore_unknown_options = any(_NEGATIVE_NUMBER.fullmatch(given) for given in args)
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -118,7 +133,7 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     settings = _settings(data_dir=data_dir, database_url=database_url)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
-        typer.echo(f"{database.engine.url!r} is at revision {revision}")
+        _say(f"{database.engine.url!r} is at revision {revision}")
 
 
 @app.command()
@@ -143,13 +158,13 @@ def submit(
     with _client(url) as client:
         if dry_run:
             for line in terminal.estimate_lines(client.estimate(content)):
-                typer.echo(line)
+                _say(line)
             return
         job = client.submit(content, name=name, idempotency_key=idempotency_key)
         if not watch:
-            typer.echo(job.id)
+            _say(job.id)
             return
-        typer.echo(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
+        _say(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
         _watch(client, job.id)
 
 
@@ -176,7 +191,7 @@ def jobs(
         console = _console()
         console.print(terminal.jobs_table(found, width=console.width))
     else:
-        typer.echo("no jobs", err=True)
+        _say("no jobs", err=True)
 
 
 @app.command()
@@ -190,7 +205,7 @@ def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
 def cancel(job: JobId, url: Url = DEFAULT_URL) -> None:
     """Cancels a job."""
     with _client(url) as client:
-        typer.echo(f"job {client.cancel(job).id} is cancelled")
+        _say(f"job {client.cancel(job).id} is cancelled")
 
 
 @app.command()
@@ -198,14 +213,14 @@ def pause(job: JobId, url: Url = DEFAULT_URL) -> None:
     """Pauses a job; its trials keep their checkpoints."""
     with _client(url) as client:
         paused = client.pause(job)
-        typer.echo(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
+        _say(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
 
 
 @app.command()
 def resume(job: JobId, url: Url = DEFAULT_URL) -> None:
     """Goes on with a paused job, or a finished one whose budget is not spent."""
     with _client(url) as client:
-        typer.echo(f"job {client.resume(job).id} goes on")
+        _say(f"job {client.resume(job).id} goes on")
 
 
 @app.command()
@@ -227,10 +242,10 @@ def budget(
             changed = client.resume(job)
         limits = changed.specification.budget.model_dump(exclude_none=True)
         said = (f"{name} {value}" for name, value in limits.items() if value)  # 0: no extra trials
-        typer.echo(f"job {changed.id} is {changed.state}: {', '.join(said)}")
+        _say(f"job {changed.id} is {changed.state}: {', '.join(said)}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def priority(
     job: JobId,
     value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
@@ -239,24 +254,24 @@ def priority(
     """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
     with _client(url) as client:
         changed = client.change(job, priority=value)
-        typer.echo(f"job {changed.id} is {changed.state} with priority {changed.priority}")
+        _say(f"job {changed.id} is {changed.state} with priority {changed.priority}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     """Cancels one trial of a job, at its next measurement; the job goes on."""
     with _client(url) as client:
         stopped = client.stop_trial(job, trial)
         how = "is cancelled" if stopped.state == "cancelled" else "ends at its next measurement"
-        typer.echo(f"trial {trial} of job {job} {how}")
+        _say(f"trial {trial} of job {job} {how}")
 
 
-@app.command()
+@app.command(cls=_TakesNegativeNumbers)
 def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
     """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
     with _client(url) as client:
         client.retry_trial(job, trial)
-        typer.echo(f"trial {trial} of job {job} is queued")
+        _say(f"trial {trial} of job {job} is queued")
 
 
 @app.command("try")
@@ -281,7 +296,7 @@ def try_(
     parameters = read_values(setting or [])
     with _client(url) as client:
         trial = client.propose_trial(job, parameters, phase=Phase(phase), idempotency_key=idempotency_key)
-        typer.echo(f"trial {trial.number} of job {job} is queued")
+        _say(f"trial {trial.number} of job {job} is queued")
 
 
 @app.command()
@@ -310,15 +325,17 @@ def recommend(
         else:
             raise typer.BadParameter("give either a model or --job", param_hint="MODEL")
     if output == "python":
-        typer.echo(found.python)
+        typer.echo(inert(found.python))
         return
     content = found.model_dump(mode="json", exclude={"python"})
     if output == "json":
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        typer.echo(_inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
     else:
         import yaml
 
-        typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True).rstrip())
+        typer.echo(
+            _inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
+        )
 
 
 @app.command()
@@ -375,10 +392,10 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
 
     def tell(address: str) -> None:
-        typer.echo(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
+        _say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
         if settings.is_bound_to_all_addresses:
             hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
-            typer.echo(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS says to which others.")
+            _say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS says to which others.")
 
     serve(settings, with_worker=with_worker, tell=tell)
 
@@ -403,6 +420,22 @@ def _newest(client: Client, model: str) -> RecommendationRead:
     raise ServiceError(f"there is no recommendation for {model!r} yet: no job with that workload has succeeded")
 
 
+def _say(text: str, *, err: bool = False) -> None:
+    """Prints one line; the terminal obeys nothing in it."""
+    typer.echo(one_line(text), err=err)
+
+
+def _inert_data(dump: Callable[[bool], str]) -> str:
+    """Data as text that reads back the same. Where a character must be an escape, all that are not ASCII are, in the
+    format's own way.
+
+    Args:
+        dump: gives the text; with False, in ASCII.
+    """
+    text = dump(True)
+    return text if inert(text) == text else dump(False).replace("\x7f", "\\u007f")  # which is ASCII, too
+
+
 def _console() -> Console:
     from rich.console import Console
 
@@ -418,8 +451,9 @@ def _watch(client: Client, job_id: str) -> None:
     try:
         job: JobRead = terminal.watch(client, job_id, _console())
     except KeyboardInterrupt:
-        typer.echo(
-            f"\njob {job_id} goes on; `shampoo-tuner watch {job_id}` shows it again, "
+        typer.echo(err=True)
+        _say(
+            f"job {job_id} goes on; `shampoo-tuner watch {job_id}` shows it again, "
             f"`shampoo-tuner cancel {job_id}` ends it",
             err=True,
         )
@@ -428,8 +462,8 @@ def _watch(client: Client, job_id: str) -> None:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
     recommendation = client.recommendation(job.id)
     for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
-        typer.echo(line)
-    typer.echo(f"`shampoo-tuner recommend --job {job.id}` prints the config.")
+        _say(line)
+    _say(f"`shampoo-tuner recommend --job {job.id}` prints the config.")
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from service import terminal
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
 from service.errors import ServiceError
+from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 
 START_SECONDS = 60.0
@@ -78,7 +80,7 @@ def run_demo(
     own = settings.model_copy(update=update)
     if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
-    say = _Speaker(console)
+    say = partial(terminal.say, console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with _service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
@@ -96,9 +98,11 @@ def run_demo(
         if job.state is JobState.SUCCEEDED:
             recommendation = client.recommendation(job.id)
             say(f"\nThe recommended config, to paste after `model`:\n\n{recommendation.python}")
-            say("\n".join(terminal.evidence_lines(recommendation.optimizer, recommendation.evidence)))
+            for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+                say(one_line(line))
         else:
-            say(f"\nThe job {job.state}: {job.failure or 'no reason given'}")
+            say("")
+            say(one_line(f"The job {job.state}: {job.failure or 'no reason given'}"))
             say(f"Its log is {own.data_dir / 'logs' / f'{job.id}.log'}")
         if keep:
             say(f"\nThe service keeps running at {url}; Ctrl-C stops it.")
@@ -106,16 +110,6 @@ def run_demo(
                 signal.pause()
     say(f"\nTo look at it again: shampoo-tuner serve --data-dir {shlex.quote(str(own.data_dir))}")
     return job.state is JobState.SUCCEEDED
-
-
-class _Speaker:
-    """Prints text as it is: Python and paths are no markup, and their lines are not wrapped."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
-    def __call__(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

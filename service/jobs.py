@@ -7,7 +7,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,8 @@ from service.store.models import Job
 from service.store.repositories import CompletedTrial, JobRepository, TrainedTrial, TrialRepository
 from service.transitions import record_job_event
 from service.winners import resolve_winners
+from trainers.description import ParameterGroup
+from trainers.descriptions import BUILT_IN
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""
@@ -106,6 +108,7 @@ def create_job(
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
+        parameter_groups=[asdict(group) for group in plan.workload.parameter_groups],
         further_objectives=[[metric, direction.value] for metric, direction in plan.further],
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
@@ -208,6 +211,13 @@ def _seconds_left(
     left = (job.num_trials - finished) * statistics.fmean(durations) / at_once
     limit = specification.budget.wall_clock_seconds
     return left if limit is None else max(0.0, min(left, limit - seconds_elapsed))
+
+
+def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
+    """The parameters that the job's workload trains with settings of their own."""
+    if job.parameter_groups is None:
+        return BUILT_IN[job.model].parameter_groups if job.model in BUILT_IN else ()
+    return [ParameterGroup(**group) for group in job.parameter_groups]
 
 
 def specification_of(job: Job) -> JobSpecification:

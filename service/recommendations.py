@@ -22,8 +22,10 @@ from service.evidence import (
     Winner,
 )
 from service.lineage import caveat_of_lineage, lineage_of
+from service.parameter_groups import OwnSettings, caveat, own_settings
 from service.pareto import FrontPoint, front_of
 from service.snippets import render
+from trainers.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "
@@ -62,6 +64,8 @@ class PasteableConfig:
     """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
+    parameter_groups: list[OwnSettings]
+    """What some parameters got in place of `config`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,7 @@ def recommend(
     further: Sequence[tuple[str, Direction]] = (),
     num_planned: int | None = None,
     num_seeds: int | None = None,
+    parameter_groups: Sequence[ParameterGroup] = (),
 ) -> Recommendation | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
@@ -100,6 +105,7 @@ def recommend(
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
+        parameter_groups: those of the workload's description; where they matter to the config, a caveat says so.
     """
     best = _winner(trials, Phase.SEARCH, direction)
     if best is None:
@@ -113,6 +119,7 @@ def recommend(
     over_seeds = result if result is not None and _compares(result, best, baseline) else None
     verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
     has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
+    found = pasteable(best.config, parameter_groups)
     front = _front(trials, [(metric, direction), *further]) if further else []
     evidence = Evidence(
         metric=metric,
@@ -128,6 +135,7 @@ def recommend(
         num_trials=_num_trials(trials),
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
+            *([caveat(found.parameter_groups)] if found.parameter_groups else []),
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_caveats(trials, baseline, num_planned),
@@ -141,11 +149,17 @@ def recommend(
         confirmation=result,
         front=front,
     )
-    return Recommendation(**dataclasses.asdict(pasteable(best.config)), evidence=evidence)
+    return Recommendation(
+        **{field.name: getattr(found, field.name) for field in dataclasses.fields(PasteableConfig)}, evidence=evidence
+    )
 
 
-def pasteable(config: Mapping[str, Any]) -> PasteableConfig:
-    """What of a whole trial config, as JSON, another training script needs."""
+def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
+    """What of a whole trial config, as JSON, another training script needs.
+
+    Args:
+        parameter_groups: those of the workload's description.
+    """
     return PasteableConfig(
         workload=config["workload"],
         optimizer=config["optimizer"]["name"],
@@ -153,6 +167,12 @@ def pasteable(config: Mapping[str, Any]) -> PasteableConfig:
         schedule={name: value for name, value in config["schedule"].items() if value is not None},
         training={name: config[name] for name in _TRAINING if name in config},
         workload_options=dict(config["workload_options"]),
+        parameter_groups=own_settings(
+            parameter_groups,
+            optimizer=config["optimizer"]["name"],
+            arguments=config["optimizer"]["arguments"],
+            options=config["workload_options"],
+        ),
     )
 
 
@@ -168,6 +188,8 @@ def snippet_from_json(recommendation: Mapping[str, Any]) -> str:
         arguments=recommendation["config"],
         schedule=recommendation["schedule"],
         training=recommendation["training"],
+        # Recommendations stored before there were any have none.
+        own_settings=[OwnSettings(**group) for group in recommendation.get("parameter_groups", [])],
         header=_header(recommendation),
     )
 
@@ -179,6 +201,7 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
         arguments=config.config,
         schedule=config.schedule,
         training=config.training,
+        own_settings=config.parameter_groups,
         header=header,
     )
 

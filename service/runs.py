@@ -17,7 +17,7 @@ from ulid import ULID
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence import FinishedTrial
-from service.jobs import specification_of
+from service.jobs import parameter_groups_of, specification_of
 from service.leases import Lease, lock_leased_job, put_back
 from service.recommendations import recommend
 from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
@@ -290,6 +290,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         further=job.objectives[1:],
         num_planned=specification_of(job).budget.num_searched,
         num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
+        parameter_groups=parameter_groups_of(job),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.inert import one_line
+from service.parameter_groups import OwnSettings
 from trainers.config import DEFAULT_DECAY_FRACTION
 
 _CLASSES = {
@@ -30,6 +31,7 @@ def render(
     arguments: Mapping[str, Any],
     schedule: Mapping[str, Any],
     training: Mapping[str, Any],
+    own_settings: Sequence[OwnSettings],
     header: Sequence[str],
 ) -> str:
     """Python source that needs only `model`, and gives `optimizer`, `scheduler` and `training_step(loss)`.
@@ -39,12 +41,12 @@ def render(
         schedule: the fields of a trial's schedule.
         training: of a trial's config `num_steps`, `batch_size`, `gradient_clip_norm`, and what else there is of
             `accumulation_steps`, `precision`, `averaging` and `compression`.
+        own_settings: what some parameters got in the trial and do not get here; a comment at the constructor says so.
         header: lines of the comment on top.
     """
     imports, class_name = _CLASSES[optimizer]
     decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
     lines = [*header, *_conditions(training)]
-    comment = [wrapped for line in lines for wrapped in textwrap.wrap(_printable(line), 98, subsequent_indent="  ")]
     standard = ["import math", ""] if decay == "cosine" else []
     third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
     if averaging is not None:
@@ -58,10 +60,11 @@ def render(
         third_party.insert(0, "import torch")
     return "\n".join(
         [
-            *(f"# {line}" for line in comment),
+            *_comment(lines),
             *standard,
             *third_party,
             "",
+            *_comment(_lacking(own_settings)),
             f"optimizer = {class_name}(",
             "    model.parameters(),",
             *(f"    {name}={_literal(value)}," for name, value in arguments.items()),
@@ -91,6 +94,22 @@ def render(
             "",
         ]
     )
+
+
+def _comment(lines: Sequence[str]) -> list[str]:
+    # On one line whatever it holds: names come from users, and a line feed would end the comment.
+    return [f"# {part}" for line in lines for part in textwrap.wrap(one_line(line), 98, subsequent_indent="  ")]
+
+
+def _lacking(own_settings: Sequence[OwnSettings]) -> list[str]:
+    """How what was measured differs from a constructor that is given all parameters alike."""
+    if not own_settings:
+        return []
+    return [
+        "NOT AS MEASURED: the trials gave some parameters settings of their own, and here all get the same:",
+        *(f"- {one.words}" for one in own_settings),
+        "Pass parameter groups with these settings in place of model.parameters().",
+    ]
 
 
 def _conditions(training: Mapping[str, Any]) -> list[str]:
@@ -139,9 +158,3 @@ def _progress(decay: str) -> list[str]:
 def _literal(value: Any) -> str:
     # Optimizers document pairs as tuples; JSON has only lists.
     return repr(tuple(value)) if isinstance(value, list) else repr(value)
-
-
-def _printable(line: str) -> str:
-    """One line whatever it holds: names come from users, and a newline would end the comment."""
-    escaped = json.dumps(line, ensure_ascii=False)[1:-1].replace('\\"', '"')
-    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")

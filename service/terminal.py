@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
+from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from service.api.schemas import BestRead, JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence import Evidence, Verdict, Winner
+from service.inert import inert, one_line
 from service.recommendations import named_values
 
 POLL_SECONDS = 0.5
@@ -31,6 +32,24 @@ _STYLES = {
     JobState.RUNNING: "cyan",
     JobState.PAUSED: "yellow",
 }
+
+
+def say(console: Console, text: str) -> None:
+    """Prints text of others as it is: it is no markup, its lines are not wrapped, and the terminal obeys none of it."""
+    console.print(Text(inert(text)), soft_wrap=True)
+
+
+class _InertTable(Table):
+    """A table whose cells are text as it is, each on one line."""
+
+    def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
+        super().add_row(*(_inert_cell(cell) for cell in cells), style=style, end_section=end_section)
+
+
+def _inert_cell(cell: RenderableType | None) -> RenderableType | None:
+    if isinstance(cell, Text):
+        return Text(one_line(cell.plain), style=cell.style)
+    return Text(one_line(cell)) if isinstance(cell, str) else cell
 
 
 def watch(client: Client, job_id: str, console: Console) -> JobRead:
@@ -54,7 +73,7 @@ def watch(client: Client, job_id: str, console: Console) -> JobRead:
                 job.progress.baseline_best,
             )
             if facts != shown:
-                console.print(progress_line(job), highlight=False, markup=False, soft_wrap=True)
+                say(console, one_line(progress_line(job)))
                 shown = facts
             if job.state.is_final:
                 return job
@@ -102,10 +121,10 @@ def progress_line(job: JobRead) -> str:
 def progress_panel(job: JobRead) -> RenderableType:
     """A job as a block that is redrawn in place."""
     progress = job.progress
-    table = Table.grid(padding=(0, 2))
+    table = _InertTable.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    table.add_row("job", f"{escape(job.name)}  [dim]{job.id}[/]")
+    table.add_row("job", f"{job.name}  {job.id}")
     table.add_row("state", Text(state_words(job), style=_STYLES.get(job.state, "")))
     if job.waiting is not None:
         table.add_row("waiting", Text(waiting_words(job.waiting)))
@@ -137,7 +156,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     """A row for each job; where `width` columns do not hold the time of creation, it is left out."""
     wide = width >= WIDE_COLUMNS
     waits = any(job.waiting for job in jobs)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = _InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     headings = ["id", "name", "state", "trials", "best", "baseline"]
     for heading in [*headings, *(["created (UTC)"] if wide else []), *(["waiting"] if wide and waits else [])]:
         room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest
@@ -145,12 +164,12 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     for job in jobs:
         table.add_row(
             job.id,
-            escape(job.name),
+            job.name,
             Text(state_words(job), style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
             *(f"{best.value:.5g}" if best else "" for best in (job.progress.best, job.progress.baseline_best)),
             *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
-            *([escape(job.waiting.reason if job.waiting else "")] if wide and waits else []),
+            *([job.waiting.reason if job.waiting else ""] if wide and waits else []),
         )
     return table
 

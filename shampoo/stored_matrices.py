@@ -68,5 +68,7 @@ class StoredMatrices:
 
     def set_to_identity(self) -> None:
         first = next(iter(self.tensors.values()))
+        if first.is_meta:  # there is nothing to write, and torch knows no shapes of what packing computes
+            return
         dtype = first.dtype if self.dtype == "float32" else torch.float32
         self.write(torch.eye(self.size, dtype=dtype, device=first.device).expand(first.shape[0], -1, -1))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainers.config import InvalidConfig
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.description import ParameterGroup, WorkloadDescription, WorkloadOption
 from trainers.user_workload import explain, printable
 from trainers.workload import describe, description_from, entry_points
 
@@ -105,7 +105,8 @@ def _end_of(noise: IO[bytes]) -> str:
 
 def _from_json(data: dict[str, Any]) -> WorkloadDescription:
     options = {name: WorkloadOption(**option) for name, option in data["options"].items()}
-    return WorkloadDescription(**{**data, "options": options})
+    groups = tuple(ParameterGroup(**group) for group in data["parameter_groups"])
+    return WorkloadDescription(**{**data, "options": options, "parameter_groups": groups})
 
 
 def _installed() -> dict[str, Any]:

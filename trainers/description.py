@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -24,6 +24,18 @@ class WorkloadOption:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterGroup:
+    """Parameters that trials of a workload give settings of their own (`HasParameterGroups`)."""
+
+    parameters: str
+    """Which ones, in words."""
+    settings: Mapping[str, Json] | None = None
+    """Arguments of the optimizer that they get in place of its own, as far as it has them; None: its class knows."""
+    unless: str | None = None
+    """The option of the workload that, where it is true, takes these settings away."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadDescription:
     """What is known of a workload without building it."""
 
@@ -39,6 +51,8 @@ class WorkloadDescription:
     default_evaluate_every: int
     default_batch_size: int
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
+    parameter_groups: Sequence[ParameterGroup] = ()
+    """Of a class that has the method of this name. Whoever pastes a config that was found with them is told of them."""
 
 
 LOOP_METRICS: Mapping[str, Direction] = {

@@ -46,16 +46,17 @@ def peak_bytes(device: str) -> int:
 def state_bytes(optimizer: Optimizer) -> int:
     """Bytes of the tensors an optimizer keeps on this rank, averaged weights included; of sharded ones its part."""
     kept = [optimizer.state, optimizer.averages] if isinstance(optimizer, WeightAveraging) else [optimizer.state]
-    return sum(_bytes(value) for by_parameter in kept for state in by_parameter.values() for value in state.values())
+    return sum(bytes_of_state(state) for by_parameter in kept for state in by_parameter.values())
 
 
-def _bytes(value: object) -> int:
+def bytes_of_state(value: object) -> int:
+    """Bytes of the tensors in a part of a state; of sharded ones, of this rank's part."""
     match value:
         case Tensor():
             return int(local_part(value).nbytes)
         case Mapping():
-            return sum(_bytes(part) for part in value.values())
+            return sum(bytes_of_state(part) for part in value.values())
         case list() | tuple():
-            return sum(_bytes(part) for part in value)
+            return sum(bytes_of_state(part) for part in value)
         case _:
             return 0

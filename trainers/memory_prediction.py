@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,10 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
-from shampoo.hyperparameters import SHARING
+from shampoo.hyperparameters import NAMES
 from trainers.config import TrialConfig
-from trainers.optimizers import parameter_groups
+from trainers.memory import bytes_of_state
+from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.user_workload import explain
 from trainers.workload import Workload, load
 
@@ -40,55 +43,103 @@ class _Model:
     """Its tensors are on the meta device: shapes without data."""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a trial on one rank keeps in memory from step to step, in bytes."""
+
+    weights: int
+    """Parameters and buffers."""
+    gradients: int
+    averages: int
+    """Averaged weights; of the snapshots of LAWA none, which come with time."""
+    optimizer: int
+    """The optimizer's state, from its first step on."""
+    scratch: int
+    """Working memory that the optimizer keeps between steps, at most."""
+
+
 def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: str = "cpu") -> int:
     """Bytes that a rank of the trial needs at least. What ranks share is counted as if it were divided evenly.
 
     Raises:
         InvalidConfig: the workload or the optimizer refuses the config.
+        ValueError: the workload's groups of parameters do not fit the optimizer.
     """
-    found = _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+    needs = needs_of(config, device_type=device_type)
     mode, num_shards = config.parallelism.mode, 1
     if mode != "ddp":
         num_shards = config.parallelism.shard_size or world_size
-    weights = _bytes([*found.model.parameters(), *found.model.buffers()])
-    groups = parameter_groups(found.workload, found.model, config.optimizer)
-    trained = _bytes(parameter for group in groups for parameter in group["params"])
-    copies = 1 if config.averaging is None else 2  # gradients, and averages
-    state, scratch = _optimizer_bytes(config, groups, device_type=device_type)
     is_divided = mode != "ddp" or config.optimizer.arguments.get("distributed") == "lossless"
-    return (weights + copies * trained) // num_shards + (state + scratch) // (world_size if is_divided else 1)
+    return (needs.weights + needs.gradients + needs.averages) // num_shards + (needs.optimizer + needs.scratch) // (
+        world_size if is_divided else 1
+    )
 
 
-def _optimizer_bytes(config: TrialConfig, groups: Iterable[Mapping[str, Any]], *, device_type: str) -> tuple[int, int]:
-    """State of all parameters, and the scratch memory of the group that needs most."""
-    state = scratch = 0
+def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
+    """What the trial needs on one rank: model and optimizer are built as for training, without data in them.
+
+    Raises:
+        InvalidConfig: the workload or the optimizer refuses the config.
+        ValueError: the workload's groups of parameters do not fit the optimizer.
+    """
+    found = _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+    groups = parameter_groups(found.workload, found.model, config.optimizer)
+    counts: Counter[Tensor] = Counter()
     for group in groups:
-        own = {name: value for name, value in group.items() if name != "params"}
-        arguments = {**config.optimizer.arguments, **own}
-        match config.optimizer.name:
-            case "adamw":
-                state += (3 if arguments.get("amsgrad") else 2) * _bytes(group["params"])
-            case "sgd":
-                state += _bytes(group["params"]) if arguments.get("momentum") else 0
-            case "shampoo":
-                arguments = {
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in arguments.items()
-                    if name not in SHARING
-                }
-                for dtype in {parameter.dtype for parameter in group["params"]}:
-                    shapes = [tuple(parameter.shape) for parameter in group["params"] if parameter.dtype == dtype]
-                    cost = estimate(shapes, dtype=dtype, device=device_type, **arguments)
-                    state += cost.state_bytes
-                    scratch = max(scratch, cost.scratch_bytes)
-    return state, scratch
+        alike = group["params"]
+        group["params"] = list({(p.shape, p.dtype): p for p in alike}.values())  # the others cost as much
+        count = Counter((p.shape, p.dtype) for p in alike)
+        counts.update({p: count[p.shape, p.dtype] for p in group["params"]})
+    optimizer = build_trial_optimizer(config, groups, num_ranks=1)
+    inner, averages = optimizer, 0
+    if isinstance(optimizer, WeightAveraging):
+        inner = optimizer.optimizer
+        averages = sum(counts[p] * bytes_of_state(kept) for p, kept in optimizer.averages.items())
+    scratch = 0
+    if isinstance(inner, Shampoo):
+        scratch = max(_scratch_bytes(group, counts, device_type) for group in inner.param_groups)
+    else:  # torch's own make their state in the first step
+        for parameter in counts:
+            parameter.grad = torch.empty_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return Needs(
+        weights=_bytes([*found.model.parameters(), *found.model.buffers()]),
+        gradients=sum(count * parameter.nbytes for parameter, count in counts.items()),
+        averages=averages,
+        optimizer=sum(counts[p] * bytes_of_state(kept) for p, kept in inner.state.items()),
+        scratch=scratch,
+    )
+
+
+def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], device_type: str) -> int:
+    arguments = {name: group[name] for name in NAMES}
+    shapes: dict[torch.dtype, list[tuple[int, ...]]] = {}
+    for parameter in group["params"]:
+        shapes.setdefault(parameter.dtype, []).extend([tuple(parameter.shape)] * counts[parameter])
+    return max(
+        estimate(alike, dtype=dtype, device=device_type, **arguments).scratch_bytes for dtype, alike in shapes.items()
+    )
 
 
 @lru_cache(maxsize=MAX_MODELS)
 def _model(workload_name: str, options: str) -> _Model:
     workload = load(workload_name, json.loads(options))
     with torch.device("meta"):
-        return _Model(workload, workload.build_model())
+        return _Model(workload, without_data(workload.build_model()))
+
+
+def without_data(model: nn.Module) -> nn.Module:
+    """The model with all of its parameters on the meta device, those too that were made of values; shared ones stay
+    shared."""
+    moved: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if not parameter.is_meta:
+                if parameter not in moved:
+                    moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                module.register_parameter(name, moved[parameter])
+    return model
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

@@ -1,19 +1,19 @@
-"""From an `OptimizerConfig` to an optimizer."""
+"""From a trial's config to its optimizer."""
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from shampoo import Shampoo
+from shampoo import Shampoo, WeightAveraging
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
-from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
+from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
 from trainers.workload import HasParameterGroups, Workload
 
 _CLASSES: dict[OptimizerName, type[Optimizer]] = {
@@ -84,3 +84,26 @@ def build_optimizer(
         return _CLASSES[config.name](parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
     except (TypeError, ValueError) as error:
         raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error
+
+
+def build_trial_optimizer(config: TrialConfig, groups: Sequence[dict[str, Any]], *, num_ranks: int) -> Optimizer:
+    """A trial's optimizer before its first step; with averaging, the `WeightAveraging` around it.
+
+    Args:
+        groups: `parameter_groups` of the workload and its model.
+
+    Raises:
+        InvalidConfig: the optimizer or the averaging refuses its arguments.
+    """
+    return _averaged(build_optimizer(config.optimizer, groups, num_ranks=num_ranks), config.averaging)
+
+
+def _averaged(optimizer: Optimizer, config: AveragingConfig | None) -> Optimizer:
+    if config is None:
+        return optimizer
+    try:
+        return WeightAveraging(optimizer, config.method, **config.arguments)  # type: ignore[arg-type]  # checked there
+    except (TypeError, ValueError) as error:
+        raise InvalidConfig(
+            "averaging", f"refused: {error}; got {config.method!r}, {dict(config.arguments)}"
+        ) from error

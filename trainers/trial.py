@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
 from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
-from trainers.config import AveragingConfig, InvalidConfig, TrialConfig
+from trainers.config import TrialConfig
 from trainers.distributed import RankContext
-from trainers.optimizers import build_optimizer, parameter_groups
+from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallelism import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
 from trainers.workload import Workload
@@ -81,21 +81,10 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     model = workload.build_model().to(context.device)
     parallel = parallelise(model, workload, config, context)
     groups = parameter_groups(workload, parallel.model, config.optimizer)
-    optimizer = build_optimizer(config.optimizer, groups, num_ranks=context.world_size)
+    optimizer = build_trial_optimizer(config, groups, num_ranks=context.world_size)
     precision = MixedPrecision(
         config.precision,
         device=context.device,
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
-    return Trial(parallel, _averaged(optimizer, config.averaging), precision)
-
-
-def _averaged(optimizer: Optimizer, config: AveragingConfig | None) -> Optimizer:
-    if config is None:
-        return optimizer
-    try:
-        return WeightAveraging(optimizer, config.method, **config.arguments)  # type: ignore[arg-type]  # checked there
-    except (TypeError, ValueError) as error:
-        raise InvalidConfig(
-            "averaging", f"refused: {error}; got {config.method!r}, {dict(config.arguments)}"
-        ) from error
+    return Trial(parallel, optimizer, precision)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from trainers.config import InvalidConfig, Json
-from trainers.description import Direction, WorkloadDescription, WorkloadOption
+from trainers.description import Direction, ParameterGroup, WorkloadDescription, WorkloadOption
 
 MAX_REFERENCE_LENGTH = 200
 """What the database keeps of a workload's name."""
@@ -88,6 +88,9 @@ def description_of(cls: type[Any], *, name: str) -> WorkloadDescription:
         default_evaluate_every=cls.default_evaluate_every,
         default_batch_size=cls.default_batch_size,
         options=options_of(cls),
+        parameter_groups=(ParameterGroup(f"as {reference}.parameter_groups says"),)
+        if callable(getattr(cls, "parameter_groups", None))
+        else (),
     )
     problems = problems_of(description)
     if problems:

@@ -156,6 +156,7 @@ TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
     "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
     "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
     "workload_options": {},
+    "parameter_groups": [],
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
 }
 
@@ -256,6 +257,7 @@ RECOMMENDATION: dict[str, Any] = {
     "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
     "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
     "workload_options": {},
+    "parameter_groups": [],
     "evidence": {
         "metric": "validation_loss",
         "direction": "minimize",

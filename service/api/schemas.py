@@ -14,6 +14,7 @@ from service.api.text import check_storable
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence import Evidence
+from service.parameter_groups import OwnSettings
 from service.pareto import FrontPoint
 from service.specification import Budget, JobSpecification
 from service.strict_model import StrictModel
@@ -305,6 +306,8 @@ class TrialConfigRead(ReadModel):
     schedule: dict[str, JsonValue]
     training: dict[str, JsonValue]
     workload_options: dict[str, JsonValue]
+    parameter_groups: list[OwnSettings] = Field(default_factory=list)
+    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
     python: str
     """The same as Python to paste."""
 
@@ -358,6 +361,8 @@ class RecommendationRead(ReadModel):
     schedule: dict[str, JsonValue]
     training: dict[str, JsonValue]
     workload_options: dict[str, JsonValue]
+    parameter_groups: list[OwnSettings] = Field(default_factory=list)
+    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
     evidence: Evidence
     python: str
     """The same as Python to paste."""
@@ -375,6 +380,7 @@ class RecommendationRead(ReadModel):
             schedule=content["schedule"],
             training=content["training"],
             workload_options=content["workload_options"],
+            parameter_groups=content.get("parameter_groups", []),  # older ones have none
             evidence=content["evidence"],
             python=python,
             created_at=recommendation.created_at,

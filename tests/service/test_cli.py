@@ -154,8 +154,12 @@ def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database)
 def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
     assert run("priority", job_id, "10").stdout == f"job {job_id} is queued with priority 10\n"
-    assert run("priority", job_id, "--", "-5").stdout == f"job {job_id} is queued with priority -5\n"
+    assert run("priority", job_id, "-5").stdout == f"job {job_id} is queued with priority -5\n"
+    assert run("priority", job_id, "--", "-6").stdout == f"job {job_id} is queued with priority -6\n"
+    assert run("priority", "-70", job_id).exit_code == 2
     assert run("priority", job_id, "1001").exit_code == 2
+    assert "greater than or equal to -1000" in run("priority", job_id, "-1001").stderr
+    assert "No such option: --fast" in run("priority", job_id, "--fast", "5").stderr
     refused = run("priority", "job_nope", "1")
     assert (refused.exit_code, refused.stderr) == (1, "shampoo-tuner: no job 'job_nope'\n")
 
@@ -188,7 +192,8 @@ def test_a_trial_is_stopped_and_tried_again(sqlite_database: Database) -> None:
     assert "is running: only a pruned, failed or cancelled one" in refused.stderr
     run("cancel", lease.job_id)
     assert run("retry", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is queued\n"
-    assert run("stop", lease.job_id, "-1").exit_code == 2
+    for command in ("stop", "retry"):
+        assert "greater than or equal to 0" in run(command, lease.job_id, "-1").stderr
     assert run("stop", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is cancelled\n"
 
 

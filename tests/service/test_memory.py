@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from service.api.estimate_schemas import JobEstimate
 from service.domain import Phase
@@ -12,11 +17,14 @@ from service.estimates import Estimate
 from service.memory import MemoryEstimate, MemoryPredictor, NotPredictable, SpaceMemory, estimate_memory
 from service.planning import JobPlan, plan_job
 from service.terminal import estimate_lines
+from shampoo import WeightAveraging
 from tests.service.scenarios import specification
+from tests.trainers.workloads import small_data
 from trainers.config import TrialConfig
+from trainers.descriptions import BUILT_IN
 from trainers.distributed import single_process_context
 from trainers.memory import state_bytes
-from trainers.memory_prediction import predicted_bytes
+from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
 from trainers.trial import build_trial
 from trainers.workload import load
 
@@ -32,32 +40,95 @@ def config_of(optimizer: str, **arguments: Any) -> TrialConfig:
     return found.trial_config(Phase.SEARCH, {})
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Options of the workloads that need some."""
+    root = tmp_path_factory.mktemp("data")
+    return {
+        "image-folder": small_data.write_images(root),
+        "text-lm": small_data.write_text(root),
+        "click-log": small_data.write_clicks(root),
+        "huggingface": small_data.GPT2,
+    }
+
+
+def needs_when_built(config: TrialConfig) -> Needs:
+    """Of a trial that is really built, after torch's own optimizers have made their state; without scratch memory."""
+    trial = build_trial(config, load(config.workload, config.workload_options), single_process_context())
+    model, optimizer = trial.parallel.model, trial.optimizer
+    inner = optimizer.optimizer if isinstance(optimizer, WeightAveraging) else optimizer
+    averages = state_bytes(optimizer) - state_bytes(inner)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+    return Needs(
+        weights=weights,
+        gradients=sum(parameter.nbytes for parameter in trained),
+        averages=averages,
+        optimizer=state_bytes(inner),
+        scratch=0,
+    )
+
+
+@pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.BASELINE])
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_prediction_is_what_a_trial_of_the_workload_keeps(
+    name: str, phase: Phase, data: dict[str, dict[str, Any]]
+) -> None:
+    found = plan(workload={"name": name, "options": data.get(name, {})})
+    space = found.spaces[phase]
+    for parameters in (space.defaults(), space.sample(random.Random(1))):
+        config = found.trial_config(phase, parameters)
+        predicted = needs_of(config)
+        assert dataclasses.replace(predicted, scratch=0) == needs_when_built(config)
+        assert (predicted.scratch > 0) == (phase is Phase.SEARCH)
+        assert predicted_bytes(config) == sum(dataclasses.astuple(predicted))
+
+
 @pytest.mark.parametrize(
-    ("optimizer", "arguments"),
+    ("optimizer", "arguments", "training"),
     [
-        ("adamw", {}),
-        ("sgd", {"momentum": 0.9}),
-        ("sgd", {}),
-        ("shampoo", {}),
-        ("shampoo", {"preconditioner": "soap", "max_preconditioner_dim": 32}),
+        ("adamw", {"amsgrad": True}, {}),
+        ("adamw", {}, {"averaging": {"method": "ema", "arguments": {"decay": 0.9}}}),
+        ("sgd", {"momentum": 0.9}, {}),
+        ("sgd", {}, {}),
+        ("shampoo", {"state_dtype": "int4"}, {"averaging": {"method": "schedule_free"}}),
+        ("shampoo", {"preconditioner": "soap", "max_preconditioner_dim": 32}, {}),
     ],
 )
-def test_a_prediction_is_weights_gradients_and_what_the_optimizer_keeps(
-    optimizer: str, arguments: dict[str, Any]
+def test_a_prediction_is_what_the_optimizer_keeps(
+    optimizer: str, arguments: dict[str, Any], training: dict[str, Any]
 ) -> None:
-    config = config_of(optimizer, **arguments)
-    trial = build_trial(config, load(config.workload, config.workload_options), single_process_context())
-    parameters = list(trial.parallel.model.parameters())
-    for parameter in parameters:
-        parameter.grad = parameter.detach().clone()
-    trial.optimizer.step()  # torch's own make their state now
-    weights = sum(parameter.nbytes for parameter in parameters)
-    least = 2 * weights + state_bytes(trial.optimizer)
-    predicted = predicted_bytes(config)
-    if optimizer == "shampoo":  # with its scratch memory
-        assert least < predicted < least + 3 * 4 * 1024 * 1024
-    else:
-        assert predicted == pytest.approx(least, abs=8 * len(parameters))  # counters of steps
+    space = {"optimizer": optimizer, "fixed": arguments}
+    found = plan(search_space=space, baseline=None, training={"num_steps": 40, "evaluate_every": 10, **training})
+    config = found.trial_config(Phase.SEARCH, {})
+    assert dataclasses.replace(needs_of(config), scratch=0) == needs_when_built(config)
+
+
+def test_a_language_model_of_hugging_face_is_predicted_from_its_directory(tmp_path: Path) -> None:
+    architecture = load("huggingface", small_data.GPT2)
+    architecture.build_model().save_pretrained(tmp_path)  # type: ignore[operator]  # a model of the library
+    options = {"model_path": str(tmp_path), "weights": "pretrained", "tokenizer": "byte"}
+    found = plan(workload={"name": "huggingface", "options": options}, baseline=None)
+    config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
+    assert dataclasses.replace(needs_of(config), scratch=0) == needs_when_built(config)
+
+
+def test_parameters_that_hold_values_are_rid_of_them_and_stay_shared() -> None:
+    """They were not made by torch's factories, so that the default device did not matter to them."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    model[0].weight = model[1].weight
+    model[0].bias.requires_grad_(False)
+    emptied = without_data(model)
+    assert all(parameter.is_meta for parameter in emptied.parameters())
+    assert emptied[0].weight is emptied[1].weight  # type: ignore[index]
+    assert [(name, p.shape, p.requires_grad) for name, p in emptied.named_parameters()] == [
+        ("0.weight", (8, 8), True),
+        ("0.bias", (8,), False),
+        ("1.bias", (8,), True),
+    ]
 
 
 def test_what_ranks_share_is_divided() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections.abc import Sequence
@@ -274,6 +275,21 @@ def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
     exec(compile(snippet, "snippet", "exec"), {"model": nn.Linear(2, 2)})
     assert "\nraise" not in snippet
+
+
+def test_no_value_can_leave_its_argument() -> None:
+    hostile = 'adam\'); import os; os.abort()  #\x1b[2J\u202e\n"""'
+    arguments = {**SHAMPOO, "grafting": hostile, "betas": [0.9, hostile]}
+    averaging = AveragingConfig("ema", {"warm_up": hostile})
+    config = _config("shampoo", arguments, averaging=averaging, workload_options={"of": hostile})
+    snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))
+    assert all(line.isprintable() for line in snippet.splitlines())
+    calls = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.Call)]
+    given = {keyword.arg: ast.literal_eval(keyword.value) for call in calls for keyword in call.keywords[:5]}
+    assert given["grafting"] == given["warm_up"] == hostile
+    assert given["betas"] == (0.9, hostile)
+    imported = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert "os" not in {name.name for node in imported for name in node.names}
 
 
 def test_a_further_objective_that_nothing_measures_is_told() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.description import ParameterGroup, WorkloadDescription, WorkloadOption
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -52,5 +52,9 @@ DESCRIPTIONS = (
                 None, "units of each hidden layer that the products go through; null: as the size has it"
             ),
         },
+        parameter_groups=(
+            ParameterGroup("the tables of the categories", {"weight_decay": 0.0, "preconditioner": "none"}),
+            ParameterGroup("biases", {"weight_decay": 0.0}),
+        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.description import ParameterGroup, WorkloadDescription, WorkloadOption
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -65,5 +65,13 @@ DESCRIPTIONS = (
                 None, "examples evaluated at each measurement, spread over what is held out; null: 512"
             ),
         },
+        parameter_groups=(
+            ParameterGroup(
+                "embeddings, and the output layer of a language model",
+                {"preconditioner": "none"},
+                unless="precondition_embeddings",
+            ),
+            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
+        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.description import ParameterGroup, WorkloadDescription, WorkloadOption
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -60,5 +60,11 @@ DESCRIPTIONS = (
             ),
             "label_column": WorkloadOption("label", "of Parquet and Arrow: column with the class, integers or strings"),
         },
+        parameter_groups=(
+            ParameterGroup(
+                "all but weights of convolutions and linear layers: biases, norms, a ViT's positions and class token",
+                {"weight_decay": 0.0},
+            ),
+        ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.description import ParameterGroup, WorkloadDescription, WorkloadOption
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -58,5 +58,13 @@ DESCRIPTIONS = (
                 False, "whether Shampoo preconditions embeddings and output layer, too, or steps them as Adam does"
             ),
         },
+        parameter_groups=(
+            ParameterGroup(
+                "embeddings of tokens and positions, and the output layer",
+                {"preconditioner": "none"},
+                unless="precondition_embeddings",
+            ),
+            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
+        ),
     ),
 )

@@ -145,7 +145,8 @@ class Architecture:
                 self._unused = self._unused_parameters(inputs)
 
     def build(self) -> nn.Module:
-        """The model in float32 on the CPU; its `forward` gives an output with `logits`.
+        """The model in float32 on the CPU, or on the meta device where that is torch's default; its `forward` gives an
+        output with `logits`.
 
         Parameters that do not take part in the task (a pooler whose output nothing reads) are frozen: they get no
         gradient, which ranks that exchange gradients would wait for.
@@ -153,9 +154,11 @@ class Architecture:
         Raises:
             ValueError: the weights do not fit the config, or a language model sees tokens that it is to predict.
         """
+        # On the meta device there are no weights to read, and no outputs to compare.
+        has_values = torch.get_default_device().type != "meta"
         with quiet():
-            model = self._pretrained() if self._weights == "pretrained" else self._random()
-        if self._task == "causal-lm":
+            model = self._pretrained() if self._weights == "pretrained" and has_values else self._random()
+        if self._task == "causal-lm" and has_values:
             _check_causal(model, self.config.model_type)
         for name in self._unused:
             model.get_parameter(name).requires_grad_(False)

@@ -20,6 +20,7 @@ from service.api.paging import (
 )
 from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
+from service.jobs import parameter_groups_of
 from service.recommendations import pasteable, trial_snippet
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.workloads import refuse_module_workload
@@ -109,7 +110,7 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     """The config of any trial as a recommendation has it, and as Python; of the job's front, for example."""
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, number)
-    found = pasteable(trial.config)
+    found = pasteable(trial.config, parameter_groups_of(job))
     header = [
         f"{found.optimizer} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
         *(f"{metric} ({direction}): {trial.metrics.get(metric)!r}" for metric, direction in job.objectives),
@@ -121,6 +122,7 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
         schedule=found.schedule,
         training=found.training,
         workload_options=found.workload_options,
+        parameter_groups=found.parameter_groups,
         python=trial_snippet(found, header=header),
     )
 

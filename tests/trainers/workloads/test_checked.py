@@ -15,6 +15,9 @@ import pytest
 
 from tests.trainers.workloads import small_data
 from trainers.describe import environment_of_children
+from trainers.descriptions import BUILT_IN
+from trainers.user_workload import import_class
+from trainers.workload import HasParameterGroups, describe, load
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
@@ -80,6 +83,27 @@ def test_a_built_in_workload_keeps_every_rule(cases: dict[str, tuple[str, dict[s
     found = {rule.name: outcome_of(rule, checked) for rule in RULES if rule.name != "processes"}
     assert {rule for rule, one in found.items() if one.status == "skipped"} == SKIPPED[case]
     assert {rule: one.text for rule, one in found.items() if one.status not in ("ok", "skipped")} == {}
+
+
+@pytest.mark.parametrize("case", SKIPPED)
+def test_its_parameter_groups_are_as_described(cases: dict[str, tuple[str, dict[str, Any]]], case: str) -> None:
+    name, options = cases[case]
+    described = describe(name).parameter_groups
+    for changes in [{}, *({group.unless: True} for group in described if group.unless)]:
+        workload = load(name, {**options, **changes})
+        assert isinstance(workload, HasParameterGroups)
+        groups = workload.parameter_groups(workload.build_model())
+        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
+        expected = [dict(group.settings or {}) for group in described if not changes.get(group.unless)]
+        assert [own for own in settings if own] == expected
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_workload_with_parameter_groups_describes_them(name: str) -> None:
+    description = describe(name)
+    has_method = hasattr(import_class(description.implementation), "parameter_groups")
+    # Which class of `huggingface` there is follows from the task; they have the method.
+    assert bool(description.parameter_groups) == (has_method or name == "huggingface")
 
 
 def test_another_process_builds_the_same_models_and_batches(cases: dict[str, tuple[str, dict[str, Any]]]) -> None:
