@@ -36,7 +36,7 @@ __all__ = ["router", "static_mounts"]
 
 JOBS_PER_PAGE = 25
 TRIALS_SHOWN = 500
-"""Rows in a job page's table; the API gives the others."""
+"""Newest trials in a job page's table, beside the best ones; the API gives the others."""
 
 # Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
 CONTENT_SECURITY_POLICY = (
@@ -119,7 +119,6 @@ def job_page(
         )
     progress = progress_of(session, [job], now=now)[job.id]
     trials = TrialRepository(session).page(job.id)
-    shown = trials[-TRIALS_SHOWN:]
     labels = view.phase_labels(job.specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
     evidence = recommendation.content["evidence"] if recommendation else None
@@ -133,6 +132,8 @@ def job_page(
         for best in (confirmed[0] or progress.best, confirmed[1] or progress.baseline_best)
         if best is not None
     }
+    front = {point.number for point in progress.front}
+    shown = view.shown_trials(trials, best_numbers | front | (seeds.numbers if seeds else set()), limit=TRIALS_SHOWN)
     context = {
         "job": job,
         "now": now,
@@ -152,7 +153,8 @@ def job_page(
         "seeds": seeds,
         "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,
-        "num_hidden": len(trials) - len(shown),
+        "num_trials": len(trials),
+        "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
         "best_numbers": best_numbers,
         "recommendation": recommendation.content if recommendation else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -64,6 +64,12 @@ class SeedTable:
     num_compared: int
     """Seeds that the means are over."""
     rows: list[SeedRow]
+
+    @property
+    def numbers(self) -> set[int]:
+        """The trials that found the configs, and those that repeat them."""
+        repeats = {result["number"] for row in self.rows for result in row.results if result is not None}
+        return repeats | {row.number for row in self.rows}
 
     def confirmed(self, *, is_baseline: bool) -> SeedRow | None:
         """The row of the search's best, or of the baseline's, if it has a mean."""
@@ -258,6 +264,15 @@ def phase_labels(specification: Mapping[str, Any], trials: Sequence[Trial]) -> d
         if isinstance(configured, str):
             labels[phase] = OPTIMIZER_TITLES.get(configured, configured)
     return labels
+
+
+def shown_trials(trials: Sequence[Trial], always: Collection[int], *, limit: int) -> list[Trial]:
+    """The newest `limit` of the trials, and before them those with the numbers `always`.
+
+    Args:
+        trials: in the order of their numbers.
+    """
+    return [*(trial for trial in trials[:-limit] if trial.number in always), *trials[-limit:]]
 
 
 def parameter_names(trials: Sequence[Trial]) -> list[str]:
