@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.pareto import FrontPoint
 
@@ -190,3 +192,11 @@ class Evidence:
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
+
+
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
+    """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
+    return _EVIDENCE.validate_python(content)

@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
 from service.api.dependencies import Now, ReadSession, SettingsDependency
+from service.best_values import number, spread
 from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
@@ -60,7 +61,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=view.number,
+        number=number,
+        spread=spread,
         parameter=view.parameter,
         duration=view.duration,
         ago=view.ago,
@@ -123,15 +125,7 @@ def job_page(
     recommendation = RecommendationRepository(session).of_job(job.id)
     evidence = recommendation.content["evidence"] if recommendation else None
     seeds = view.seed_table(evidence, labels)
-    confirmed = [
-        seeds.confirmed(is_baseline=is_baseline) if seeds and job.state.is_final else None
-        for is_baseline in (False, True)
-    ]
-    best_numbers = {
-        best.number
-        for best in (confirmed[0] or progress.best, confirmed[1] or progress.baseline_best)
-        if best is not None
-    }
+    best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
     shown = view.shown_trials(trials, best_numbers | front | (seeds.numbers if seeds else set()), limit=TRIALS_SHOWN)
     context = {
@@ -148,8 +142,6 @@ def job_page(
         "verdict": view.verdict(
             job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
         ),
-        "confirmed_best": confirmed[0],
-        "confirmed_baseline": confirmed[1],
         "seeds": seeds,
         "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,

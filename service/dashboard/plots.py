@@ -105,7 +105,7 @@ def best_so_far(
                 "x": [x for x, _ in line],
                 "y": [y for _, y in line],
                 "line": {"shape": "hv", "width": 2.5, "color": PHASE_COLOURS[phase], "dash": PHASE_DASHES[phase]},
-                "hovertemplate": f"{label}<br>best %{{y:.4g}}<extra></extra>",
+                "hovertemplate": f"{label}<br>best found %{{y:.4g}}<extra></extra>",
             }
         )
         data.append(

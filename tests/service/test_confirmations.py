@@ -260,8 +260,8 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, ...]) -> Non
     assert lines[-2].endswith("confirmation 6 (6 completed).")
     snippet = python_snippet(recommendation)
     ast.parse(snippet)
-    assert "over 3 new seeds (trial 0's config)" in snippet
-    assert "95% interval" in snippet
+    assert "(mean of 3 new seeds, config of trial 0)" in snippet
+    assert "(95% interval " in snippet.replace("\n#   ", " ")
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:

@@ -180,7 +180,7 @@ def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: 
     assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
     assert cross.splitlines()[-1] == "diverged after step 30"
     assert _hovered(page, "best-so-far", {"mode": "markers", "role": "search"}, 1) == "#1 Shampoo\n0.7000"
-    assert _hovered(page, "best-so-far", {"mode": "lines", "role": "search"}) == "Shampoo\nbest 0.5000"
+    assert _hovered(page, "best-so-far", {"mode": "lines", "role": "search"}) == "Shampoo\nbest found 0.5000"
     assert _hovered(page, "best-so-far", {"mode": "markers", "role": "baseline"}) == "#3 AdamW\n1.100"
     point = _hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
     assert point.splitlines()[0] == "#3 AdamW, completed"
