@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.evidence import Evidence, Winner
+from service.evidence import ConfirmationResult, Winner
 
 DASH = "–"
 
@@ -49,9 +49,12 @@ class Best(Protocol):
     def basis(self) -> str: ...
 
 
-def best_of(evidence: Evidence, winner: Winner) -> BestTrial:
-    """The best value that the evidence gives for `winner`, its `best` or its `baseline`."""
-    result = evidence.confirmation
+def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
+    """The best value of a phase, from the winner of it that the evidence names.
+
+    Args:
+        result: the evidence's confirmation.
+    """
     for config in result.configs if result is not None else []:
         if config.number == winner.number and result is not None and config.mean is not None:
             return BestTrial(winner.number, winner.value, len(result.seeds), config.standard_deviation)

@@ -138,6 +138,10 @@ class ConfirmedConfig:
     """Over the compared seeds; None: it takes no part in the comparison."""
     standard_deviation: float | None
     """Over the compared seeds, of the sample."""
+    further_low: float | None = None
+    """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
+    it has no mean."""
+    further_high: float | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -192,6 +196,9 @@ class Evidence:
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
+    verdict_caveats: list[str] = field(default_factory=list)
+    """What is to be read with the verdict: that a compared config did worse over the new seeds than when it was found,
+    by more than the noise, or by so much that it matters."""
 
 
 _EVIDENCE = TypeAdapter(Evidence)

@@ -161,8 +161,8 @@ def _as_recommended(
         evidence = evidence_from_json(recommendation.content["evidence"])
         changed[recommendation.job_id] = dataclasses.replace(
             progress[recommendation.job_id],
-            best=best_of(evidence, evidence.best),
-            baseline_best=None if evidence.baseline is None else best_of(evidence, evidence.baseline),
+            best=best_of(evidence.confirmation, evidence.best),
+            baseline_best=(None if evidence.baseline is None else best_of(evidence.confirmation, evidence.baseline)),
         )
     return changed
 

@@ -25,6 +25,7 @@ from service.evidence import (
 )
 from service.lineage import caveat_of_lineage, lineage_of
 from service.pareto import FrontPoint, front_of
+from service.setbacks import setback_caveat
 from service.snippets import render
 
 CAVEAT_ONE_SEED = (
@@ -142,6 +143,7 @@ def recommend(
         ],
         confirmation=result,
         front=front,
+        verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
     )
     return Recommendation(**dataclasses.asdict(pasteable(best.config)), evidence=evidence)
 
@@ -342,6 +344,26 @@ def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> 
     return caveats
 
 
+def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
+    """Which of the compared configs did worse over the new seeds than when they were found."""
+    by_number = {config.number: config for config in result.configs}
+    caveats = []
+    for role, winner in (("recommended", best), ("baseline's", baseline)):
+        config = None if winner is None else by_number.get(winner.number)
+        if winner is None or config is None:
+            continue
+        whose = f"The {role} config ({winner.config['optimizer']['name']}, trial {winner.number})"
+        confirmed = best_of(result, winner)
+        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        if caveat is None:
+            continue
+        against_found = improvement_over(config.found_value, best.value, direction)
+        if winner is baseline and against_found is not None:
+            caveat += f" Against {number(config.found_value)} the improvement would be {against_found:+.1%}."
+        caveats.append(caveat)
+    return caveats
+
+
 def _header(recommendation: Mapping[str, Any]) -> list[str]:
     """The evidence in a few lines of plain words."""
     evidence = evidence_from_json(recommendation["evidence"])
@@ -349,7 +371,7 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
     totals = ", ".join(f"{sum(counts[phase].values())} {phase}" for phase in Phase if phase in counts)
     lines = [
         f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
-        f"{evidence.metric} ({evidence.direction}): {described(best_of(evidence, evidence.best))}",
+        f"{evidence.metric} ({evidence.direction}): {described(best_of(evidence.confirmation, evidence.best))}",
     ]
     if options := recommendation["workload_options"]:
         # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
@@ -357,10 +379,11 @@ def _header(recommendation: Mapping[str, Any]) -> list[str]:
         lines.append(f"with the workload's options {named}")
     if evidence.baseline is not None:
         name = evidence.baseline.config["optimizer"]["name"]
-        value = described(best_of(evidence, evidence.baseline))
+        value = described(best_of(evidence.confirmation, evidence.baseline))
         lines.append(f"baseline {name}: {value}: {_comparison(evidence)}")
         if evidence.verdict is Verdict.WORSE:
             lines.append(f"NOT RECOMMENDED over {name}: the baseline did better.")
+    lines += evidence.verdict_caveats
     reached = evidence.reached_baseline
     if reached is not None:
         lines.append(f"reached the baseline's best at step {reached.step}, the baseline at {reached.baseline_step}")

@@ -164,13 +164,15 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     """Why a config is recommended, in plain words, whether it won or not."""
     best, baseline = evidence.best, evidence.baseline
     lines = [
-        f"Best of the search: {evidence.metric} {described(best_of(evidence, best))} after {best.num_steps} steps."
+        f"Best of the search: {evidence.metric} {described(best_of(evidence.confirmation, best))} "
+        f"after {best.num_steps} steps."
     ]
     if baseline is None:
         lines.append("There is no baseline to compare with.")
     else:
         name = baseline.config["optimizer"]["name"]
-        lines.append(f"Best of the {name} baseline: {evidence.metric} {described(best_of(evidence, baseline))}.")
+        value = described(best_of(evidence.confirmation, baseline))
+        lines.append(f"Best of the {name} baseline: {evidence.metric} {value}.")
         by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
         lines.append(
             {
@@ -186,12 +188,13 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
                 f"Over {len(result.seeds)} new seeds the improvement lies between {result.improvement_low:+.1%} and "
                 f"{result.improvement_high:+.1%} ({result.confidence:.0%} interval)."
             )
-        reached = evidence.reached_baseline
-        if reached is not None:
-            lines.append(
-                f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
-                f"{reached.baseline_step}."
-            )
+    lines += evidence.verdict_caveats
+    reached = evidence.reached_baseline
+    if reached is not None:
+        lines.append(
+            f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
+            f"{reached.baseline_step}."
+        )
     total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
     phases = "; ".join(
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"

@@ -241,6 +241,8 @@ _CONFIRMATION: dict[str, Any] = {
             ],
             "mean": 0.0713,
             "standard_deviation": 0.00061,
+            "further_low": 0.0683,
+            "further_high": 0.0743,
         }
     ],
     "baseline": {
@@ -253,6 +255,8 @@ _CONFIRMATION: dict[str, Any] = {
         ],
         "mean": 0.0871,
         "standard_deviation": 0.00078,
+        "further_low": 0.0832,
+        "further_high": 0.0910,
     },
     "confidence": 0.95,
     "improvement_low": 0.1765,
@@ -298,6 +302,7 @@ RECOMMENDATION: dict[str, Any] = {
         "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
         "confirmation": _CONFIRMATION,
         "front": [],
+        "verdict_caveats": [],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

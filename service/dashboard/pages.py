@@ -21,6 +21,7 @@ from service.dashboard.assets import PLOTLY_PATH, static_mounts
 from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
 from service.domain import JobState, TrialState
 from service.errors import InvalidInput, NotFound
+from service.evidence import evidence_from_json
 from service.jobs import progress_of, specification_of
 from service.pareto import front_of
 from service.recommendations import snippet_from_json
@@ -124,6 +125,7 @@ def job_page(
     labels = view.phase_labels(job.specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
     evidence = recommendation.content["evidence"] if recommendation else None
+    told = evidence_from_json(evidence) if evidence and job.state.is_final else None
     seeds = view.seed_table(evidence, labels)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
@@ -142,6 +144,7 @@ def job_page(
         "verdict": view.verdict(
             job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
         ),
+        "verdict_caveats": told.verdict_caveats if told else [],
         "seeds": seeds,
         "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,
