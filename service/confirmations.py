@@ -110,6 +110,19 @@ def compare_over_seeds(
     return Interval(mean, mean - reach, mean + reach)
 
 
+def further_seed(values: Sequence[float]) -> tuple[float, float]:
+    """The interval that holds a config's value with one further seed, by its values with `values`' seeds.
+
+    Student's prediction interval of a normal distribution, mean +- t s sqrt(1 + 1/n) (Hahn, Factors for Calculating
+    Two-Sided Prediction Intervals for Samples from a Normal Distribution, 1969). It holds for a config that was not
+    chosen by that further seed: of equal configs, the best of 5 when found lies beyond its better end in 8% of jobs
+    with three new seeds, the best of 15 in 13% (nominal: 2.5%).
+    """
+    mean, deviation, num = statistics.fmean(values), statistics.stdev(values), len(values)
+    reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), num - 1) * deviation * math.sqrt(1.0 + 1.0 / num)
+    return mean - reach, mean + reach
+
+
 def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verdict:
     """What the interval allows to say.
 
@@ -158,12 +171,15 @@ def _config(source: FinishedTrial, results: list[SeedResult], seeds: Sequence[in
     """What became of one config; with `seeds` empty it takes no part in the comparison."""
     assert source.value is not None
     compared = [result.value for result in results if result.seed in seeds and result.value is not None]
+    low, high = further_seed(compared) if compared else (None, None)
     return ConfirmedConfig(
         number=source.number,
         found_value=source.value,
         results=results,
         mean=statistics.fmean(compared) if compared else None,
         standard_deviation=statistics.stdev(compared) if compared else None,
+        further_low=low,
+        further_high=high,
     )
 
 

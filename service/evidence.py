@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.pareto import FrontPoint
 
@@ -136,6 +138,10 @@ class ConfirmedConfig:
     """Over the compared seeds; None: it takes no part in the comparison."""
     standard_deviation: float | None
     """Over the compared seeds, of the sample."""
+    further_low: float | None = None
+    """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
+    it has no mean."""
+    further_high: float | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -190,3 +196,14 @@ class Evidence:
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
+    verdict_caveats: list[str] = field(default_factory=list)
+    """What is to be read with the verdict: that a compared config did worse over the new seeds than when it was found,
+    by more than the noise, or by so much that it matters."""
+
+
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
+    """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
+    return _EVIDENCE.validate_python(content)

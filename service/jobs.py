@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import statistics
@@ -14,14 +15,22 @@ from typing import Any
 from sqlalchemy.orm import Session
 from ulid import ULID
 
+from service.best_values import BestTrial, best_of
 from service.budgets import device_hours, running_seconds
 from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused
+from service.evidence import evidence_from_json
 from service.pareto import FrontPoint, front_of
 from service.planning import allot, plan_job
 from service.specification import JobSpecification
 from service.store.models import Job
-from service.store.repositories import CompletedTrial, JobRepository, TrainedTrial, TrialRepository
+from service.store.repositories import (
+    CompletedTrial,
+    JobRepository,
+    RecommendationRepository,
+    TrainedTrial,
+    TrialRepository,
+)
 from service.transitions import record_job_event
 from service.winners import resolve_winners
 from trainers.description import ParameterGroup
@@ -29,14 +38,6 @@ from trainers.descriptions import BUILT_IN
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""
-
-
-@dataclass(frozen=True, slots=True)
-class BestTrial:
-    """The completed trial of a phase with the best final value."""
-
-    number: int
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class JobProgress:
     """Those that the job has, in their order."""
     num_trials: int
     best: BestTrial | None
+    """Of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
@@ -142,7 +144,7 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     recent: dict[str, list[TrainedTrial]] = {job.id: [] for job in jobs if job.state is JobState.RUNNING}
     for trained in repository.last_finished(recent, limit=RECENT_TRIALS) if recent else ():
         recent[trained.job_id].append(trained)
-    return {
+    progress = {
         job.id: _progress(
             job,
             counts[job.id],
@@ -155,6 +157,22 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
         )
         for job in jobs
     }
+    return progress | _as_recommended(session, jobs, progress)
+
+
+def _as_recommended(
+    session: Session, jobs: Sequence[Job], progress: Mapping[str, JobProgress]
+) -> dict[str, JobProgress]:
+    """The progress of the jobs that have ended with a recommendation, with its best values; by one statement."""
+    changed = {}
+    for recommendation in RecommendationRepository(session).of_jobs([job.id for job in jobs if job.state.is_final]):
+        evidence = evidence_from_json(recommendation.content["evidence"])
+        changed[recommendation.job_id] = dataclasses.replace(
+            progress[recommendation.job_id],
+            best=best_of(evidence.confirmation, evidence.best),
+            baseline_best=(None if evidence.baseline is None else best_of(evidence.confirmation, evidence.baseline)),
+        )
+    return changed
 
 
 def _progress(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.best_values import best_of, described, number
 from service.confirmations import confirm, mean_curve, verdict_over_seeds
 from service.domain import Direction, Phase, TrialState
 from service.evidence import (
@@ -20,10 +21,12 @@ from service.evidence import (
     ReachedBaseline,
     Verdict,
     Winner,
+    evidence_from_json,
 )
 from service.lineage import caveat_of_lineage, lineage_of
 from service.parameter_groups import OwnSettings, caveat, own_settings
 from service.pareto import FrontPoint, front_of
+from service.setbacks import setback_caveat
 from service.snippets import render
 from trainers.description import ParameterGroup
 
@@ -148,6 +151,7 @@ def recommend(
         ],
         confirmation=result,
         front=front,
+        verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
     )
     return Recommendation(
         **{field.name: getattr(found, field.name) for field in dataclasses.fields(PasteableConfig)}, evidence=evidence
@@ -363,38 +367,57 @@ def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> 
     return caveats
 
 
+def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
+    """Which of the compared configs did worse over the new seeds than when they were found."""
+    by_number = {config.number: config for config in result.configs}
+    caveats = []
+    for role, winner in (("recommended", best), ("baseline's", baseline)):
+        config = None if winner is None else by_number.get(winner.number)
+        if winner is None or config is None:
+            continue
+        whose = f"The {role} config ({winner.config['optimizer']['name']}, trial {winner.number})"
+        confirmed = best_of(result, winner)
+        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        if caveat is None:
+            continue
+        against_found = improvement_over(config.found_value, best.value, direction)
+        if winner is baseline and against_found is not None:
+            caveat += f" Against {number(config.found_value)} the improvement would be {against_found:+.1%}."
+        caveats.append(caveat)
+    return caveats
+
+
 def _header(recommendation: Mapping[str, Any]) -> list[str]:
     """The evidence in a few lines of plain words."""
-    evidence = recommendation["evidence"]
-    best, baseline, metric = evidence["best"], evidence["baseline"], evidence["metric"]
-    counts = evidence["num_trials"]
+    evidence = evidence_from_json(recommendation["evidence"])
+    counts = evidence.num_trials
     totals = ", ".join(f"{sum(counts[phase].values())} {phase}" for phase in Phase if phase in counts)
     lines = [
         f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
-        f"{metric} ({evidence['direction']}): {_value_of(evidence, best)}",
+        f"{evidence.metric} ({evidence.direction}): {described(best_of(evidence.confirmation, evidence.best))}",
     ]
     if options := recommendation["workload_options"]:
         # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
         named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
         lines.append(f"with the workload's options {named}")
-    if baseline is not None:
-        name = baseline["config"]["optimizer"]["name"]
-        lines.append(f"baseline {name}: {_value_of(evidence, baseline)}: {_comparison(evidence)}")
-    if evidence["verdict"] == Verdict.WORSE:
-        lines.append(f"NOT RECOMMENDED over {baseline['config']['optimizer']['name']}: the baseline did better.")
-    reached = evidence["reached_baseline"]
+    if evidence.baseline is not None:
+        name = evidence.baseline.config["optimizer"]["name"]
+        value = described(best_of(evidence.confirmation, evidence.baseline))
+        lines.append(f"baseline {name}: {value}: {_comparison(evidence)}")
+        if evidence.verdict is Verdict.WORSE:
+            lines.append(f"NOT RECOMMENDED over {name}: the baseline did better.")
+    lines += evidence.verdict_caveats
+    reached = evidence.reached_baseline
     if reached is not None:
-        lines.append(
-            f"reached the baseline's best at step {reached['step']}, the baseline at {reached['baseline_step']}"
-        )
-    return [*lines, *_front_lines(evidence), *evidence["caveats"]]
+        lines.append(f"reached the baseline's best at step {reached.step}, the baseline at {reached.baseline_step}")
+    return [*lines, *_front_lines(evidence), *evidence.caveats]
 
 
-def _front_lines(evidence: Mapping[str, Any]) -> list[str]:
+def _front_lines(evidence: Evidence) -> list[str]:
     """The trials that no other one betters in every objective; of many, the first few."""
-    front = evidence.get("front", [])  # recommendations stored before there was one have none
+    front = evidence.front
     lines = [
-        f"on the front: trial {point['number']}, {', '.join(named_values(point['values'], evidence['metric']))}"
+        f"on the front: trial {point.number}, {', '.join(named_values(point.values, evidence.metric))}"
         for point in front[:FRONT_SHOWN]
     ]
     return [*lines, *([f"and {len(front) - FRONT_SHOWN} more"] if len(front) > FRONT_SHOWN else [])]
@@ -402,27 +425,20 @@ def _front_lines(evidence: Mapping[str, Any]) -> list[str]:
 
 def named_values(values: Mapping[str, float], metric: str) -> list[str]:
     """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
-    return [f"{name} {values[name]:.5g}" for name in sorted(values, key=lambda name: name != metric)]
+    return [f"{name} {number(values[name])}" for name in sorted(values, key=lambda name: name != metric)]
 
 
-def _value_of(evidence: Mapping[str, Any], winner: Mapping[str, Any]) -> str:
-    result = evidence.get("confirmation") or {}  # recommendations stored before there was one have none
-    for config in [*result.get("candidates", []), result.get("baseline")]:
-        if config is not None and config["number"] == winner["number"] and config["mean"] is not None:
-            spread, num_seeds = config["standard_deviation"], len(result["seeds"])
-            return f"{config['mean']:.5g} ± {spread:.2g} over {num_seeds} new seeds (trial {config['number']}'s config)"
-    return f"{winner['value']!r} (trial {winner['number']})"
-
-
-def _comparison(evidence: Mapping[str, Any]) -> str:
-    share = "" if evidence["improvement"] is None else f" by {abs(evidence['improvement']):.2%}"
-    result = evidence.get("confirmation") or {}
-    low, high = result.get("improvement_low"), result.get("improvement_high")
+def _comparison(evidence: Evidence) -> str:
+    share = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
+    result = evidence.confirmation
+    low, high = (None, None) if result is None else (result.improvement_low, result.improvement_high)
     interval = (
-        "" if low is None or high is None else f" ({result['confidence']:.0%} interval {low:+.2%} to {high:+.2%})"
+        ""
+        if result is None or low is None or high is None
+        else f" ({result.confidence:.0%} interval {low:+.1%} to {high:+.1%})"
     )
-    if evidence["verdict"] == Verdict.EQUAL:
-        return f"equal (within {evidence['equal_within']:.1%}){interval}"
-    if evidence["verdict"] == Verdict.UNDECIDED:
+    if evidence.verdict is Verdict.EQUAL:
+        return f"equal (within {evidence.equal_within:.1%}){interval}"
+    if evidence.verdict is Verdict.UNDECIDED:
         return f"undecided{interval}"
-    return f"this config is {evidence['verdict']}{share}{interval}"
+    return f"this config is {evidence.verdict}{share}{interval}"

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from service.api.estimate_schemas import JobEstimate, MemoryRead
 from service.api.schemas import BestRead, JobRead, WaitingRead
+from service.best_values import best_of, described, number
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
-from service.evidence import Evidence, Verdict, Winner
+from service.evidence import Evidence, Verdict
 from service.inert import inert, one_line
 from service.recommendations import named_values
 
@@ -104,9 +105,9 @@ def progress_line(job: JobRead) -> str:
         parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
     metric = job.objective.metric
     if job.progress.best is not None:
-        parts.append(f"best {metric} {_best(job.progress.best)}")
+        parts.append(f"best {metric} {described(job.progress.best)}")
     if job.progress.baseline_best is not None:
-        parts.append(f"baseline {_best(job.progress.baseline_best)}")
+        parts.append(f"baseline {described(job.progress.baseline_best)}")
     if job.progress.seconds_left is not None:
         parts.append(f"about {duration(job.progress.seconds_left)} left")
     if job.specification.budget.device_hours is not None:
@@ -137,9 +138,9 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
     if len(progress.phases) > 1:
         table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
-    table.add_row(f"best {job.objective.metric}", _best(progress.best) if progress.best else "none yet")
+    table.add_row(f"best {job.objective.metric}", described(progress.best) if progress.best else "none yet")
     if job.specification.baseline is not None:
-        table.add_row("baseline's best", _best(progress.baseline_best) if progress.baseline_best else "none yet")
+        table.add_row("baseline's best", described(progress.baseline_best) if progress.baseline_best else "none yet")
     if job.specification.budget.device_hours is not None:
         table.add_row("budget", device_hours(job))
     if not job.state.is_final:
@@ -161,13 +162,17 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     for heading in [*headings, *(["created (UTC)"] if wide else []), *(["waiting"] if wide and waits else [])]:
         room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=room)
+    bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
+    if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
+        table.caption = f"* mean of {' or '.join(map(str, seeds))} new seeds; the others: one seed"
+        table.caption_justify = "left"
     for job in jobs:
         table.add_row(
             job.id,
             job.name,
             Text(state_words(job), style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
-            *(f"{best.value:.5g}" if best else "" for best in (job.progress.best, job.progress.baseline_best)),
+            *(_marked(best) for best in (job.progress.best, job.progress.baseline_best)),
             *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
             *([job.waiting.reason if job.waiting else ""] if wide and waits else []),
         )
@@ -178,16 +183,15 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
     """Why a config is recommended, in plain words, whether it won or not."""
     best, baseline = evidence.best, evidence.baseline
     lines = [
-        f"Best of the search: trial {best.number}, {evidence.metric} {_value(evidence, best)} "
+        f"Best of the search: {evidence.metric} {described(best_of(evidence.confirmation, best))} "
         f"after {best.num_steps} steps."
     ]
     if baseline is None:
         lines.append("There is no baseline to compare with.")
     else:
         name = baseline.config["optimizer"]["name"]
-        lines.append(
-            f"Best of the {name} baseline: trial {baseline.number}, {evidence.metric} {_value(evidence, baseline)}."
-        )
+        value = described(best_of(evidence.confirmation, baseline))
+        lines.append(f"Best of the {name} baseline: {evidence.metric} {value}.")
         by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
         lines.append(
             {
@@ -203,12 +207,13 @@ def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
                 f"Over {len(result.seeds)} new seeds the improvement lies between {result.improvement_low:+.1%} and "
                 f"{result.improvement_high:+.1%} ({result.confidence:.0%} interval)."
             )
-        reached = evidence.reached_baseline
-        if reached is not None:
-            lines.append(
-                f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
-                f"{reached.baseline_step}."
-            )
+    lines += evidence.verdict_caveats
+    reached = evidence.reached_baseline
+    if reached is not None:
+        lines.append(
+            f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
+            f"{reached.baseline_step}."
+        )
     total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
     phases = "; ".join(
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
@@ -280,14 +285,6 @@ def _gib(num_bytes: int) -> str:
     return f"{num_bytes / 2**30:.3g} GiB"
 
 
-def _value(evidence: Evidence, winner: Winner) -> str:
-    """A winner's value, with its spread over seeds if there are several."""
-    for config in evidence.confirmation.configs if evidence.confirmation else []:
-        if config.number == winner.number and config.standard_deviation is not None:
-            return f"{winner.value:.5g} ± {config.standard_deviation:.2g}"
-    return f"{winner.value:.5g}"
-
-
 def trial_counts(job: JobRead) -> str:
     """The trials by state, without the states that none is in."""
     counts = [
@@ -330,5 +327,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _best(best: BestRead) -> str:
-    return f"{best.value:.5g} (trial {best.number})"
+def _marked(best: BestRead | None) -> str:
+    """A best value, with a star if it is a mean over new seeds."""
+    return "" if best is None else f"{number(best.value)}{'*' if best.num_new_seeds else ''}"

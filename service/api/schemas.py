@@ -139,10 +139,18 @@ class ObjectiveRead(ReadModel):
 
 
 class BestRead(ReadModel):
-    """The completed trial of a phase with the best final value."""
+    """The best trial of a phase. While the job runs: the completed one with the best final value. Once it has ended:
+    the one whose config is recommended, or that stands for the baseline."""
 
     number: int
     value: float
+    """Its final value; of a config that was confirmed, the mean over the new seeds."""
+    num_new_seeds: int = 0
+    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
+    standard_deviation: float | None = None
+    """Over those seeds."""
+    basis: str = "one seed"
+    """How the value came about, for a person: `one seed`, or `mean of 3 new seeds`."""
 
 
 class PhaseProgressRead(ReadModel):

@@ -17,12 +17,14 @@ from starlette.templating import Jinja2Templates
 
 from service.api import problems
 from service.api.dependencies import Now, ReadSession, SettingsDependency
+from service.best_values import number, spread
 from service.controls import RETRIABLE, budget_is_left
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
 from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
 from service.domain import JobState, TrialState
 from service.errors import InvalidInput, NotFound
+from service.evidence import evidence_from_json
 from service.jobs import progress_of, specification_of
 from service.pareto import front_of
 from service.recommendations import snippet_from_json
@@ -39,7 +41,7 @@ __all__ = ["router", "static_mounts"]
 
 JOBS_PER_PAGE = 25
 TRIALS_SHOWN = 500
-"""Rows in a job page's table; the API gives the others."""
+"""Newest trials in a job page's table, beside the best ones; the API gives the others."""
 
 # Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
 CONTENT_SECURITY_POLICY = (
@@ -64,7 +66,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=view.number,
+        number=number,
+        spread=spread,
         parameter=view.parameter,
         duration=view.duration,
         ago=view.ago,
@@ -123,20 +126,14 @@ def job_page(
         )
     progress = progress_of(session, [job], now=now)[job.id]
     trials = TrialRepository(session).page(job.id)
-    shown = trials[-TRIALS_SHOWN:]
     labels = view.phase_labels(job.specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
     evidence = recommendation.content["evidence"] if recommendation else None
+    told = evidence_from_json(evidence) if evidence and job.state.is_final else None
     seeds = view.seed_table(evidence, labels)
-    confirmed = [
-        seeds.confirmed(is_baseline=is_baseline) if seeds and job.state.is_final else None
-        for is_baseline in (False, True)
-    ]
-    best_numbers = {
-        best.number
-        for best in (confirmed[0] or progress.best, confirmed[1] or progress.baseline_best)
-        if best is not None
-    }
+    best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
+    front = {point.number for point in progress.front}
+    shown = view.shown_trials(trials, best_numbers | front | (seeds.numbers if seeds else set()), limit=TRIALS_SHOWN)
     context = {
         "job": job,
         "now": now,
@@ -151,12 +148,12 @@ def job_page(
         "verdict": view.verdict(
             job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
         ),
-        "confirmed_best": confirmed[0],
-        "confirmed_baseline": confirmed[1],
+        "verdict_caveats": told.verdict_caveats if told else [],
         "seeds": seeds,
         "phase_of": {trial.number: trial.phase for trial in trials},
         "trials": shown,
-        "num_hidden": len(trials) - len(shown),
+        "num_trials": len(trials),
+        "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
         "best_numbers": best_numbers,
         "recommendation": recommendation.content if recommendation else None,

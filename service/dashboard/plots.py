@@ -105,7 +105,7 @@ def best_so_far(
                 "x": [x for x, _ in line],
                 "y": [y for _, y in line],
                 "line": {"shape": "hv", "width": 2.5, "color": PHASE_COLOURS[phase], "dash": PHASE_DASHES[phase]},
-                "hovertemplate": f"{label}<br>best %{{y:.4g}}<extra></extra>",
+                "hovertemplate": f"{label}<br>best found %{{y:.4g}}<extra></extra>",
             }
         )
         data.append(
@@ -156,8 +156,7 @@ def learning_curves(
                 "line": {"width": 1.5, "color": colour, "dash": PHASE_DASHES[trial.phase]},
                 "marker": {"size": 5, "color": colour},
                 "opacity": 0.6 if role == "pruned" else 0.9,
-                "text": _hover_text(trial, labels),
-                "hovertemplate": "%{text}<br>step %{x}: %{y:.4g}<extra></extra>",
+                "hovertemplate": f"{_hover_text(trial, labels)}<br>step %{{x}}: %{{y:.4g}}<extra></extra>",
             }
         )
         shown.add(role)
@@ -174,8 +173,7 @@ def learning_curves(
                     "x": [last[0]],
                     "y": [last[1]],
                     "marker": {"symbol": "x", "size": 9, "color": DIVERGED_COLOUR},
-                    "text": _hover_text(trial, labels),
-                    "hovertemplate": "%{text}<br>diverged after step %{x}<extra></extra>",
+                    "hovertemplate": f"{_hover_text(trial, labels)}<br>diverged after step %{{x}}<extra></extra>",
                 }
             )
     layout = _layout(x_title="step", metric=metric, values=values)
@@ -305,6 +303,7 @@ def _role(trial: PlotTrial, labels: Mapping[Phase, str]) -> tuple[str, str, str]
 
 
 def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
+    """Of a curve it is part of the template: Plotly takes `%{text}` for each point alone."""
     state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
     label = _text(labels.get(trial.phase, trial.phase.value))
     of = "" if trial.confirms is None else f" of #{trial.confirms}"
@@ -367,5 +366,5 @@ def _finite(value: float | None) -> float | None:
 
 
 def _text(text: str) -> str:
-    """Plotly draws a few tags of HTML in texts; what users wrote must not become one."""
-    return html.escape(text, quote=False)
+    """Plotly draws a few tags of HTML in texts and fills in `%{...}`; what users wrote must become neither."""
+    return html.escape(text, quote=False).replace("%{", "&#37;{")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from service.best_values import DASH, number
 from service.dashboard.plots import PlotTrial
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence import EQUAL_WITHIN
@@ -16,7 +16,6 @@ from service.jobs import JobProgress
 from service.recommendations import compare, improvement_over
 from service.store.models import Job, Trial
 
-DASH = "–"
 OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
 BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
 
@@ -61,22 +60,13 @@ class SeedTable:
     """The confirmation of a job."""
 
     seeds: list[int]
-    num_compared: int
-    """Seeds that the means are over."""
     rows: list[SeedRow]
 
-    def confirmed(self, *, is_baseline: bool) -> SeedRow | None:
-        """The row of the search's best, or of the baseline's, if it has a mean."""
-        return next((row for row in self.rows if row.is_baseline is is_baseline and row.mean is not None), None)
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with `digits` significant digits, trailing zeros kept so that columns line up."""
-    if value is None or not math.isfinite(value):
-        return DASH
-    if 10**digits <= abs(value) < 10 ** (digits + 2):
-        return f"{value:.0f}"
-    return f"{value:#.{digits}g}".removesuffix(".")
+    @property
+    def numbers(self) -> set[int]:
+        """The trials that found the configs, and those that repeat them."""
+        repeats = {result["number"] for row in self.rows for result in row.results if result is not None}
+        return repeats | {row.number for row in self.rows}
 
 
 def parameter(value: object) -> str:
@@ -236,7 +226,7 @@ def seed_table(evidence: Mapping[str, Any] | None, labels: Mapping[Phase, str]) 
                 results=[by_seed.get(seed) for seed in seeds],
             )
         )
-    return SeedTable(seeds, len(result["seeds"]), rows)
+    return SeedTable(seeds, rows)
 
 
 def _waiting(state: JobState) -> str:
@@ -258,6 +248,15 @@ def phase_labels(specification: Mapping[str, Any], trials: Sequence[Trial]) -> d
         if isinstance(configured, str):
             labels[phase] = OPTIMIZER_TITLES.get(configured, configured)
     return labels
+
+
+def shown_trials(trials: Sequence[Trial], always: Collection[int], *, limit: int) -> list[Trial]:
+    """The newest `limit` of the trials, and before them those with the numbers `always`.
+
+    Args:
+        trials: in the order of their numbers.
+    """
+    return [*(trial for trial in trials[:-limit] if trial.number in always), *trials[-limit:]]
 
 
 def parameter_names(trials: Sequence[Trial]) -> list[str]:

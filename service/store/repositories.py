@@ -394,6 +394,10 @@ class RecommendationRepository:
     def of_job(self, job_id: str) -> Recommendation | None:
         return self._session.scalars(select(Recommendation).where(Recommendation.job_id == job_id)).one_or_none()
 
+    def of_jobs(self, job_ids: Sequence[str]) -> list[Recommendation]:
+        """The recommendations of these jobs."""
+        return list(self._session.scalars(select(Recommendation).where(Recommendation.job_id.in_(job_ids))))
+
     def of_model(self, model: str, *, limit: int) -> list[Recommendation]:
         """Recommendations for a model, newest first."""
         statement = select(Recommendation).where(Recommendation.model == model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,18 +13,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from service.api.schemas import JobRead
 from service.cli import app
+from service.client import Client
 from service.domain import JobState, Phase
 from service.runs import finish_job
 from service.store.migrate import is_current
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.terminal import progress_line
 from tests.service.live import finished_job, running
-from tests.service.scenarios import NOW, begin_trial, claimed_job, run_trial, submit
+from tests.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
 
 JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
 
@@ -41,6 +46,11 @@ def job_file(tmp_path: Path) -> str:
     path = tmp_path / "job.yaml"
     path.write_text(JOB)
     return str(path)
+
+
+def _job(url: str, job_id: str) -> JobRead:
+    with Client(url) as client:
+        return client.job(job_id)
 
 
 def run(*arguments: str) -> Result:
@@ -94,6 +104,46 @@ def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     assert "waiting" not in succeeded
 
 
+def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, confirmation={"top_k": 2, "num_seeds": 2})
+    for number, (loss, phase) in enumerate([(0.5, Phase.SEARCH), (0.3, Phase.SEARCH), (0.31, Phase.SEARCH)]):
+        run_trial(sqlite_database, lease, number, loss, phase)
+    run_trial(sqlite_database, lease, 3, 0.6, Phase.BASELINE)
+    found = run("jobs").stdout
+    assert (" 0.3000 " in found, " 0.6000 " in found, "*" in found) == (True, True, False)
+    assert "best validation_loss 0.3000 (one seed, trial 1)" in progress_line(_job(url, lease.job_id))
+    repeats = [(seed, source, loss) for seed in (1, 2) for source, loss in [(1, 0.4), (2, 0.33), (3, 0.7)]]
+    for number, (seed, source, loss) in enumerate(repeats, start=4):
+        repeat_trial(sqlite_database, lease, number, loss + 0.001 * seed, confirms=source, seed=seed)
+    with sqlite_database.writing() as session:
+        assert finish_job(session, lease, failure=None, now=NOW) is JobState.SUCCEEDED
+
+    best, baseline = "0.3315 ± 0.00071", "0.7015 ± 0.00071"
+    listed = run("jobs").stdout
+    assert "0.3315*  0.7015*" in listed
+    assert "* mean of 2 new seeds; the others: one seed" in listed
+    watched = run("watch", lease.job_id).stdout
+    assert f"best validation_loss {best} (mean of 2 new seeds, config of trial 2)" in watched
+    assert f"Best of the search: validation_loss {best} (mean of 2 new seeds, config of trial 2)" in watched
+    assert f"baseline: validation_loss {baseline} (mean of 2 new seeds, config of trial 3)." in watched
+    recommended = run("recommend", "--job", lease.job_id).stdout
+    assert f"# validation_loss (minimize): {best} (mean of 2 new seeds, config of trial 2)" in recommended
+    assert f"# baseline adamw: {baseline} (mean of 2 new seeds" in recommended
+    progress = _job(url, lease.job_id).progress
+    assert progress.best is not None
+    assert progress.best.standard_deviation == pytest.approx(0.001 / 2**0.5)
+    assert progress.best.model_dump(exclude={"standard_deviation"}) == {
+        "number": 2,
+        "value": pytest.approx(0.3315),
+        "num_new_seeds": 2,
+        "basis": "mean of 2 new seeds",
+    }
+    pages = [re.sub(r"<[^>]*>|\s+", " ", httpx.get(url + path).text) for path in ("/", f"/jobs/{lease.job_id}")]
+    for page in [re.sub(" +", " ", page) for page in pages]:
+        assert f" {best} mean of 2 new seeds" in page
+        assert f" {baseline} mean of 2 new seeds" in page
+
+
 @pytest.mark.usefixtures("url")
 def test_watch_prints_what_changes_and_succeeds_with_the_job(sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database)
@@ -114,7 +164,8 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(sqlite_database: Da
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "running · 0/4 trials (none started)"
-    assert any("best validation_loss 0.5 (trial 0) · baseline 0.4 (trial 1)" in line for line in lines)
+    bests = "best validation_loss 0.5000 (one seed, trial 0) · baseline 0.4000 (one seed, trial 1)"
+    assert any(bests in line for line in lines)
     assert any(line.startswith("succeeded · 3/4") for line in lines)
 
 

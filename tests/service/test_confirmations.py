@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import random
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy import stats
 from service import terminal
 from service.confirmations import compare_over_seeds, confirm, mean_curve
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence import ConfirmedConfig, Evidence, FinishedTrial, SeedResult, Verdict
+from service.evidence import ConfirmedConfig, FinishedTrial, SeedResult, Verdict, evidence_from_json
 from service.recommendations import Recommendation, python_snippet, recommend
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
@@ -242,6 +243,62 @@ def test_a_completed_trial_without_a_finite_value_counts_as_failed(value: float 
     assert [config.has_failed for config in result.candidates] == [False, True]
 
 
+FELL = "The baseline's config (adamw, trial 2) did worse over new seeds than when it was found"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        ([0.60, 0.61, 0.62], [f"{FELL}, by more than the noise: 0.6100 ± 0.010 (mean of 3 new seeds), 0.4000 before. "
+          "By these seeds another would lie between 0.5603 and 0.6597 (95% interval). Against 0.4000 the improvement "
+          "would be +22.5%."]),
+        ([0.45, 0.80, 0.95], [f"{FELL}: 0.7333 ± 0.26 (mean of 3 new seeds), 0.4000 before. "
+          "That may be chance: 3 seeds with this spread do not tell. Against 0.4000 the improvement would be +22.5%."]),
+        ([0.50, 0.52], [f"{FELL}: 0.5100 ± 0.014 (mean of 2 new seeds), 0.4000 before. "
+          "That may be chance: 2 seeds with this spread do not tell. Against 0.4000 the improvement would be +23.8%."]),
+        ([0.41, 0.42, 0.43], []),  # ordinary luck
+        ([0.4001, 0.4001, 0.4001], []),  # outside an interval without width, but as good as equal
+        ([0.30, 0.31, 0.32], []),  # better than when found
+    ],
+)  # fmt: skip
+def test_a_baseline_that_does_worse_over_new_seeds_than_when_found_is_told_beside_the_verdict(
+    theirs: Sequence[float], said: list[str]
+) -> None:
+    recommendation = _recommend({0: [0.30, 0.31, 0.32][: len(theirs)], 2: theirs})
+    evidence = recommendation.evidence
+    assert evidence.verdict_caveats == said
+    lines = terminal.evidence_lines("shampoo", evidence)
+    snippet = python_snippet(recommendation).replace("\n#   ", " ")
+    verdict = next(number for number, line in enumerate(lines) if line.startswith("Verdict: "))
+    for sentence in said:
+        assert sentence in lines[verdict + 1 : verdict + 3]
+        assert f"# {sentence}\n" in snippet
+    stored = json.loads(json.dumps(recommendation.to_json()))["evidence"]
+    assert evidence_from_json(stored) == evidence
+
+
+def test_a_recommended_config_that_was_lucky_is_told_too_in_either_direction() -> None:
+    evidence = _recommend({0: [0.25, 0.26, 0.27], 1: [0.24, 0.24, 0.25]}, direction=Direction.MAXIMIZE).evidence
+    (told,) = evidence.verdict_caveats
+    assert evidence.best.number == 0
+    assert told == (
+        "The recommended config (shampoo, trial 0) did worse over new seeds than when it was found: 0.2600 ± 0.010 "
+        "(mean of 3 new seeds), 0.3000 before. That may be chance: 3 seeds with this spread do not tell."
+    )
+    (told,) = _recommend({0: [0.2, 0.2, 0.2]}, direction=Direction.MAXIMIZE).evidence.verdict_caveats
+    assert "by more than the noise: 0.2000 ± 0.0 (mean of 3 new seeds), 0.3000 before" in told
+
+
+@pytest.mark.parametrize("values", [[0.31, 0.36], [0.31, 0.36, 0.30], [0.31, 0.36, 0.30, 0.33]])
+def test_the_interval_of_a_further_seed_is_students(values: Sequence[float]) -> None:
+    result = confirm([*FOUND, *_repeated({0: values})], Direction.MINIMIZE)
+    assert result is not None
+    (config,) = result.candidates
+    spread = math.sqrt(1 + 1 / len(values)) * statistics.stdev(values)
+    expected = stats.t.interval(0.95, len(values) - 1, loc=statistics.fmean(values), scale=spread)
+    assert (config.further_low, config.further_high) == pytest.approx(expected)
+
+
 WORDS = {
     (0.30, 0.31, 0.32): "Verdict: shampoo is better than adamw by 26.2%.",
     (0.50, 0.51, 0.52): "Verdict: shampoo is WORSE than adamw by 21.4%; adamw is the one to use here.",
@@ -260,8 +317,8 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, ...]) -> Non
     assert lines[-2].endswith("confirmation 6 (6 completed).")
     snippet = python_snippet(recommendation)
     ast.parse(snippet)
-    assert "over 3 new seeds (trial 0's config)" in snippet
-    assert "95% interval" in snippet
+    assert "(mean of 3 new seeds, config of trial 0)" in snippet
+    assert "(95% interval " in snippet.replace("\n#   ", " ")
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
@@ -269,4 +326,5 @@ def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever
     assert recommendation is not None
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("confirmation") is None
-    assert Evidence(**stored["evidence"]).confirmation is None
+    assert stored["evidence"].pop("verdict_caveats") == []
+    assert evidence_from_json(stored["evidence"]) == recommendation.evidence

@@ -7,18 +7,30 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy.event
 from pydantic import ValidationError
 
-from service.controls import cancel_job
+from service.best_values import BestTrial
+from service.controls import cancel_job, change_budget, resume_job
 from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
-from service.jobs import create_job, progress_of
+from service.jobs import JobProgress, create_job, progress_of
 from service.planning import plan_job
+from service.runs import finish_job
 from service.specification import JobSpecification
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
-from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, run_trial, specification, submit
+from tests.service.scenarios import (
+    NOW,
+    begin_trial,
+    claimed_job,
+    end_trial,
+    repeat_trial,
+    run_trial,
+    specification,
+    submit,
+)
 
 
 def _create(database: Database, spec: JobSpecification, *, key: str | None = None) -> tuple[Job, bool]:
@@ -226,6 +238,44 @@ def test_progress_counts_trials_by_state_and_names_the_best_of_each_phase(databa
     assert ours.seconds_elapsed == 10.0
     assert progress[waiting].seconds_elapsed is None
     assert progress[waiting].num_finished == 0
+
+
+def test_the_best_of_an_ended_job_is_its_confirmed_one_and_a_page_of_jobs_reads_them_at_once(
+    database: Database,
+) -> None:
+    ended = []
+    for _ in range(2):
+        lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 2})
+        for number, (loss, phase) in enumerate([(0.3, Phase.SEARCH), (0.31, Phase.SEARCH), (0.6, Phase.BASELINE)]):
+            run_trial(database, lease, number, loss, phase)
+        repeats = [(seed, source, loss) for seed in (1, 2) for source, loss in [(0, 0.4), (1, 0.33), (2, 0.7)]]
+        for number, (seed, source, loss) in enumerate(repeats, start=3):
+            repeat_trial(database, lease, number, loss, confirms=source, seed=seed)
+        with database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+        ended.append(lease.job_id)
+
+    def progress(*ids: str) -> tuple[list[JobProgress], int]:
+        statements: list[str] = []
+        with database.reading() as session:
+            jobs = [JobRepository(session).get(job_id) for job_id in ids]
+            sqlalchemy.event.listen(
+                session.connection(), "before_cursor_execute", lambda *told: statements.append(told[2])
+            )
+            return list(progress_of(session, jobs, now=NOW).values()), len(statements)
+
+    (ours,), num_statements = progress(ended[0])
+    assert (ours.best, ours.baseline_best) == (BestTrial(1, 0.33, 2, 0.0), BestTrial(2, 0.7, 2, 0.0))
+    both, num_statements_of_both = progress(*ended)
+    assert [of.best for of in both] == [ours.best, ours.best]
+    assert num_statements_of_both == num_statements
+
+    # A job that goes on seeks again, and then the best is what was found.
+    with database.writing() as session:
+        change_budget(session, ended[0], {"num_trials": 8}, now=NOW)
+        resume_job(session, ended[0], now=NOW)
+    (reopened,), _ = progress(ended[0])
+    assert (reopened.best, reopened.baseline_best) == (BestTrial(0, 0.3), BestTrial(2, 0.6))
 
 
 def _seconds_left(database: Database, job_id: str, *, after_seconds: float) -> float | None:

@@ -30,7 +30,7 @@ function themed(figure, id) {
 function highlighted(figure, picked) {
   const isPicked = (trace) => trace.meta?.number === picked;
   if (picked === null || !figure.data.some(isPicked)) return figure.data;
-  const legend = figure.data.filter((trace) => trace.showlegend).map((trace) => ({ ...trace, x: [null], y: [null], text: "" }));
+  const legend = figure.data.filter((trace) => trace.showlegend).map((trace) => ({ ...trace, x: [null], y: [null] }));
   const curves = figure.data.map((trace) => ({ ...trace, showlegend: false }));
   const faded = curves.filter((trace) => !isPicked(trace)).map((trace) => ({ ...trace, opacity: 0.18 }));
   const front = curves

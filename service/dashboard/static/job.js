@@ -108,6 +108,19 @@ confirmation.addEventListener("close", () => {
   if (confirmation.returnValue === "cancel") act(() => send("POST", "/cancel", "The job was not cancelled"));
 });
 
+const again = document.getElementById("confirm-retry");
+
+function askToRetry(number) {
+  again.dataset.number = number;
+  again.querySelector("[data-trial]").textContent = number;
+  again.returnValue = "";
+  again.showModal();
+}
+
+again.addEventListener("close", () => {
+  if (again.returnValue === "retry") act(() => send("POST", `/trials/${again.dataset.number}/retry`, "Retry failed"));
+});
+
 const budget = document.getElementById("budget-dialog");
 const fields = [...budget.querySelectorAll("input")];
 
@@ -135,6 +148,7 @@ document.addEventListener("click", (event) => {
     confirmation.showModal();
   } else if (button?.id === "change-budget") askForBudget(button);
   else if (button?.dataset.copy) copy(button);
+  else if (button?.dataset.act === "retry") askToRetry(button.closest("tr").dataset.number);
   else if (button?.dataset.act === "close") button.closest("dialog").close("");
   else if (button?.dataset.act) {
     const row = button.closest("tr");

@@ -12,6 +12,7 @@ from service.store.session import Database
 from tests.service.live import finished_job
 from tests.service.scenarios import claimed_job, submit
 
+FOUND = {"num_new_seeds": 0, "standard_deviation": None, "basis": "one seed"}
 BODY = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}
 
 
@@ -101,8 +102,8 @@ def test_progress_counts_trials_and_names_the_best(http: httpx.Client, database:
         "queued": 0, "running": 0, "completed": 4, "pruned": 0, "failed": 0, "cancelled": 0,
     }  # fmt: skip
     assert progress["num_finished"] == 4
-    assert progress["best"] == {"number": 2, "value": 0.2}
-    assert progress["baseline_best"] == {"number": 1, "value": 0.4}
+    assert progress["best"] == {"number": 2, "value": 0.2, **FOUND}
+    assert progress["baseline_best"] == {"number": 1, "value": 0.4, **FOUND}
 
 
 def test_cancel_ends_a_job(http: httpx.Client, database: Database) -> None:

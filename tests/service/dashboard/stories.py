@@ -7,12 +7,15 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+from ulid import ULID
+
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.jobs import create_job, specification_of
 from service.leases import Lease
 from service.planning import plan_job
 from service.runs import TrialMeasurements, add_trial, finish_job, finish_trial, record_measurements, start_trial
 from service.specification import JobSpecification
+from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from tests.service.scenarios import add_worker, claim
@@ -114,6 +117,28 @@ class Story:
         else:
             self.measure(number, until=NUM_STEPS, final=final)
             self.end(number, TrialState.COMPLETED)
+
+    def crowd(self, numbers: range) -> None:
+        """Trials of the search with default parameters that were cancelled before they began, at once as rows."""
+        with self.database.writing() as session:
+            plan = plan_job(specification_of(JobRepository(session).get(self.job_id)))
+            parameters = plan.spaces[Phase.SEARCH].defaults()
+            config = plan.trial_config(Phase.SEARCH, parameters)
+            session.add_all(
+                Trial(
+                    id=f"trial_{ULID()}",
+                    job_id=self.job_id,
+                    number=number,
+                    phase=Phase.SEARCH,
+                    state=TrialState.CANCELLED,
+                    parameters=parameters,
+                    config=config.to_json(),
+                    metrics={},
+                    created_at=self.now,
+                    finished_at=self.now,
+                )
+                for number in numbers
+            )
 
     def confirm(self, number: int, source: int, seed: int, final: float | None) -> None:
         """A whole trial `number` that repeats the config of `source`; it diverges if `final` is None."""

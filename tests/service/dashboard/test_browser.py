@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.domain import JobState, TrialState
+from service.dashboard.plots import PlotTrial, learning_curves
+from service.domain import Direction, JobState, Phase, TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import TIMEOUT_MS, open_page, served, wait_until_live
 from tests.service.dashboard.contrast import LOW_CONTRAST
@@ -54,6 +56,25 @@ def _wait_for_traces(page: Page, chart: str, number: int) -> None:
 
 def _first_number(page: Page) -> str | None:
     return page.locator("#trials tbody tr").first.get_attribute("data-number")
+
+
+def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
+    """The text of the label over a point of the trace with this mode and these values of `meta`."""
+    page.locator(f"#{chart}").scroll_into_view_if_needed()
+    find = """([id, { mode, ...meta }, point]) => {
+      const plot = document.getElementById(id), { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
+      const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
+      const { x, y } = plot.data.find((trace) => trace.mode === mode && same(trace));
+      return [box.left + xaxis._offset + xaxis.d2p(x.at(point)), box.top + yaxis._offset + yaxis.d2p(y.at(point))];
+    }"""
+    x, y = page.evaluate(find, [chart, trace, point])
+    label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
+    page.mouse.move(0, 0)
+    expect(label).to_have_count(0)
+    page.mouse.move(x - 3, y - 3)
+    page.mouse.move(x, y)
+    expect(label).to_have_count(1)
+    return "\n".join(label.locator("tspan.line").all_text_contents() or label.all_text_contents())
 
 
 def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
@@ -114,6 +135,11 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
     expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
     expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
+    expect(page.locator("#answer .caveats li")).to_have_text(
+        "The recommended config (shampoo, trial 8) did worse over new seeds than when it was found, by more than the "
+        "noise: 0.07680 ± 0.00030 (mean of 3 new seeds), 0.07330 before. By these seeds another would lie between "
+        "0.07531 and 0.07829 (95% interval)."
+    )
     expect(page.locator("#budget")).to_contain_text("29 of 29 trials finished, 9 of 9 to confirm")
     table = page.get_by_role("region", name="Trained again with new seeds")
     expect(table.get_by_role("columnheader")).to_have_text(
@@ -141,6 +167,53 @@ def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
     assert axis == "log"
     page.get_by_role("button", name="time", exact=True).click()
     _wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
+
+
+def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: Database) -> None:
+    objective = {"metric": "validation_loss", "also": ["validation_accuracy"]}
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
+    for number, final in enumerate([0.9, 0.7, 0.5, 1.1]):
+        story.run(number, final)
+    story.run(6)  # diverges
+    open_page(page, story)
+    _wait_for_traces(page, "trade-off", 3)
+    curve = _hovered(page, "learning-curves", {"mode": "lines", "number": 2}, 12)
+    assert curve.splitlines()[0] == "#2 Shampoo, completed"
+    assert "lr = " in curve
+    assert re.search(r"^step 130: 0\.\d+$", curve.splitlines()[-1])
+    cross = _hovered(page, "learning-curves", {"mode": "markers", "number": 6})
+    assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
+    assert cross.splitlines()[-1] == "diverged after step 30"
+    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "search"}, 1) == "#1 Shampoo\n0.7000"
+    assert _hovered(page, "best-so-far", {"mode": "lines", "role": "search"}) == "Shampoo\nbest found 0.5000"
+    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "baseline"}) == "#3 AdamW\n1.100"
+    point = _hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
+    assert point.splitlines()[0] == "#3 AdamW, completed"
+    assert point.splitlines()[-1].endswith(", 1.100")
+
+
+def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -> None:
+    open_page(page, finished)  # nothing more comes of an ended job, so the figure stays
+    _wait_for_traces(page, "learning-curves", 22)
+    hostile = PlotTrial(
+        7,
+        Phase.SEARCH,
+        TrialState.COMPLETED,
+        parameters={"%{x}": "%{y}", "a<br>b": "<b>c</b>&lt;", "%d": "100%"},
+        points=[(10, 2.0), (20, 1.0)],
+    )
+    labels = {Phase.SEARCH: "%{x}<extra>", Phase.BASELINE: "AdamW"}
+    figure = learning_curves([hostile], metric="%{y}<b>loss", direction=Direction.MINIMIZE, labels=labels)
+    page.evaluate("async ({data, layout}) => { await Plotly.react('learning-curves', data, layout) }", figure)
+    assert _hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [
+        "#7 %{x}<extra>, completed",
+        "%{x} = %{y}",
+        "a<br>b = <b>c</b>&lt;",
+        "%d = 100%",
+        "step 20: 1.000",
+    ]
+    chart = page.locator("#learning-curves")
+    expect(chart.locator(".ytitle")).to_have_text("%{y}<b>loss")
 
 
 def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_database: Database) -> None:

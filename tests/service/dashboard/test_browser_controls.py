@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from playwright.sync_api import Browser, Page, expect
 
 from service.controls import change_budget, resume_job
-from service.domain import JobState
+from service.domain import JobState, TrialState
 from service.leases import release_job
-from service.store.repositories import JobRepository
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.service.dashboard.stories import Story
@@ -100,16 +100,34 @@ def test_a_refused_budget_says_why(browser: Browser, address: str, running: Stor
     context.close()
 
 
-def test_a_trial_is_stopped_and_another_tried_again_from_the_table(page: Page, running: Story) -> None:
+def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_question(
+    page: Page, running: Story, sqlite_database: Database
+) -> None:
     running.begin(5)
     running.begin(6)
     running.diverge(6)
     open_page(page, running)
+    sent: list[str] = []
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.url.rsplit("/trials/")[-1]))
     page.get_by_role("button", name="Stop trial 5").click()
     expect(page.locator("#trial-5")).to_contain_text("stopping")
     page.get_by_role("button", name="Try trial 6 again").click()
+    dialog = page.get_by_role("dialog", name="Try trial 6 again?")
+    expect(dialog).to_contain_text("up to 200 steps")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_be_hidden()
+    page.get_by_role("button", name="Try trial 6 again").click()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
+    with sqlite_database.reading() as session:
+        assert TrialRepository(session).get(running.job_id, 6).state is TrialState.FAILED
+
+    page.get_by_role("button", name="Try trial 6 again").click()
+    dialog.get_by_role("button", name="Try again").click()
     expect(page.locator("#trial-6")).to_contain_text("queued")
     expect(page.locator("#facts")).to_contain_text("restarting")
+    assert sent == ["5/stop", "6/retry"]
     expect(page.get_by_role("button", name="Try trial 0 again")).to_have_count(0)
     assert page.locator("button.pick[aria-pressed=true]").count() == 0
 

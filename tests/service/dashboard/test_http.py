@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -11,11 +12,18 @@ import pytest
 
 from service.controls import change_job
 from service.dashboard.assets import PLOTLY_PATH
+from service.domain import JobState
+from service.store.repositories import TrialRepository
 from service.store.session import Database
 from tests.service.dashboard.stories import Story
 from tests.service.scenarios import add_worker, claim, submit
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def _rows(page: str) -> set[int]:
+    """The trials in a job page's table."""
+    return {int(number) for number in re.findall(r'<tr id="trial-(\d+)"', page)}
 
 
 @pytest.fixture
@@ -85,6 +93,37 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     assert lease is not None
     for path in ("/", f"/jobs/{job_id}"):
         assert "Waiting:" not in httpx.get(address + path).text
+
+
+def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
+    address: str, sqlite_database: Database
+) -> None:
+    objective = {"metric": "validation_loss", "also": ["validation_accuracy"]}
+    story = Story(
+        sqlite_database,
+        now=NOW,
+        budget={"num_trials": 600},
+        objective=objective,
+        confirmation={"top_k": 2, "num_seeds": 2},
+    )
+    for number, final in enumerate([0.09, 0.05, 0.06, 0.08, 0.2, 0.3]):
+        story.run(number, final)
+    with sqlite_database.writing() as session:
+        trial = TrialRepository(session).get(story.job_id, 5)
+        trial.metrics = {**trial.metrics, "validation_accuracy": 0.999}
+    story.crowd(range(6, 515))
+
+    page = httpx.get(f"{address}/jobs/{story.job_id}").text
+    assert _rows(page) == {1, 3, 5, *range(15, 515)}
+    assert "503 of 515: the newest 500 and the best ones" in page
+    for number, (source, seed) in enumerate([(2, 1), (1, 1), (3, 1), (2, 2), (1, 2), (3, 2)], start=515):
+        story.confirm(number, source, seed, {1: 0.09, 2: 0.06, 3: 0.09}[source])
+    assert story.finish() is JobState.SUCCEEDED
+    page = httpx.get(f"{address}/jobs/{story.job_id}").text
+    assert _rows(page) == {1, 2, 3, 5, *range(21, 521)}
+    assert "504 of 521: the newest 500 and the best ones" in page
+    for number in (2, 3):
+        assert f'<tr id="trial-{number}" data-number="{number}" class="best">' in page
 
 
 def test_plots_are_plotly_figures(address: str, story: Story) -> None:

@@ -89,7 +89,8 @@ def test_a_curve_holds_its_points_and_says_what_it_is() -> None:
     (trace,) = _learning_curves([trial])["data"]
     assert (trace["x"], trace["y"], trace["name"]) == ([10, 20], [2.0, 1.0], "AdamW")
     assert trace["meta"] == {"role": "baseline", "number": 7}
-    assert trace["text"] == "<b>#7</b> AdamW, running<br>lr = 0.00123<br>nesterov = True"
+    said = "<b>#7</b> AdamW, running<br>lr = 0.00123<br>nesterov = True<br>step %{x}: %{y:.4g}<extra></extra>"
+    assert trace["hovertemplate"] == said
 
 
 def test_a_diverged_trial_ends_in_a_cross_at_its_last_finite_value() -> None:
