@@ -165,7 +165,8 @@ def _as_recommended(
 ) -> dict[str, JobProgress]:
     """The progress of the jobs that have ended with a recommendation, with its best values; by one statement."""
     changed = {}
-    for recommendation in RecommendationRepository(session).of_jobs([job.id for job in jobs if job.state.is_final]):
+    ended = [job.id for job in jobs if job.state.is_final]
+    for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
         evidence = evidence_from_json(recommendation.content["evidence"])
         changed[recommendation.job_id] = dataclasses.replace(
             progress[recommendation.job_id],
