@@ -8,6 +8,7 @@ locked", whatever the timeout.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from sqlalchemy.orm import Session, sessionmaker
 __all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_unavailable"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
+WAL_PAUSE_SECONDS = 0.02
+"""Until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """What a statement can raise when the database fails it."""
@@ -94,9 +97,28 @@ def _create_engine(url: str, num_connections: int) -> Engine:
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.isolation_level = None  # transactions begin in _begin_sqlite, not where the driver thinks best
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    _turn_on_wal(cursor)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _turn_on_wal(cursor: sqlite3.Cursor) -> None:
+    """Waits for another process that writes to a file not yet in WAL mode; SQLite's own timeout does not cover that.
+
+    Raises:
+        OperationalError: sqlite3's; the file stayed locked.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(WAL_PAUSE_SECONDS)
 
 
 def _begin_sqlite(connection: Connection) -> None:
