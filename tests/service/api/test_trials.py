@@ -157,7 +157,7 @@ def test_a_job_with_several_objectives_tells_its_front_and_any_trials_config(
     assert recommendation["evidence"]["front"] == expected
     assert recommendation["evidence"]["best"]["number"] == 2
     for number, loss in ((2, 0.2), (0, 0.3), (1, 0.5)):
-        assert f"# on the front: trial {number}, validation_loss {loss}, " in recommendation["python"]
+        assert f"# on the front: trial {number}, validation_loss {loss:.4f}, " in recommendation["python"]
 
     config = http.get(f"{path}/trials/1/config").json()
     trial = http.get(f"{path}/trials/1").json()
