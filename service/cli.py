@@ -395,7 +395,7 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
         _say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
         if settings.is_bound_to_all_addresses:
             hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
-            _say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS says to which others.")
+            _say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS adds others.")
 
     serve(settings, with_worker=with_worker, tell=tell)
 
