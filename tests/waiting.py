@@ -7,6 +7,7 @@ that a test was written on, and busy with other things. How fast something is, a
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ PATIENCE_SECONDS = 600.0
 """For what takes some seconds on a quiet machine."""
 LONG_PATIENCE_SECONDS = 3600.0
 """For what takes minutes there: an installation, a job of many trials."""
+
+IMPORT_SECONDS = 1.6
+"""How long a new interpreter takes to import torch on two quiet cores of 2024."""
 
 
 def wait_until(
@@ -48,3 +52,10 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
             yield process
         finally:
             process.kill()  # nothing, once its end was waited for
+
+
+def slowness() -> float:
+    """How many times slower this machine is at the moment than two quiet cores; at least 1."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return max(1.0, (time.monotonic() - began) / IMPORT_SECONDS)

@@ -16,6 +16,7 @@ from service.store.models import Trial
 from service.store.repositories import JobRepository
 from tests.service.scheduler.service_process import ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def terminate_the_worker(service: ServiceProcesses) -> None:
 def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     worker = service.workers[-1]
     worker.send_signal(number)
-    assert worker.wait(timeout=60) == 0
+    assert worker.wait(PATIENCE_SECONDS) == 0
     assert service.processes() == []
     assert service.directories() == []
     with service.database.reading() as session:
