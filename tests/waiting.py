@@ -6,6 +6,8 @@ that a test was written on, and busy with other things. How fast something is, a
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -59,3 +61,15 @@ def slowness() -> float:
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
     return max(1.0, (time.monotonic() - began) / IMPORT_SECONDS)
+
+
+def run_in_a_session(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a session of its own, which is killed whole if it takes too long: ranks outlive torchrun."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started(command, start_new_session=True, **pipes, **options) as process:
+        try:
+            output, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)

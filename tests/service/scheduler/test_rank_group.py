@@ -132,7 +132,7 @@ def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
 ) -> None:
     group = RankGroup(TWO, bundles)
     # Its second interval takes 200 seconds.
-    slow = {**order(seconds_per_step=1.0, slow_from_step=201), "num_steps": 400, "evaluate_every": 200}
+    slow = {**order(seconds_per_step=1.0, slow_from_step=200), "num_steps": 400, "evaluate_every": 200}
     try:
         group.start(slow, str(tmp_path / "0"))
         assert step_of(group.advance()) == 200

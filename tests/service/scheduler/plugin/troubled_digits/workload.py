@@ -48,7 +48,7 @@ class TroubledDigits(DigitsMLP):
         for step, batch in enumerate(batches, start=start_step):
             if self._steps is not None and rank == 0:
                 with self._steps.open("a") as file:
-                    file.write(f"{step}\n")
+                    file.write(f"{step + 1}\n")
             if step >= self._slow_from_step and self._slow_seed in (-1, seed):
                 self._sleep()
             if step == self._trouble_step and rank == world_size - 1:
