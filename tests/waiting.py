@@ -21,7 +21,7 @@ LONG_PATIENCE_SECONDS = 3600.0
 """For what takes minutes there: an installation, a job of many trials."""
 
 IMPORT_SECONDS = 1.6
-"""How long a new interpreter takes to import torch on two quiet cores of 2024."""
+"""How long a new interpreter takes to import torch on two quiet cores."""
 
 
 def wait_until(

@@ -39,7 +39,11 @@ class ServiceProcesses:
 
     def slowly(self, seconds_per_step: float) -> dict[str, Any]:
         """Options of a workload whose steps take so long until `hurry` is called."""
-        return {"seconds_per_step": seconds_per_step, "hurry_file": str(self.data_dir / "hurry")}
+        return {"seconds_per_step": seconds_per_step, **self.until_hurry()}
+
+    def until_hurry(self) -> dict[str, Any]:
+        """Options of a workload whose steps are slow, if they are, only until `hurry` is called."""
+        return {"hurry_file": str(self.data_dir / "hurry")}
 
     def hurry(self) -> None:
         """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""

@@ -39,6 +39,18 @@ def specification(*, num_trials: int, options: dict[str, Any] | None = None, **p
     }
 
 
+def paced(*seconds_per_step: float) -> dict[str, Any]:
+    """The parts of a job whose first trial goes at full speed, and whose next ones sleep so long in each step."""
+    choices = sorted({0.0, *seconds_per_step})
+    pace = {"type": "categorical", "name": "workload.seconds_per_step", "choices": choices, "default": 0.0}
+    space = specification(num_trials=1)["search_space"]
+    pinned = [
+        {"lr": 1e-3 * number, "workload.seconds_per_step": seconds}
+        for number, seconds in enumerate(seconds_per_step, start=2)
+    ]
+    return {"search_space": {**space, "parameters": [*space["parameters"], pace]}, "pinned": pinned}
+
+
 def programs(service: ServiceProcesses) -> set[str]:
     """The names of the files that the service's processes run, and whatever else is in their arguments."""
     names = set()

@@ -121,7 +121,9 @@ def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: Placem
         assert step_of(group.advance()) == 20  # it is not paused after all
 
         # In both trials a next interval is trained by now, or almost; whoever resumes them misses nothing.
-        resumed = train(group, order(), tmp_path / "0"), train(group, order(), tmp_path / "1")
+        resumed = [
+            train(group, order(steps_file=str(file)), tmp_path / name) for name, file in (("0", first), ("1", second))
+        ]
     finally:
         group.close()
     assert [[step_of(outcome) for outcome in outcomes] for outcomes in resumed] == [[20, 30, 40], [20, 30, 40]]
