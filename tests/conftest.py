@@ -45,7 +45,8 @@ def _garbage_of_a_failed_test_is_blamed_on_it() -> Iterator[None]:
     """Collects what a failed test has left, which its traceback would keep until other tests run."""
     yield
     if hasattr(sys, "last_value"):  # of this test: pytest sets it
-        del sys.last_type, sys.last_value, sys.last_traceback
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
         gc.collect()
 
 
