@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +33,28 @@ def s3() -> Iterator[s3_server.S3Server]:
         yield server
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_of_a_file_is_blamed_on_it() -> Iterator[None]:
+    """Collects what the tests of a file have left: whatever of it was not closed is an error of the last of them."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _garbage_of_a_failed_test_is_blamed_on_it() -> Iterator[None]:
+    """Collects what a failed test has left, which its traceback would keep until other tests run."""
+    yield
+    if hasattr(sys, "last_value"):  # of this test: pytest sets it
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
+        gc.collect()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     workers.lower_priority(getattr(config, "workerinput", None))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Tests run in the background of a script: what they start would inherit that it cannot be interrupted.
+        signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

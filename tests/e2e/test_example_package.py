@@ -14,6 +14,7 @@ import pytest
 
 from service.client import Client
 from service.domain import JobState
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment variables of processes that find the installed example package."""
     target = tmp_path_factory.mktemp("installed")
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(PACKAGE)]
-    subprocess.run(install, check=True, timeout=300)
+    subprocess.run(install, check=True, timeout=LONG_PATIENCE_SECONDS)
     return {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
 
 
@@ -39,7 +40,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
         env=environment,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     (directory / "my_model.py").write_bytes(template.stdout)
     return directory
@@ -77,7 +78,7 @@ def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
             **parts,
         }
     )
-    return client.wait(job.id, timeout_seconds=300)
+    return client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("name", ["wine-network", "my_model:MyModel"])
@@ -89,7 +90,7 @@ def test_it_keeps_the_rules(directory: Path, environment: dict[str, str], name: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "failed" not in checked.stdout

@@ -20,6 +20,7 @@ import shampoo
 from service.planning import plan_job
 from service.specification import JobSpecification
 from shampoo.hyperparameters import Preconditioner
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, slowness
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -56,8 +57,9 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
     environment.pop("OMP_NUM_THREADS")  # set for the tests alone
     # pip keeps its cache: what is measured and shown is the installed product.
     environment["PIP_CACHE_DIR"] = os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))
-    subprocess.run(install, shell=True, cwd=project, env=environment, check=True, timeout=900)
+    subprocess.run(install, shell=True, cwd=project, env=environment, check=True, timeout=LONG_PATIENCE_SECONDS)
 
+    slowness_before = slowness()
     started = time.monotonic()
     shown = subprocess.run(demo, shell=True, cwd=project, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
@@ -70,7 +72,8 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
     assert "Best of the adamw baseline" in shown.stdout
     assert "Over 3 new seeds the improvement lies between" in shown.stdout
     # The promise is 120 s on two quiet cores; a shared machine gets as much again before this calls it broken.
-    assert seconds < 2 * DEMO_LIMIT_SECONDS, f"the demo took {seconds:.0f} s"
+    limit = 2 * DEMO_LIMIT_SECONDS * max(slowness_before, slowness())
+    assert seconds < limit, f"the demo took {seconds:.0f} s"
 
 
 def test_the_second_command_is_what_ci_runs() -> None:
@@ -127,7 +130,12 @@ def test_the_example_of_a_trial_trains(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config.group(1))
     command = next(line for line in block.splitlines() if line.startswith("python -m trainers.run"))
     shown = subprocess.run(
-        [sys.executable, *command.split()[1:]], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, *command.split()[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     measurements = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [measurement["step"] for measurement in measurements] == [20, 40, 60, 80, 100]

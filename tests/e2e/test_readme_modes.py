@@ -10,8 +10,6 @@ import json
 import math
 import os
 import re
-import signal
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.ranks import WarmRanks
+from tests.waiting import run_in_a_session
 from trainers import run
 from trainers.distributed import process_group_context
 from trainers.loop import train
@@ -33,7 +32,6 @@ BLOCK = next(
 TOLERANCE = 1e-5
 """Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little."""
 TOLERANCE_OF_BFLOAT16 = 1e-3
-TIMEOUT_SECONDS = 600
 
 
 def _printed(commands: str, directory: Path) -> list[str]:
@@ -41,22 +39,9 @@ def _printed(commands: str, directory: Path) -> list[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
-    with subprocess.Popen(
-        ["bash", "-ec", commands],
-        cwd=directory,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
-            raise
-    assert process.returncode == 0, errors
-    return output.splitlines()
+    ran = run_in_a_session(["bash", "-ec", commands], cwd=directory, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.splitlines()
 
 
 def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
@@ -91,7 +76,7 @@ def test_four_ranks_train_in_every_mode_with_the_losses_of_one_process(tmp_path:
     launch, separator, arguments = definition.removesuffix(' "$@"; }').partition(" -m trainers.run ")
     assert (launch.split()[-2:], separator) == (["--nproc-per-node", "4"], " -m trainers.run ")
     told = _printed("\n".join(['on4() { echo "$*"; }', *modes[1:]]), tmp_path)
-    ranks = WarmRanks(4, tmp_path / "meeting_point", timeout_seconds=TIMEOUT_SECONDS)
+    ranks = WarmRanks(4, tmp_path / "meeting_point")
     try:
         for mode, added in zip(modes[1:], told, strict=True):
             config, *others = arguments.split()

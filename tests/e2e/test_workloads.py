@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from service.client import ApiError, Client
 from service.domain import JobState, TrialState
 from shampoo import WeightAveraging
 from tests.trainers.workloads import small_data
+from tests.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
 from trainers.descriptions import BUILT_IN
 from trainers.workload import load
@@ -28,9 +28,6 @@ from trainers.workload import load
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 600.0
-"""Of one command or job, a hundred times what it takes on a quiet machine: a test's machine may be shared."""
-
 UNDER_TORCHRUN_ELSEWHERE = {
     "digits-mlp": "tests/trainers/test_run.py",
     "image-folder": "tests/trainers/workloads/test_image_folder.py",
@@ -59,25 +56,6 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 
 def environment(**variables: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-
-
-def run_in_a_session(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
-    """The command in a session of its own, which is killed whole if it takes too long."""
-    with subprocess.Popen(
-        command,
-        cwd=directory,
-        env=environment(PYTHONPATH=str(ROOT)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, errors = process.communicate(timeout=LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def readme_torchrun() -> list[str]:
@@ -180,7 +158,7 @@ def test_it_trains_under_torchrun(options: dict[str, dict[str, Any]], name: str,
         "batch_size": 16,
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    result = run_in_a_session(readme_torchrun(), tmp_path)
+    result = run_in_a_session(readme_torchrun(), cwd=tmp_path, env=environment(PYTHONPATH=str(ROOT)))
     assert result.returncode == 0, result.stderr
     measurements = [json.loads(line) for line in result.stdout.splitlines()]
     assert [measurement["step"] for measurement in measurements] == [2, 4]
@@ -210,7 +188,7 @@ def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> An
 def test_it_trains_as_trials_of_a_job(
     client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]], name: str
 ) -> None:
-    ended = client.wait(jobs[name], timeout_seconds=LIMIT_SECONDS)
+    ended = client.wait(jobs[name], timeout_seconds=LONG_PATIENCE_SECONDS)
     assert ended.state is JobState.SUCCEEDED, ended.failure
     for trial in client.trials(jobs[name]):
         assert trial.state is TrialState.COMPLETED, trial.detail
@@ -225,7 +203,7 @@ def test_it_trains_as_trials_of_a_job(
 def test_a_job_shards_and_averages_in_16_bits(
     client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]]
 ) -> None:
-    client.wait(jobs["text-lm"], timeout_seconds=LIMIT_SECONDS)
+    client.wait(jobs["text-lm"], timeout_seconds=LONG_PATIENCE_SECONDS)
     trials = list(client.trials(jobs["text-lm"]))
     assert sorted(trial.phase for trial in trials) == ["baseline", "search", "search"]
     for trial in trials:
@@ -242,7 +220,7 @@ def test_a_job_shards_and_averages_in_16_bits(
 
 
 def test_a_job_searches_the_schedules_length_and_the_compression(client: Client, jobs: dict[str, str]) -> None:
-    client.wait(jobs["click-log"], timeout_seconds=LIMIT_SECONDS)
+    client.wait(jobs["click-log"], timeout_seconds=LONG_PATIENCE_SECONDS)
     for trial in client.trials(jobs["click-log"]):
         config = TrialConfig.from_json(trial.config)
         assert config.schedule.horizon == trial.parameters["schedule.horizon"]
@@ -305,7 +283,7 @@ def test_a_path_that_does_not_exist_fails_the_job_and_is_named(client: Client) -
     missing = client.submit(
         job("image-folder", {"path": "/nowhere/at/all"}, budget={"num_trials": 1}, resources={"workers_per_trial": 1})
     )
-    ended = client.wait(missing.id, timeout_seconds=2 * LIMIT_SECONDS)
+    ended = client.wait(missing.id, timeout_seconds=LONG_PATIENCE_SECONDS)
     assert ended.state is JobState.FAILED
     assert ended.failure is not None
     assert "refused by image-folder: path '/nowhere/at/all' does not exist" in ended.failure

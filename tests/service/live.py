@@ -18,6 +18,7 @@ from service.serve import Server
 from service.settings import Settings
 from service.store.session import Database
 from tests.service.scenarios import NOW, claimed_job, run_trial
+from tests.waiting import PATIENCE_SECONDS
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def running(database: Database, *, clock: Clock = utc_now, port: int = 0, **sett
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=60)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive(), "the server did not stop"
 
 

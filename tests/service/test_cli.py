@@ -8,16 +8,17 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from service import terminal
 from service.api.schemas import JobRead
 from service.cli import app
 from service.client import Client
@@ -29,6 +30,7 @@ from service.store.session import Database
 from service.terminal import progress_line
 from tests.service.live import finished_job, running
 from tests.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
+from tests.waiting import PATIENCE_SECONDS, started
 
 JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
 
@@ -144,23 +146,34 @@ def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite
         assert f" {baseline} mean of 2 new seeds" in page
 
 
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has the given functions called, one after the other, while a watch waits for its next looks."""
+
+    def happen(*events: Callable[[], object]) -> None:
+        left = iter(events)
+        monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: next(left)()))
+
+    return happen
+
+
 @pytest.mark.usefixtures("url")
-def test_watch_prints_what_changes_and_succeeds_with_the_job(sqlite_database: Database) -> None:
+def test_watch_prints_what_changes_and_succeeds_with_the_job(
+    sqlite_database: Database, meanwhile: Callable[..., None]
+) -> None:
     lease = claimed_job(sqlite_database)
 
     def work() -> None:
-        time.sleep(0.7)
         run_trial(sqlite_database, lease, 0, 0.5)
         run_trial(sqlite_database, lease, 1, 0.4, Phase.BASELINE)
         begin_trial(sqlite_database, lease, 2)
-        time.sleep(0.7)
+
+    def finish() -> None:
         with sqlite_database.writing() as session:
             finish_job(session, lease, failure=None, now=NOW)
 
-    worker = threading.Thread(target=work)
-    worker.start()
+    meanwhile(work, finish)
     result = run("watch", lease.job_id)
-    worker.join()
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0] == "running · 0/4 trials (none started)"
@@ -216,17 +229,12 @@ def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
 
 
 @pytest.mark.usefixtures("url")
-def test_a_queued_job_that_is_watched_says_what_it_waits_for(sqlite_database: Database) -> None:
+def test_a_queued_job_that_is_watched_says_what_it_waits_for(
+    sqlite_database: Database, meanwhile: Callable[..., None]
+) -> None:
     job_id = submit(sqlite_database)
-
-    def end() -> None:
-        time.sleep(1.5)
-        run("cancel", job_id)
-
-    canceller = threading.Thread(target=end)
-    canceller.start()
+    meanwhile(lambda: run("cancel", job_id))
     lines = run("watch", job_id).stdout.splitlines()
-    canceller.join()
     assert lines[0] == (
         "queued · 0/4 trials (none started) · no worker has been started (waiting since 2026-03-01 12:00:00 UTC)"
     )
@@ -266,17 +274,13 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
 
 def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database) -> None:
     job_id = claimed_job(sqlite_database).job_id
-    process = subprocess.Popen(
-        [sys.executable, "-m", "service", "watch", job_id],
-        env={**os.environ, "SHAMPOO_TUNER_URL": url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("running")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    command = [sys.executable, "-m", "service", "watch", job_id]
+    environment = {**os.environ, "SHAMPOO_TUNER_URL": url}
+    with started(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("running")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert f"job {job_id} goes on" in errors
     assert "Traceback" not in errors

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli import app
+from tests.waiting import PATIENCE_SECONDS
 from trainers import workload_template
 
 
@@ -50,7 +51,7 @@ def shampoo_tuner(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )
 
 
@@ -69,7 +70,7 @@ def test_check_runs_where_it_is_started_and_passes_everything_on(tmp_path: Path)
         "--batch-size",
         "18",
         "--timeout",
-        "60",
+        str(PATIENCE_SECONDS),
         "--threads",
         "1",
     ]

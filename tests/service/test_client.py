@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -17,6 +16,7 @@ from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.service.live import finished_job, running
 from tests.service.scenarios import begin_trial, claimed_job, measure, specification, submit
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_cancel_then_wait_gives_the_cancelled_job(client: Client, sqlite_databas
     with pytest.raises(WaitedTooLong):
         client.wait(job_id, timeout_seconds=0.2, poll_seconds=0.05)
     assert client.cancel(job_id).state is JobState.CANCELLED
-    assert client.wait(job_id, timeout_seconds=60).state is JobState.CANCELLED
+    assert client.wait(job_id, timeout_seconds=PATIENCE_SECONDS).state is JobState.CANCELLED
 
 
 def test_events_of_a_job_end_with_it(client: Client, sqlite_database: Database) -> None:
@@ -89,7 +89,11 @@ def test_events_survive_a_restart_of_the_service(sqlite_database: Database) -> N
         port = free.getsockname()[1]
     server = ExitStack()
     url = server.enter_context(running(sqlite_database, port=port))
-    told = []
+    told: list[int] = []
+
+    def stored() -> list[int]:
+        with sqlite_database.reading() as session:
+            return [event.id for event in EventRepository(session).after(0, job_id=lease.job_id, limit=100)]
 
     def listen() -> None:
         with Client(url) as client:
@@ -97,19 +101,17 @@ def test_events_survive_a_restart_of_the_service(sqlite_database: Database) -> N
 
     listener = threading.Thread(target=listen)
     listener.start()
-    time.sleep(0.5)
+    wait_until(lambda: told == stored(), "what happened before")
     server.close()
     measure(sqlite_database, lease, 0, 10, 0.5)
     with running(sqlite_database, port=port):
-        time.sleep(1)
+        wait_until(lambda: told == stored(), "what happened meanwhile")
         measure(sqlite_database, lease, 0, 20, 0.4)
         with Client(url) as client:
             client.cancel(lease.job_id)
-        listener.join(timeout=60)
+        listener.join(PATIENCE_SECONDS)
         assert not listener.is_alive()
-    with sqlite_database.reading() as session:
-        stored = [event.id for event in EventRepository(session).after(0, job_id=lease.job_id, limit=100)]
-    assert told == stored
+    assert told == stored()
 
 
 def test_no_service_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:

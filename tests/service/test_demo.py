@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from service.planning import plan_job
 from service.specification import JobSpecification
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, started, wait_until
 
 
 def _command(data_dir: Path, *options: str) -> list[str]:
@@ -35,7 +35,9 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
     command = _command(data_dir, "--trials", "4", "--seeds", "2")
     shared = tmp_path / "of others"
     environment = {**os.environ, "SHAMPOO_TUNER_CHECKPOINT_DIRECTORY": str(shared)}
-    demo = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    demo = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False
+    )
     log = data_dir / "service.log"
     assert demo.returncode == 0, f"{demo.stdout}\n{demo.stderr}\n{log.read_text() if log.exists() else ''}"
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", demo.stdout)
@@ -59,7 +61,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(_command(tmp_path / "demo", "--trials", "100"), stdout=subprocess.PIPE, text=True) as demo:
+    with started(_command(tmp_path / "demo", "--trials", "100"), stdout=subprocess.PIPE) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if re.match(r"running .*\b[1-9]\d* (running|completed)", line):
@@ -71,12 +73,9 @@ def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, 
                 names.add(found.name())
         assert "raylet" in names
         demo.send_signal(number)
-        status = demo.wait(timeout=120)
+        status = demo.wait(PATIENCE_SECONDS)
         assert status == (-signal.SIGKILL if number == signal.SIGKILL else 130)
-        deadline = time.monotonic() + 120
-        while left := [found for found in descendants if found.is_running()]:
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        wait_until(lambda: not any(found.is_running() for found in descendants), "the end of what the demo started")
 
 
 def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from service.pareto import dominates
 from service.specification import JobSpecification
 from service.terminal import evidence_lines
 from tests.service.test_serve import serving
+from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -37,14 +38,14 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
     }
     with serving(tmp_path / "data") as service, Client(service.url) as client:
         job = client.submit(JobSpecification.model_validate(specification))
-        job = client.wait(job.id, timeout_seconds=600)
+        job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure
         trials = list(client.trials(job.id))
         recommendation = client.recommendation(job.id)
         config = client.trial_config(job.id, job.progress.front[-1].number)
-        page = httpx.get(f"{service.url}/jobs/{job.id}", trust_env=False).text
+        page = httpx.get(f"{service.url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
         service.process.terminate()
-        assert service.process.wait(timeout=60) == 0
+        assert service.process.wait(PATIENCE_SECONDS) == 0
 
     assert {trial.state for trial in trials} == {TrialState.COMPLETED}  # none is pruned
     values = {trial.number: tuple(float(trial.metrics[name] or 0) for name in OBJECTIVES) for trial in trials}

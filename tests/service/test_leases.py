@@ -26,6 +26,7 @@ from tests.service.scenarios import (
     run_trial,
     submit,
 )
+from tests.waiting import PATIENCE_SECONDS
 
 
 def _job(database: Database, job_id: str) -> Job:
@@ -216,6 +217,6 @@ def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database
         cancelling.join(timeout=0.5)
         assert cancelling.is_alive()
         finish_trial(session, lease, 0, TrialState.COMPLETED, now=NOW)
-    cancelling.join(timeout=60)
+    cancelling.join(PATIENCE_SECONDS)
     assert _job(database, lease.job_id).state is JobState.CANCELLED
     assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.COMPLETED]

@@ -20,6 +20,7 @@ from service.terminal import estimate_lines
 from shampoo import WeightAveraging
 from tests.service.scenarios import specification
 from tests.trainers.workloads import small_data
+from tests.waiting import PATIENCE_SECONDS
 from trainers.config import TrialConfig
 from trainers.descriptions import BUILT_IN
 from trainers.distributed import single_process_context
@@ -147,7 +148,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
     )
     for limit, least, most in ((small - 1, 1.0, 1.0), (large - 1, 0.0, 0.99), (large, 0.0, 0.0)):
         limited = plan(search_space=space, baseline=None, resources={"memory_per_worker": limit})
-        estimate = estimate_memory(limited, start_seconds=300)
+        estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
         assert estimate.problem is None
         of_search = estimate.spaces[Phase.SEARCH]
         assert estimate.limit_bytes == limit
@@ -165,12 +166,12 @@ def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
     broken = TrialConfig.from_json({**config.to_json(), "workload_options": {"hidden_sizes": [-3]}})
     with MemoryPredictor(found) as predictor:
         with pytest.raises(NotPredictable, match="hidden_sizes"):
-            predictor.predict(broken, timeout_seconds=300)
-        assert predictor.predict(config, timeout_seconds=300) == predicted_bytes(config)
+            predictor.predict(broken, timeout_seconds=PATIENCE_SECONDS)
+        assert predictor.predict(config, timeout_seconds=PATIENCE_SECONDS) == predicted_bytes(config)
         with pytest.raises(NotPredictable, match="takes too long"):
             predictor.predict(config, timeout_seconds=-1.0)
         with pytest.raises(NotPredictable, match="has ended"):
-            predictor.predict(config, timeout_seconds=300)
+            predictor.predict(config, timeout_seconds=PATIENCE_SECONDS)
 
 
 def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None:

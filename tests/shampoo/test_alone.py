@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import shampoo
+from tests.waiting import PATIENCE_SECONDS
 
 PACKAGE = Path(shampoo.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -60,7 +61,7 @@ def _run(places: tuple[Path, Path], program: str) -> dict[str, object]:
     # torch says so where there is no NumPy, which it does not need.
     warnings = ["-W", "error", "-W", "ignore:Failed to initialize NumPy:UserWarning"]
     command = [sys.executable, "-I", "-S", *warnings, "-c", path + program]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=alone, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=alone, timeout=PATIENCE_SECONDS)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     answer: dict[str, object] = json.loads(result.stdout)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from shampoo.per_matrix import per_matrix
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -127,7 +128,9 @@ if child == 0:
     sys.exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert done.stdout.strip() == "7", done.stderr
 
 

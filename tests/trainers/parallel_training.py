@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from shampoo import WeightAveraging
 from tests.trainers.parallel_models import PartlyUsed, build
+from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.distributed import RankContext, process_group_context, single_process_context, synchronise_buffers
 from trainers.parallelism import ParallelModel, parallelise
@@ -384,7 +385,7 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     assert isinstance(parallel, SimplyShardedModel)
     loss = WORKLOAD.loss(parallel.forward, share_of(batch_of(0), context))
     storages = [storage for storage, *_ in parallel._gathering._sources.values()]
-    deadline = time.monotonic() + 60  # gloo's thread lets go of what it sent a moment later
+    deadline = time.monotonic() + PATIENCE_SECONDS  # gloo's thread lets go of what it sent a moment later
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = [not storage.expired() for storage in storages]

@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
+from tests.waiting import PATIENCE_SECONDS
 from trainers.distributed import join_process_group, leave_process_group
-
-TIMEOUT_SECONDS = 300
 
 
 def rank_context() -> ForkServerContext:
@@ -32,8 +31,7 @@ def rank_context() -> ForkServerContext:
 class WarmRanks:
     """A group of rank processes; each call runs one function on all of them, inside their process group."""
 
-    def __init__(self, world_size: int, meeting_point: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, world_size: int, meeting_point: Path) -> None:
         context = rank_context()
         self._connections: list[Connection] = []
         self._processes = []
@@ -51,7 +49,7 @@ class WarmRanks:
             connection.send((function, arguments))
         answers = []
         for rank, connection in enumerate(self._connections):
-            assert connection.poll(self._timeout_seconds), f"rank {rank} does not answer"
+            assert connection.poll(PATIENCE_SECONDS), f"rank {rank} does not answer"
             answers.append(connection.recv())
         # Only now: an answer left unread would be taken for that of the next call.
         for rank, (succeeded, result) in enumerate(answers):
@@ -63,7 +61,7 @@ class WarmRanks:
         for connection in self._connections:
             connection.send(None)
         for process in self._processes:
-            process.join(TIMEOUT_SECONDS)
+            process.join(PATIENCE_SECONDS)
         return [process.exitcode for process in self._processes]
 
 
@@ -71,7 +69,7 @@ def _serve(connection: Connection, rank: int, world_size: int, meeting_point: Pa
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     join_process_group(
-        rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=TIMEOUT_SECONDS
+        rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=PATIENCE_SECONDS
     )
     while (call := connection.recv()) is not None:
         function, arguments = call

@@ -26,6 +26,7 @@ from tests.trainers.checkpoint_states import (
     save,
     small_state,
 )
+from tests.waiting import started
 from trainers.checkpoints import CheckpointNotWritten
 
 TENSORS = "rank-00000.safetensors"
@@ -231,13 +232,13 @@ def test_a_kill_in_mid_write_leaves_the_previous_one(tmp_path: Path) -> None:
         save(to, 20)
         def hang(descriptor):
             print("writing", flush=True)
-            time.sleep(60)
+            time.sleep(1e6)
         os.fsync = hang
         save(to, 30)
     """
     repository = Path(__file__).parents[2]
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=repository) as process:
+    with started(command, stdout=subprocess.PIPE, cwd=repository) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
         os.kill(process.pid, signal.SIGKILL)

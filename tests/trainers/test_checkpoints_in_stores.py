@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
-import os
 import signal
 import time
 from itertools import islice
@@ -20,6 +19,7 @@ from tests.trainers import checkpoint_states
 from tests.trainers.checkpoint_states import checkpoints, config, newest_step, save, small_state
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import assert_same_bits, final_state, small_trial, without_clock
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointMissing, CheckpointNotStored, StoreFailed, fork_checkpoint
 from trainers.config import TrialConfig
 from trainers.distributed import single_process_context
@@ -114,13 +114,12 @@ def test_one_that_was_killed_before_its_manifest_is_never_taken(s3: S3Server, tm
     ranks = [spawn.Process(target=save_twice, args=of_rank) for of_rank in arguments]
     for rank in ranks:
         rank.start()
-    deadline = time.monotonic() + 300
-    while not s3.num_failed() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    for rank in ranks:
-        assert rank.pid is not None
-        os.kill(rank.pid, signal.SIGKILL)
-        rank.join()
+    try:
+        wait_until(s3.num_failed, "the manifest to be sent")
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.join()
     s3.heal()
     assert sum(path.startswith("step-00000020/rank") for path in files(place)) == world_size
     assert steps(place) == [10]
@@ -144,7 +143,7 @@ def save_twice(place: Place, rank: int, world_size: int, meeting_point: Path) ->
     context = single_process_context()
     if world_size > 1:
         checkpoint_states.join_process_group(
-            rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=300
+            rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=PATIENCE_SECONDS
         )
         context = checkpoint_states.process_group_context()
     to = checkpoints(place, context)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,8 @@ import pytest
 
 from tests.trainers import readers
 from tests.trainers.worker_processes import worker_processes
+from tests.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -163,9 +157,9 @@ def test_close_ends_busy_workers_at_once() -> None:
     results = read_in_order(readers.never_ends, count(), num_workers=2)
     next(results)
     assert len(worker_processes()) == 2
-    started = time.monotonic()
+    began = time.monotonic()
     results.close()
-    assert time.monotonic() - started < 60  # each sleeps a thousand
+    assert time.monotonic() - began < PATIENCE_SECONDS  # each sleeps a thousand
     assert worker_processes() == []
 
 
@@ -177,12 +171,12 @@ def test_workers_end_by_themselves_when_the_trainer_is_killed() -> None:
         "for process, _ in read_in_order(readers.pid_and_task, count(), num_workers=2):\n"
         "    print(process, flush=True)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as trainer:
+    with started([sys.executable, "-c", program], stdout=subprocess.PIPE) as trainer:
         assert trainer.stdout is not None
         processes = {int(trainer.stdout.readline()) for _ in range(8)}
         trainer.send_signal(signal.SIGKILL)
     assert len(processes) == 2
-    wait_until(lambda: not any(psutil.pid_exists(process) for process in processes))
+    wait_until(lambda: not any(psutil.pid_exists(process) for process in processes), "the workers' end")
 
 
 def test_ctrl_c_is_left_to_the_trainer() -> None:

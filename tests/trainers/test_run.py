@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.trials import determined, small_trial
+from tests.waiting import run_in_a_session, started
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.run import DIVERGED, DONE, NOT_WRITTEN, REFUSED, main
 
@@ -32,20 +32,7 @@ def measurements(output: str) -> list[dict[str, Any]]:
 def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "trainers.run", *arguments]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=_environment(),
-        start_new_session=True,
-    ) as process:
-        try:
-            output, errors = process.communicate(timeout=100)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # the ranks too
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+    return run_in_a_session(command, env=_environment())
 
 
 def _environment() -> dict[str, str]:
@@ -143,7 +130,7 @@ def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.
     config = small_trial("shampoo", num_steps=400, workload_options={"hidden_sizes": [32, 16], "dropout": 0.2})
     path = config_file(tmp_path, config)
     command = [sys.executable, "-m", "trainers.run", path, "--checkpoint-directory", str(tmp_path / "checkpoints")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment()) as process:
+    with started(command, stdout=subprocess.PIPE, env=_environment()) as process:
         assert process.stdout is not None
         before = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.kill()

@@ -9,17 +9,21 @@ import pytest
 
 from service.store.session import Database
 from tests.service.live import running
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
 def http(database: Database) -> Iterator[httpx.Client]:
     """A client of the API on each kind of database."""
-    with running(database) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+    with running(database) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
         yield client
 
 
 @pytest.fixture
 def sqlite_http(sqlite_database: Database) -> Iterator[httpx.Client]:
     """A client of the API on SQLite, where the kind of database does not matter."""
-    with running(sqlite_database) as url, httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+    with (
+        running(sqlite_database) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client,
+    ):
         yield client

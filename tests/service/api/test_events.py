@@ -20,6 +20,7 @@ from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.service.live import finished_job, running
 from tests.service.scenarios import NOW, claimed_job, run_trial, submit
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
@@ -119,16 +120,14 @@ def test_many_streams_share_one_look_at_the_database(
             next(stream)
 
     threads = [threading.Thread(target=first_event) for _ in range(20)]
+    began = time.monotonic()
     for thread in threads:
         thread.start()
-    began = time.monotonic()
-    while len(looks) < len(threads):
-        assert time.monotonic() - began < 60
-        time.sleep(0.01)
+    wait_until(lambda: len(looks) >= len(threads), "all streams to begin")
     time.sleep(1.5)
     submit(sqlite_database)
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     # One each at the start, and about five a second of the one that looks for all of them.
     assert len(looks) < len(threads) + 5 * (time.monotonic() - began + 2)
@@ -146,12 +145,10 @@ def test_a_quiet_stream_is_kept_alive_by_comments(sqlite_http: httpx.Client, mon
 
 
 def test_open_streams_do_not_hold_up_a_stopping_server(sqlite_database: Database) -> None:
-    with httpx.Client(trust_env=False) as client, ExitStack() as server:
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client, ExitStack() as server:
         url = server.enter_context(running(sqlite_database))
         with client.stream("GET", f"{url}/v1/events") as response:
             chunks = response.iter_bytes()
             assert next(chunks)
-            began = time.monotonic()
             server.close()
-            assert time.monotonic() - began < 10  # it would wait for ever
-            assert list(chunks) == []
+            assert list(chunks) == []  # its end, and no cut when the time for requests is over

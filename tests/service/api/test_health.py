@@ -10,10 +10,11 @@ from service.store.migrate import downgrade
 from service.store.session import Database
 from tests.service.live import running
 from tests.service.scenarios import NOW, Clock, add_worker
+from tests.waiting import PATIENCE_SECONDS
 
 
 def _get(url: str) -> httpx.Response:
-    return httpx.get(url, trust_env=False, timeout=30)
+    return httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS)
 
 
 def test_a_migrated_database_is_ready_and_live_workers_are_counted(database: Database) -> None:

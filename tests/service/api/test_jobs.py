@@ -11,6 +11,7 @@ from service.specification import Budget
 from service.store.session import Database
 from tests.service.live import finished_job
 from tests.service.scenarios import claimed_job, submit
+from tests.waiting import PATIENCE_SECONDS
 
 FOUND = {"num_new_seeds": 0, "standard_deviation": None, "basis": "one seed"}
 BODY = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}
@@ -44,7 +45,11 @@ def test_a_repeated_idempotency_key_gives_the_same_job(http: httpx.Client) -> No
 def test_requests_at_once_with_one_idempotency_key_make_one_job(http: httpx.Client) -> None:
     def post(_: int) -> httpx.Response:
         return httpx.post(
-            f"{http.base_url}/v1/jobs", json=BODY, headers={"Idempotency-Key": "race"}, trust_env=False, timeout=30
+            f"{http.base_url}/v1/jobs",
+            json=BODY,
+            headers={"Idempotency-Key": "race"},
+            trust_env=False,
+            timeout=PATIENCE_SECONDS,
         )
 
     with ThreadPoolExecutor(8) as pool:

@@ -20,6 +20,7 @@ from service.store.repositories import EventRepository, JobRepository, WorkerRep
 from service.store.session import Database
 from tests.service.live import running
 from tests.service.scenarios import NOW, submit
+from tests.waiting import PATIENCE_SECONDS
 
 WORKLOAD = {"workload": {"name": "digits-mlp"}}
 
@@ -256,11 +257,15 @@ def test_a_large_body_is_refused_whether_its_length_is_declared_or_not(sqlite_da
 
     headers = {"Content-Type": "application/json"}
     with running(sqlite_database, max_request_bytes=4000) as url:
-        declared = httpx.post(f"{url}/v1/jobs", content=body, headers=headers, trust_env=False)
-        chunked = httpx.post(f"{url}/v1/jobs", content=chunks(), headers=headers, trust_env=False)
+        declared = httpx.post(
+            f"{url}/v1/jobs", content=body, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS
+        )
+        chunked = httpx.post(
+            f"{url}/v1/jobs", content=chunks(), headers=headers, trust_env=False, timeout=PATIENCE_SECONDS
+        )
         _assert_names(declared, 413, "body")
         _assert_names(chunked, 413, "body")
-        fits = httpx.post(f"{url}/v1/jobs", json=WORKLOAD, trust_env=False)
+        fits = httpx.post(f"{url}/v1/jobs", json=WORKLOAD, trust_env=False, timeout=PATIENCE_SECONDS)
         assert fits.status_code == 201
 
 

@@ -21,9 +21,9 @@ from service.domain import JobState
 from service.settings import Settings
 from service.store.session import Database
 from tests.service.dashboard.stories import Story
+from tests.waiting import PATIENCE_SECONDS
 
-TIMEOUT_MS = 120_000
-"""Generous: a page waits for the service, on machines that do other things as well."""
+TIMEOUT_MS = 1000 * PATIENCE_SECONDS
 REBOUND = "rebound.example"
 """A foreign name whose address is this machine, as an attacker's name server would have it."""
 CHROMIUM_ARGUMENTS = [
@@ -51,7 +51,7 @@ def served(database: Database, data_dir: Path, *, port: int = 0) -> Iterator[str
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=60)
+            thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive(), "the server did not stop"
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import partial
 
 import httpx
 import pytest
@@ -17,7 +18,9 @@ from service.store.repositories import TrialRepository
 from service.store.session import Database
 from tests.service.dashboard.stories import Story
 from tests.service.scenarios import add_worker, claim, submit
+from tests.waiting import PATIENCE_SECONDS
 
+get = partial(httpx.get, trust_env=False, timeout=PATIENCE_SECONDS)
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -32,7 +35,7 @@ def story(sqlite_database: Database) -> Story:
 
 
 def test_an_unknown_job_is_an_html_page_with_404(address: str) -> None:
-    response = httpx.get(f"{address}/jobs/job_%3Cb%3E")
+    response = get(f"{address}/jobs/job_%3Cb%3E")
     assert response.status_code == 404
     assert response.headers["content-type"].startswith("text/html")
     assert "There is no job <code>job_&lt;b&gt;</code>" in response.text
@@ -69,7 +72,7 @@ def test_below_the_api_an_unknown_address_is_a_problem_for_everyone(address: str
 
 
 def test_an_empty_service_tells_how_to_submit(address: str) -> None:
-    page = httpx.get(f"{address}/").text
+    page = get(f"{address}/").text
     assert "No jobs yet" in page
     assert f"curl {address}/v1/jobs" in page
     assert "shampoo-tuner submit job.yaml" in page
@@ -77,7 +80,7 @@ def test_an_empty_service_tells_how_to_submit(address: str) -> None:
 
 def test_pages_allow_scripts_from_files_only(address: str, story: Story) -> None:
     for path in ("/", f"/jobs/{story.job_id}"):
-        response = httpx.get(address + path)
+        response = get(address + path)
         assert "script-src 'self';" in response.headers["content-security-policy"]
         assert "<script>" not in response.text
 
@@ -87,12 +90,12 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     with sqlite_database.writing() as session:
         change_job(session, job_id, priority=5, now=NOW)
     for path in ("/", f"/jobs/{job_id}"):
-        assert "Waiting: no worker has been started" in httpx.get(address + path).text
-    assert "priority 5" in httpx.get(f"{address}/jobs/{job_id}").text
+        assert "Waiting: no worker has been started" in get(address + path).text
+    assert "priority 5" in get(f"{address}/jobs/{job_id}").text
     lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC))
     assert lease is not None
     for path in ("/", f"/jobs/{job_id}"):
-        assert "Waiting:" not in httpx.get(address + path).text
+        assert "Waiting:" not in get(address + path).text
 
 
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
@@ -129,16 +132,16 @@ def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
 def test_plots_are_plotly_figures(address: str, story: Story) -> None:
     for number in range(4):
         story.run(number)
-    best = httpx.get(f"{address}/v1/jobs/{story.job_id}/plots/best-so-far").json()
+    best = get(f"{address}/v1/jobs/{story.job_id}/plots/best-so-far").json()
     assert {trace["meta"]["role"] for trace in best["data"]} == {"search", "baseline"}
-    curves = httpx.get(f"{address}/v1/jobs/{story.job_id}/plots/learning-curves").json()
+    curves = get(f"{address}/v1/jobs/{story.job_id}/plots/learning-curves").json()
     assert [trace["meta"]["number"] for trace in curves["data"]] == [0, 1, 2, 3]
     assert curves["layout"]["yaxis"]["title"]["text"] == "validation_loss"
 
 
 def test_best_so_far_is_drawn_over_time_on_demand(address: str, story: Story) -> None:
     story.run(0)
-    figure = httpx.get(f"{address}/v1/jobs/{story.job_id}/plots/best-so-far", params={"x": "seconds"}).json()
+    figure = get(f"{address}/v1/jobs/{story.job_id}/plots/best-so-far", params={"x": "seconds"}).json()
     assert figure["layout"]["xaxis"]["title"]["text"] == "seconds since the job started"
 
 
@@ -149,11 +152,11 @@ def test_a_job_with_several_objectives_has_a_trade_off(address: str, sqlite_data
         story.run(number)
     url = f"{address}/v1/jobs/{story.job_id}/plots/trade-off"
     for against in ("validation_accuracy", "train_loss"):
-        figure = httpx.get(url, params={"against": against}).json()
+        figure = get(url, params={"against": against}).json()
         assert [trace["meta"]["role"] for trace in figure["data"]] == ["search", "baseline", "front"]
         assert figure["layout"]["xaxis"]["title"]["text"] == against
-    assert httpx.get(url).json()["layout"]["xaxis"]["title"]["text"] == "validation_accuracy"
-    refused = httpx.get(url, params={"against": "speed"})
+    assert get(url).json()["layout"]["xaxis"]["title"]["text"] == "validation_accuracy"
+    refused = get(url, params={"against": "speed"})
     assert refused.status_code == 422
     assert "'speed' is no further objective" in refused.json()["detail"]
 
@@ -162,17 +165,17 @@ def test_a_job_with_several_objectives_has_a_trade_off(address: str, sqlite_data
     "path", ["/v1/jobs/job_none/plots/best-so-far", "/v1/jobs/{job}/plots/pie", "/v1/jobs/{job}/plots/trade-off"]
 )
 def test_an_unknown_plot_is_a_problem_with_404(address: str, story: Story, path: str) -> None:
-    response = httpx.get(address + path.format(job=story.job_id))
+    response = get(address + path.format(job=story.job_id))
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
 
 
 def test_an_unknown_state_in_the_filter_is_refused(address: str) -> None:
-    assert httpx.get(f"{address}/", params={"state": "asleep"}).status_code == 422
+    assert get(f"{address}/", params={"state": "asleep"}).status_code == 422
 
 
 def test_plotly_is_compressed_and_cached_for_good(address: str) -> None:
-    response = httpx.get(f"{address}{PLOTLY_PATH}/plotly.min.js")
+    response = get(f"{address}{PLOTLY_PATH}/plotly.min.js")
     assert response.headers["content-encoding"] == "gzip"
     assert "immutable" in response.headers["cache-control"]
     assert int(response.num_bytes_downloaded) < 2_000_000 < len(response.content)
@@ -202,9 +205,9 @@ def test_pages_and_answers_are_compressed_for_who_takes_it(address: str, story: 
 
 
 def test_own_files_are_revalidated(address: str) -> None:
-    first = httpx.get(f"{address}/static/dashboard.css")
+    first = get(f"{address}/static/dashboard.css")
     assert first.headers["cache-control"] == "no-cache"
-    again = httpx.get(f"{address}/static/dashboard.css", headers={"If-None-Match": first.headers["etag"]})
+    again = get(f"{address}/static/dashboard.css", headers={"If-None-Match": first.headers["etag"]})
     assert again.status_code == 304
 
 

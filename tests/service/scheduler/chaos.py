@@ -20,9 +20,6 @@ from service.store.repositories import EventRepository
 from tests.postgresql import PostgresqlServer
 from tests.service.scheduler.service_process import ServiceProcesses
 
-PROGRESS_SECONDS = 240.0
-"""How long a job that is left alone may take to get further."""
-
 ENDS_THE_RUN = frozenset({"run", "worker", "raylet", "head"})
 """Kills that cost the whole run; `MAX_CRASHES` in a row without progress make the job fail, by design."""
 KINDS = ENDS_THE_RUN | {"rank", "trainable", "postgresql"}

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,10 +22,9 @@ from service.specification import JobSpecification
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 PLUGIN = Path(__file__).parent / "plugin"
-WAIT_SECONDS = 500.0
-"""For what takes a few seconds on a quiet machine: tests wait for events, so that a busy one is only slower."""
 
 
 @dataclass
@@ -35,12 +33,17 @@ class ServiceProcesses:
 
     database: Database
     data_dir: Path
-    lease_seconds: float = 4.0
+    lease_seconds: float = 10.0
+    """Short, for tests wait for its end; and longer than a worker on a busy machine may be kept from renewing it."""
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def slowly(self, seconds_per_step: float) -> dict[str, Any]:
         """Options of a workload whose steps take so long until `hurry` is called."""
-        return {"seconds_per_step": seconds_per_step, "hurry_file": str(self.data_dir / "hurry")}
+        return {"seconds_per_step": seconds_per_step, **self.until_hurry()}
+
+    def until_hurry(self) -> dict[str, Any]:
+        """Options of a workload whose steps are slow, if they are, only until `hurry` is called."""
+        return {"hurry_file": str(self.data_dir / "hurry")}
 
     def hurry(self) -> None:
         """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""
@@ -103,19 +106,11 @@ class ServiceProcesses:
             events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
             return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
 
-    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = WAIT_SECONDS) -> float:
-        """Waits until `condition` holds; how long it took. Fails with the logs if it takes too long."""
-        started = looked = time.monotonic()
-        while not condition():
-            now = time.monotonic()
-            if now - started > seconds:
-                raise AssertionError(f"waited {seconds} s in vain: {what}\n{self.logs()}")
-            # Looking takes time that those who are waited for could use.
-            time.sleep(max(0.05, min(5 * (now - looked), 0.5)))
-            looked = time.monotonic()
-        return time.monotonic() - started
+    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
+        """Waits until `condition` holds. Fails with the logs if it takes too long."""
+        wait_until(condition, what, seconds=seconds, more=self.logs)
 
-    def finish(self, job_id: str, *, seconds: float = WAIT_SECONDS) -> tuple[Job, list[Trial]]:
+    def finish(self, job_id: str, *, seconds: float = PATIENCE_SECONDS) -> tuple[Job, list[Trial]]:
         """Waits for a job's end; the job and its trials."""
         self.wait_for(f"the end of {job_id}", lambda: self.job(job_id).state.is_final, seconds=seconds)
         return self.job(job_id), self.trials(job_id)
@@ -146,14 +141,19 @@ class ServiceProcesses:
         return [d for worker in self.workers for d in Path("/tmp").glob(f"shampoo-{worker.pid}-*")]
 
     def close(self) -> None:
+        """Ends all workers, and what a test that failed may have left besides."""
         for worker in self.workers:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGTERM)
-        for worker in self.workers:
-            worker.wait(timeout=WAIT_SECONDS)
-        for process in self.processes():  # a test that failed may leave some
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+            worker.terminate()
+            worker.send_signal(signal.SIGCONT)
+        try:
+            for worker in self.workers:
+                worker.wait(PATIENCE_SECONDS)
+        finally:
+            for process in self.processes():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            for worker in self.workers:
+                worker.wait()
 
 
 def _is(process: psutil.Process, module: str) -> bool:

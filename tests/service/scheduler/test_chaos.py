@@ -20,9 +20,10 @@ from service.domain import JobState, TrialState
 from service.store.migrate import migrate
 from service.store.session import Database
 from tests.postgresql import PostgresqlServer, controlled_postgresql_server
-from tests.service.scheduler.chaos import KINDS, PROGRESS_SECONDS, Killer, Ledger
+from tests.service.scheduler.chaos import KINDS, Killer, Ledger
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
+from tests.waiting import PATIENCE_SECONDS
 from trainers.config import TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
@@ -78,7 +79,7 @@ def test_whatever_is_killed_nothing_is_lost_or_repeated_or_left_behind(
         for known in ledgers:
             known.check()
         tell(f"{time.monotonic() - began:6.1f} s: killed {kinds}, progress {[known.progress for known in ledgers]}")
-    service.finish(ledgers[-1].job_id, seconds=2 * PROGRESS_SECONDS)
+    service.finish(ledgers[-1].job_id)
     end(ledgers[-1])
     tell(f"{dict(killer.kills)} in {time.monotonic() - began:.0f} s; {len(ledgers)} jobs")
     assert sum(ledger.resumed for ledger in ledgers) > 0
@@ -92,7 +93,7 @@ def test_whatever_is_killed_nothing_is_lost_or_repeated_or_left_behind(
     assert NUM_KILLS < 50 or set(killer.kills) == KINDS
 
     service.workers[-1].terminate()
-    assert service.workers[-1].wait(timeout=60) == 0
+    assert service.workers[-1].wait(PATIENCE_SECONDS) == 0
     service.wait_for("the end of all processes", lambda: not service.processes())
     assert service.directories() == []
     assert list((service.data_dir / "checkpoints").glob("*")) == []
@@ -123,7 +124,7 @@ def wait_for_progress(ledger: Ledger, killer: Killer) -> None:
         ledger.check()
         return ledger.progress > before or service.job(ledger.job_id).state.is_final
 
-    service.wait_for(f"progress of {ledger.job_id}", is_further, seconds=PROGRESS_SECONDS)
+    service.wait_for(f"progress of {ledger.job_id}", is_further)
     killer.crashes = 0
 
 

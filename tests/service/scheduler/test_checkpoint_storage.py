@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from service.store.session import Database
 from tests.s3_server import SECRET, S3Server
 from tests.service.scheduler.service_process import ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainers.places import Place, place_of
 from trainers.places.store import Store
 
@@ -72,10 +72,7 @@ def test_a_trial_that_ends_is_collected_and_one_that_began_meanwhile_is_not(plac
     unfinished[3] = {}
     del unfinished[1]
     collector.collect()
-    deadline = time.monotonic() + 300
-    while directories_in(place) != ["2", "3"] and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert directories_in(place) == ["2", "3"]
+    wait_until(lambda: directories_in(place) == ["2", "3"], "the end of trial 1's checkpoints")
 
 
 def test_a_run_begins_without_what_an_earlier_one_left_of_trials_it_did_not_launch(place: Place) -> None:
@@ -131,7 +128,7 @@ def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", s3.uri("x", bucket="missing"))
-    assert service.start_worker().wait(timeout=300) == 1
+    assert service.start_worker().wait(PATIENCE_SECONDS) == 1
     log = (service.data_dir / "worker.log").read_text()
     setting = f"SHAMPOO_TUNER_CHECKPOINT_DIRECTORY={s3.uri('x', bucket='missing')}"
     assert f"{setting}: no checkpoint can be kept there: s3://missing/x" in log

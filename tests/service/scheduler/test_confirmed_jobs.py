@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from service.domain import JobState, Phase, TrialState
@@ -15,12 +17,12 @@ pytestmark = pytest.mark.slow
 STEPS = [10, 20, 30, 40]
 
 
-def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, seconds_per_step: float = 0.0) -> str:
+def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
     """A job one of whose trials is the baseline's, and which confirms with two seeds, one trial at a time."""
     return service.submit(
         specification(
             num_trials=num_trials,
-            options={"seconds_per_step": seconds_per_step},
+            options=options,
             baseline={"search_space": "sgd"},
             pruner={"name": None},
             resources={"parallel_trials": 1},
@@ -73,24 +75,26 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
 
 def test_the_best_configs_are_trained_again_with_new_seeds(service: ServiceProcesses) -> None:
     service.start_worker()
-    job, trials = service.finish(_submit(service, num_trials=4, top_k=2), seconds=300)
+    job, trials = service.finish(_submit(service, num_trials=4, top_k=2))
     repeated = _check(service, job, trials, top_k=2)
     assert {trial.runs for trial in repeated} == {1}
 
 
 def test_a_run_killed_while_it_confirms_goes_on_with_the_same_seeds(service: ServiceProcesses) -> None:
     service.start_worker()
-    job_id = _submit(service, num_trials=2, top_k=1, seconds_per_step=0.03)
+    slowly = service.slowly(0.4) | {"slow_seed": 2}
+    job_id = _submit(service, num_trials=2, top_k=1, options=slowly)
 
-    def second_confirmation_is_half_done() -> bool:
+    def first_of_the_second_seed_is_half_done() -> bool:
         trials = service.trials(job_id)
-        return len(trials) == 4 and trials[3].step in STEPS[:-1]
+        return len(trials) == 5 and trials[4].step in STEPS[:-1]
 
-    service.wait_for("a confirmation trial to be half done", second_confirmation_is_half_done, seconds=200)
+    service.wait_for("a confirmation trial to be half done", first_of_the_second_seed_is_half_done)
     service.run_process().kill()
     before = service.trials(job_id)
-    job, trials = service.finish(job_id, seconds=200)
+    service.hurry()
+    job, trials = service.finish(job_id)
     assert job.attempt == 2
     repeated = _check(service, job, trials, top_k=1)
-    assert (repeated[0].runs, repeated[0].finished_at) == (1, before[2].finished_at)
-    assert repeated[1].runs == 2
+    assert [(trial.runs, trial.finished_at) for trial in repeated[:2]] == [(1, b.finished_at) for b in before[2:4]]
+    assert [trial.runs for trial in repeated[2:]] == [2, 1]

@@ -15,7 +15,7 @@ from service.domain import FailureReason, JobState, TrialState
 from service.store.models import Trial
 from tests.service.live import running
 from tests.service.scheduler.service_process import ServiceProcesses, states
-from tests.service.scheduler.test_job_run import specification
+from tests.service.scheduler.test_job_run import paced, specification
 
 pytestmark = pytest.mark.slow
 
@@ -51,13 +51,15 @@ def _longest_interval(trials: list[Trial]) -> float:
 def test_a_paused_job_frees_its_ranks_and_goes_on_where_it_was(service: ServiceProcesses, client: Client) -> None:
     job_id = client.submit(
         specification(
-            num_trials=3, options=service.slowly(0.2), resources={"workers_per_trial": 2, "parallel_trials": 1}
+            num_trials=3,
+            options=service.until_hurry(),
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
+            **paced(0.5, 0.0),
         )
     ).id
     _wait_until_trial_measures(service, job_id, 1)
     assert client.pause(job_id).requested == "pause"
-    seconds = service.wait_for("the pause", lambda: service.job(job_id).state is JobState.PAUSED)
-    assert seconds < 60
+    service.wait_for("the pause", lambda: service.job(job_id).state is JobState.PAUSED)
     worker = psutil.Process(service.workers[-1].pid)
     service.wait_for("no process but the worker", lambda: service.processes() == [worker])
     assert states(service.trials(job_id)) == [TrialState.COMPLETED, TrialState.QUEUED]
@@ -81,7 +83,9 @@ def test_a_paused_job_frees_its_ranks_and_goes_on_where_it_was(service: ServiceP
 
 
 def test_a_running_job_gets_more_trials_and_a_finished_one_too(service: ServiceProcesses, client: Client) -> None:
-    job_id = client.submit(specification(num_trials=2, options=service.slowly(0.2), resources=ONE_AT_A_TIME)).id
+    job_id = client.submit(
+        specification(num_trials=2, options=service.until_hurry(), resources=ONE_AT_A_TIME, **paced(0.5))
+    ).id
     _wait_until_trial_measures(service, job_id, 1)
     changed = client.change(job_id, budget={"num_trials": 3})
     service.hurry()
@@ -107,7 +111,7 @@ def test_a_proposed_trial_is_tried_next_even_if_the_run_is_killed(service: Servi
     proposed = client.propose_trial(job_id, {"lr": 0.005})
     with suppress(ValueError, psutil.NoSuchProcess):  # it may just have ended, as it is asked to
         service.run_process().kill()
-    job, trials = service.finish(job_id, seconds=500)
+    job, trials = service.finish(job_id)
     assert job.state is JobState.SUCCEEDED, job.failure
     assert states(trials) == [TrialState.COMPLETED] * 4
     assert [trial.number for trial in trials if trial.proposed] == [proposed.number]
@@ -120,7 +124,7 @@ def test_a_proposed_trial_is_tried_next_even_if_the_run_is_killed(service: Servi
 
 
 def test_trials_are_stopped_and_tried_again_while_the_others_go_on(service: ServiceProcesses, client: Client) -> None:
-    job_id = client.submit(specification(num_trials=2, options=service.slowly(0.3), resources=ONE_AT_A_TIME)).id
+    job_id = client.submit(specification(num_trials=2, options=service.slowly(0.5), resources=ONE_AT_A_TIME)).id
     _wait_until_trial_measures(service, job_id, 0)
     assert client.stop_trial(job_id, 0).requested == "stop"
     stopped = lambda: service.trials(job_id)[0].state is TrialState.CANCELLED  # noqa: E731
@@ -165,7 +169,7 @@ def test_a_job_ends_when_its_device_hours_are_spent_and_goes_on_with_more(
         specification(
             num_trials=100,
             options={"seconds_per_step": 0.05},
-            resources={"workers_per_trial": 2},
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
             budget={"num_trials": 100, "device_hours": allowed},
         )
     ).id

@@ -96,7 +96,7 @@ def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: Servic
         resources={"memory_per_worker": limit},
     )
     service.start_worker()
-    finished, [fits, does_not] = service.finish(service.submit(job.model_dump(mode="json")), seconds=500)
+    finished, [fits, does_not] = service.finish(service.submit(job.model_dump(mode="json")))
     assert finished.state is JobState.SUCCEEDED, finished.failure
     assert fits.state is TrialState.COMPLETED
     assert (does_not.state, does_not.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)

@@ -16,6 +16,7 @@ import pytest
 from service.domain import JobState, TrialState
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
+from tests.waiting import PATIENCE_SECONDS, started
 
 pytestmark = pytest.mark.slow
 
@@ -60,20 +61,16 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(32).hex())
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), str(Path.cwd())])}
-    with (tmp_path / "cluster.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(CLUSTER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=environment,
-        )
-    assert process.stdout is not None
-    monkeypatch.setenv("RAY_ADDRESS", json.loads(process.stdout.readline()))
-    yield ForeignCluster(process)
-    process.communicate(timeout=60)  # the end of its input ends it
-    assert process.returncode == 0
+    command = [sys.executable, "-c", textwrap.dedent(CLUSTER)]
+    with (
+        (tmp_path / "cluster.log").open("w") as log,
+        started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment) as process,
+    ):
+        assert process.stdout is not None
+        monkeypatch.setenv("RAY_ADDRESS", json.loads(process.stdout.readline()))
+        yield ForeignCluster(process)
+        process.communicate(timeout=PATIENCE_SECONDS)  # the end of its input ends it
+        assert process.returncode == 0
 
 
 def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from service.scheduler.group_consumer import GroupConsumer
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_a_rank_waits_until_its_last_measurement_was_taken() -> None:
@@ -18,7 +19,7 @@ def test_a_rank_waits_until_its_last_measurement_was_taken() -> None:
     waiting.join(timeout=0.1)
     assert waiting.is_alive()
     consumer.take(1, 1)
-    waiting.join(timeout=60)
+    waiting.join(PATIENCE_SECONDS)
     assert answers == [True]
     consumer.give()
     consumer.give_up(1)

@@ -15,7 +15,8 @@ from service.domain import JobState, TrialState
 from service.store.models import Trial
 from service.store.repositories import JobRepository
 from tests.service.scheduler.service_process import ServiceProcesses
-from tests.service.scheduler.test_job_run import specification
+from tests.service.scheduler.test_job_run import paced, specification
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def terminate_the_worker(service: ServiceProcesses) -> None:
 def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     worker = service.workers[-1]
     worker.send_signal(number)
-    assert worker.wait(timeout=60) == 0
+    assert worker.wait(PATIENCE_SECONDS) == 0
     assert service.processes() == []
     assert service.directories() == []
     with service.database.reading() as session:
@@ -74,8 +75,9 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,
-            options=service.slowly(0.1),
+            options=service.until_hurry(),
             resources={"workers_per_trial": 2, "parallel_trials": 1},
+            **paced(0.0, 0.5, 0.5),
         )
     )
 

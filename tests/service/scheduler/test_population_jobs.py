@@ -33,7 +33,7 @@ def test_a_population_of_two_slots_survives_the_death_of_its_run(service: Servic
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,
-            options=service.slowly(0.02),
+            options=service.slowly(0.1),
             search_space=SPACE,
             pruner={"name": "pbt", "population": POPULATION, "interval": 10},
             sampler={"name": "random"},

@@ -25,6 +25,7 @@ from service.scheduler.rank_group import Failure, GroupSize, Outcome, Rank, Rank
 from service.scheduler.worker import make_directory
 from tests.service.scheduler.service_process import PLUGIN
 from tests.trainers.trials import determined
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Measurement
 from trainers.workloads.digits import DigitsMLP
@@ -102,26 +103,27 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
 
 def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
-    paced = order(seconds_per_step=0.15)  # an interval of a second and a half
+    first, second = tmp_path / "first", tmp_path / "second"
     try:
-        group.start(paced, str(tmp_path / "0"))
+        group.start(order(steps_file=str(first)), str(tmp_path / "0"))
         assert step_of(group.advance()) == 10
-        time.sleep(4.0)  # a driver that is slow to deal with it
+        wait_until(lambda: steps_begun(first) == 20, "the interval after the one that was asked for")
+        time.sleep(0.5)  # a driver that is slow to deal with it
+        assert steps_begun(first) == 20
         assert checkpoints(tmp_path / "0") == ["step-00000010"]
-        started = time.monotonic()
         assert step_of(group.advance()) == 20
-        assert time.monotonic() - started < 1.2
 
         # Paused where it was expected: nothing is trained ahead.
-        group.start(paced, str(tmp_path / "1"), until_step=10)
+        group.start(order(steps_file=str(second)), str(tmp_path / "1"), until_step=10)
         assert step_of(group.advance()) == 10
-        time.sleep(4.0)
-        started = time.monotonic()
+        time.sleep(0.5)
+        assert steps_begun(second) == 10
         assert step_of(group.advance()) == 20  # it is not paused after all
-        assert time.monotonic() - started > 1.2
 
         # In both trials a next interval is trained by now, or almost; whoever resumes them misses nothing.
-        resumed = train(group, paced, tmp_path / "0"), train(group, paced, tmp_path / "1")
+        resumed = [
+            train(group, order(steps_file=str(file)), tmp_path / name) for name, file in (("0", first), ("1", second))
+        ]
     finally:
         group.close()
     assert [[step_of(outcome) for outcome in outcomes] for outcomes in resumed] == [[20, 30, 40], [20, 30, 40]]
@@ -131,18 +133,20 @@ def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
     bundles: PlacementGroup, tmp_path: Path
 ) -> None:
     group = RankGroup(TWO, bundles)
+    # Its second interval takes 200 seconds.
+    slow = {**order(seconds_per_step=1.0, slow_from_step=200), "num_steps": 400, "evaluate_every": 200}
     try:
-        group.start(order(seconds_per_step=1.0), str(tmp_path / "0"))
-        assert step_of(group.advance()) == 10
-        group.start(order(seconds_per_step=1.0), str(tmp_path / "1"))  # given up before it has begun
+        group.start(slow, str(tmp_path / "0"))
+        assert step_of(group.advance()) == 200
+        group.start(slow, str(tmp_path / "1"))  # given up before it has begun
         started = time.monotonic()
         group.start(order(), str(tmp_path / "2"))
         assert step_of(group.advance()) == 10
-        assert time.monotonic() - started < 8.0  # an interval takes 10 s
+        assert time.monotonic() - started < 100.0
     finally:
         group.close()
     assert group.is_usable
-    assert checkpoints(tmp_path / "0") == ["step-00000010"]
+    assert checkpoints(tmp_path / "0") == ["step-00000200"]
 
 
 def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: PlacementGroup, tmp_path: Path) -> None:
@@ -158,8 +162,7 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     assert isinstance(failure, Failure)
     assert failure.reason is FailureReason.LOST
     assert not group.is_usable
-    psutil.wait_procs([psutil.Process(survivor)], timeout=60)
-    assert not psutil.pid_exists(survivor)
+    wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
 
 
 def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: PlacementGroup, tmp_path: Path) -> None:
@@ -179,9 +182,9 @@ def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: Placemen
     group = RankGroup(TWO, bundles)
     try:
         group.start(order(), str(tmp_path / "0"))
-        assert isinstance(group.advance(timeout_seconds=300.0), Measurement)
+        assert isinstance(group.advance(timeout_seconds=PATIENCE_SECONDS), Measurement)
         group.start(order(trouble="hang"), str(tmp_path / "1"))
-        assert isinstance(group.advance(timeout_seconds=300.0), Measurement)
+        assert isinstance(group.advance(timeout_seconds=PATIENCE_SECONDS), Measurement)
         failure = group.advance(timeout_seconds=3.0)  # it hangs in step 16, between the first two measurements
     finally:
         group.close()
@@ -270,6 +273,11 @@ def metrics(outcomes: list[Any]) -> list[Any]:
 def step_of(outcome: Outcome) -> int:
     assert isinstance(outcome, Measurement), outcome
     return outcome.step
+
+
+def steps_begun(file: Path) -> int:
+    """The newest step in a workload's file of steps."""
+    return int(file.read_text().split()[-1])
 
 
 def checkpoints(directory: Path) -> list[str]:

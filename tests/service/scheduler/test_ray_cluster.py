@@ -14,6 +14,7 @@ from service.scheduler import ray_cluster
 from service.scheduler.rank_group import GroupSize
 from service.scheduler.ray_cluster import Node
 from service.scheduler.worker import make_directory
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 GIB = 2**30
 
@@ -96,7 +97,8 @@ def test_a_trial_says_what_it_waits_for() -> None:
     gang = GroupSize(2, 1.0, 0.0, 0, {"widget": 1.0})
     assert ray_cluster.describe_wait(gang) is None
     other = placement_group([gang.rank_bundle] * 2)
-    ray.get(other.ready(), timeout=120)
+    ray.get(other.ready(), timeout=PATIENCE_SECONDS)
+    wait_until(lambda: ray_cluster.describe_wait(gang) is not None, "Ray to count what it has given")
     assert ray_cluster.describe_wait(gang) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
     assert ray_cluster.describe_wait(GroupSize(1, 2.0, 0.5)) == "needs 2 CPUs, 1 free"
     assert ray_cluster.short_of(gang) == {"CPU", "widget"}

@@ -19,6 +19,7 @@ from service.scheduler.worker import (
     remove_abandoned_directories,
 )
 from service.settings import Settings
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_the_worker_loads_neither_torch_nor_ray() -> None:
@@ -83,14 +84,14 @@ def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -
 def test_processes_of_a_killed_worker_are_ended_and_those_of_a_living_one_stay() -> None:
     dead = psutil.Popen([sys.executable, "-c", ""])
     dead.wait()
-    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    sleep = [sys.executable, "-c", "import time; time.sleep(1e6)"]
     left, living = (
         subprocess.Popen(sleep, env={**os.environ, DIRECTORY_VARIABLE: f"/tmp/shampoo-{pid}-abcdefgh"})
         for pid in (dead.pid, os.getppid())
     )
     try:
         end_abandoned_runs()
-        left.wait(timeout=60)
+        left.wait(PATIENCE_SECONDS)
         assert living.poll() is None
     finally:
         for process in (left, living):
@@ -106,7 +107,7 @@ import subprocess, sys
 from service.scheduler import process_tree
 
 process_tree.adopt_orphans()
-sleep = [sys.executable, "-c", "import os, time; os.closerange(0, 3); time.sleep(600)"]
+sleep = [sys.executable, "-c", "import os, time; os.closerange(0, 3); time.sleep(1e6)"]
 spared = subprocess.Popen(sleep)
 others = process_tree.descendants()
 # A child that starts a grandchild in a session of its own, tells of it, and dies.
@@ -121,6 +122,11 @@ spared.kill()
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(process_tree.__file__).parents[2])}
     ran = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True, env=environment
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+        env=environment,
     )
     assert ran.stdout.split() == ["True", "True"]

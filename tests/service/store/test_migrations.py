@@ -13,6 +13,7 @@ from service.store.migrate import check, current_revision, downgrade, is_current
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from tests.service.scenarios import NOW, claimed_job, run_trial, submit
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     database = Database(empty_database_url)
     assert is_current(database)

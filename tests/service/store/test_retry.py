@@ -15,6 +15,7 @@ from service.leases import register_worker
 from service.store.repositories import WorkerRepository
 from service.store.retry import write_with_retries
 from service.store.session import Database
+from tests.waiting import PATIENCE_SECONDS
 
 
 class Outage:
@@ -40,7 +41,7 @@ def add_worker(session: Session) -> str:
 
 def test_a_write_is_done_once_when_the_database_comes_back(sqlite_database: Database) -> None:
     outage = Outage(sqlite_database, length=3)
-    worker_id = write_with_retries(sqlite_database, add_worker, give_up_seconds=10, sleep=outage.pause)
+    worker_id = write_with_retries(sqlite_database, add_worker, give_up_seconds=PATIENCE_SECONDS, sleep=outage.pause)
     assert worker_id.startswith("worker_")
     assert outage.pauses == pytest.approx([0.1, 0.2, 0.4])
     with sqlite_database.reading() as session:

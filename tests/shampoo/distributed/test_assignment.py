@@ -144,10 +144,10 @@ def test_owners_are_those_of_the_plain_greedy_choice() -> None:
 
 
 def test_seventy_thousand_blocks_have_owners_among_thousands_of_ranks_in_seconds() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()  # other processes on the machine do not count
     lines = assign([Items(23_334, 1.0 + i, 100 + i, LARGE) for i in range(3)], Loads.none(4096))
     # Half a second on an idle machine; looking at every rank for every one takes minutes.
-    assert time.perf_counter() - begun < 15
+    assert time.process_time() - begun < 15
     assert len({run.owner for runs in lines for run in runs}) == 4096
 
 

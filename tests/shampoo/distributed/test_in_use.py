@@ -16,6 +16,7 @@ from shampoo import RefreshFailed, Shampoo, cost, memory
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import member
 from tests.trainers.ranks import WarmRanks, rank_context
+from tests.waiting import PATIENCE_SECONDS
 
 Ranks = dict[int, WarmRanks]
 NUM_STEPS = 8
@@ -308,7 +309,7 @@ def test_a_rank_that_ends_in_the_step_is_an_error_of_the_others_which_names_rank
     ]
     for process in processes:
         process.start()
-    assert ours.poll(60), "the other rank still waits"
+    assert ours.poll(PATIENCE_SECONDS), "the other rank still waits"
     assert ours.recv().startswith(f"rank 0: {purpose}")
     for process in processes:
-        process.join(30)
+        process.join(PATIENCE_SECONDS)

@@ -31,7 +31,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRanks]:
     """They have longer to answer than others: it is a whole training that they are asked for."""
-    ranks = WarmRanks(2, tmp_path_factory.mktemp("two_ranks") / "meeting_point", timeout_seconds=300)
+    ranks = WarmRanks(2, tmp_path_factory.mktemp("two_ranks") / "meeting_point")
     yield ranks
     assert ranks.stop() == [0, 0]
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.trainers.workloads import small_data
+from tests.waiting import PATIENCE_SECONDS
 from trainers.describe import environment_of_children
 from trainers.descriptions import BUILT_IN
 from trainers.user_workload import import_class
@@ -120,7 +121,7 @@ def test_another_process_builds_the_same_models_and_batches(cases: dict[str, tup
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
     )
     assert answer.returncode == 0, answer.stderr
     there = json.loads(answer.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from tests.waiting import PATIENCE_SECONDS
 from trainers.workloads import digits_data
 from trainers.workloads.digits_data import read_digits, stratified_split
 
@@ -46,4 +47,4 @@ def test_a_rank_gets_the_digits_without_importing_scikit_learn() -> None:
         "for name in ('digits-mlp', 'digits-convnet', 'digits-autoencoder'): trainers.workload.load(name, {})\n"
         "assert not {'sklearn', 'scipy', 'pandas'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_SECONDS)

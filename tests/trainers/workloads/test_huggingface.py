@@ -14,6 +14,7 @@ from torch import nn
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import run_trial
 from tests.trainers.workloads import promises
+from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
@@ -266,7 +267,7 @@ def test_the_library_is_imported_by_this_workload_alone() -> None:
         "for name in ('digits-mlp', 'stdlib-gpt'): trainers.workload.load(name, {})\n"
         "assert not {'transformers', 'huggingface_hub'} & sys.modules.keys()\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_SECONDS)
 
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from tests.trainers.workloads import promises, test_huggingface
 from tests.trainers.workloads.test_huggingface import ATTENTION, BERT, LLAMA, NAME, RESNET, VIT
+from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig
 from trainers.distributed import single_process_context
 from trainers.loop import train
@@ -363,7 +364,7 @@ for options in ({{"model_path": hub, "weights": "pretrained"}}, {{"architecture"
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
         env=environment,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         capture_output=True,
         text=True,
         check=False,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import started, wait_until
 from trainers.workloads.job_processes import Job, run_jobs
 
 MODULE = """
@@ -28,7 +27,7 @@ def work(job):
         os.kill(os.getpid(), 9)
     if n == 100:
         Path(job["pid_file"]).write_text(str(os.getpid()))
-        time.sleep(60)
+        time.sleep(1e6)
     return {"square": n * n, "has_torch": "torch" in sys.modules}
 
 if __name__ == "__main__":
@@ -71,14 +70,15 @@ def test_a_process_ends_with_the_one_that_gave_the_job(tmp_path: Path) -> None:
     jobs = json.dumps([{"n": 100, "pid_file": str(pid_file)}, {"n": 1}])
     code = f"from trainers.workloads.job_processes import run_jobs; run_jobs('square_job', None, {jobs})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as giver:
-        while not (pid_file.exists() and pid_file.read_text()):
-            assert giver.poll() is None
-            time.sleep(0.05)
+    with started([sys.executable, "-c", code], env=environment) as giver:
+        wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the job to begin")
         giver.send_signal(signal.SIGKILL)
     worker = int(pid_file.read_text())
-    deadline = time.monotonic() + 60
-    # Without a parent it may stay as a zombie, where nobody takes its status.
-    while psutil.pid_exists(worker) and psutil.Process(worker).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+
+    def has_ended() -> bool:
+        try:  # without a parent it may stay as a zombie, where nobody takes its status
+            return psutil.Process(worker).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    wait_until(has_ended, "the end of the job's process")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import platformdirs
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS, started
 from trainers.workloads.prepared_data import DIRECTORY_VARIABLE, MANIFEST, cache_directory, prepared
 
 # A process that prepares an entry, and says so in a file; with "die", it is killed half-way.
@@ -39,8 +40,9 @@ assert (entry / "numbers").read_bytes() == b"1 2 3" and facts == {"count": 3}
 def processes(directory: Path, number: int, fate: str = "live") -> list[int]:
     """Runs so many at once; gives their exit codes."""
     command = [sys.executable, "-c", PREPARE, str(directory / "cache"), str(directory / "log"), fate]
-    started = [subprocess.Popen(command) for _ in range(number)]
-    return [process.wait(60) for process in started]
+    with ExitStack() as stack:
+        all_of_them = [stack.enter_context(started(command)) for _ in range(number)]
+        return [process.wait(PATIENCE_SECONDS) for process in all_of_them]
 
 
 class Numbers:

@@ -18,6 +18,9 @@ DESCRIPTION = WorkloadDescription(
         "trouble_step": WorkloadOption(15, "the step at which the last rank meets it"),
         "seconds_per_step": WorkloadOption(0.0, "how long each step sleeps"),
         "hurry_file": WorkloadOption("", "if set, steps sleep only until this file exists"),
+        "slow_from_step": WorkloadOption(0, "the first step, counted from 0, that sleeps"),
+        "slow_seed": WorkloadOption(-1, "if set, only trials with this seed sleep"),
+        "steps_file": WorkloadOption("", "if set, the first rank counts there the steps that it has begun"),
         "once_directory": WorkloadOption("", "if set, each trouble comes only once: it leaves its name there"),
     },
 )

@@ -18,13 +18,25 @@ class TroubledDigits(DigitsMLP):
     """A small network on the digits whose last rank gets into trouble at a given step."""
 
     def __init__(
-        self, *, trouble: str, trouble_step: int, seconds_per_step: float, hurry_file: str, once_directory: str
+        self,
+        *,
+        trouble: str,
+        trouble_step: int,
+        seconds_per_step: float,
+        hurry_file: str,
+        slow_from_step: int,
+        slow_seed: int,
+        steps_file: str,
+        once_directory: str,
     ) -> None:
         super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
         self._trouble = trouble
         self._trouble_step = trouble_step
         self._seconds_per_step = seconds_per_step
         self._hurry = Path(hurry_file) if hurry_file else None
+        self._slow_from_step = slow_from_step
+        self._slow_seed = slow_seed
+        self._steps = Path(steps_file) if steps_file else None
         self._once = Path(once_directory) / trouble if once_directory else None
 
     def train_batches(
@@ -34,8 +46,11 @@ class TroubledDigits(DigitsMLP):
             batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
         )
         for step, batch in enumerate(batches, start=start_step):
-            if self._hurry is None or not self._hurry.exists():
-                time.sleep(self._seconds_per_step)
+            if self._steps is not None and rank == 0:
+                with self._steps.open("a") as file:
+                    file.write(f"{step + 1}\n")
+            if step >= self._slow_from_step and self._slow_seed in (-1, seed):
+                self._sleep()
             if step == self._trouble_step and rank == world_size - 1:
                 self._meet_trouble()
             yield batch
@@ -43,6 +58,10 @@ class TroubledDigits(DigitsMLP):
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         loss = super().loss(model, batch)
         return loss * float("nan") if self._trouble == "diverge" else loss
+
+    def _sleep(self) -> None:
+        if self._hurry is None or not self._hurry.exists():
+            time.sleep(self._seconds_per_step)
 
     def _meet_trouble(self) -> None:
         if self._once is not None:
