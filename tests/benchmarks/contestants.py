@@ -88,12 +88,18 @@ class Contestant:
 
 def milliseconds(call: Callable[[], object], device: torch.device) -> float:
     """The time of a call, until the device has finished."""
+    return queued_and_finished(call, device)[1]
+
+
+def queued_and_finished(call: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """The milliseconds until a call returns, and until the device has finished, which was idle before."""
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     synchronize()
     start = time.perf_counter()
     call()
+    returned = time.perf_counter()
     synchronize()
-    return 1e3 * (time.perf_counter() - start)
+    return 1e3 * (returned - start), 1e3 * (time.perf_counter() - start)
 
 
 def parameters(shapes: Shapes, device: str) -> list[Parameter]:

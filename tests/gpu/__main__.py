@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -65,9 +66,19 @@ def _stages(options: argparse.Namespace) -> list[Stage]:
 
         return tasks(device, is_tiny=is_tiny)
 
-    found = {"correct": Stage("correct", correct)}
-    names = list(found) if options.stage == "all" else [options.stage]
-    return [found[name] for name in names]
+    def speed(model: str) -> list[Task]:
+        from tests.gpu.speed import tasks
+
+        return tasks(model, device, is_tiny=is_tiny)
+
+    speeds = {model: Stage(f"speed-{model}", functools.partial(speed, model)) for model in MODELS}
+    match options.stage:
+        case "correct":
+            return [Stage("correct", correct)]
+        case "speed":
+            return [speeds[options.model]]
+        case _:
+            return [Stage("correct", correct), *speeds.values()]
 
 
 def _run(stage: Stage, options: argparse.Namespace, all_deadline: float) -> int:

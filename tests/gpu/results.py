@@ -130,7 +130,10 @@ class StepTimes:
     """
 
     member: str
-    settings: str
+    variation: str
+    """How it differs from what is recommended; empty: not at all."""
+    arguments: dict[str, object]
+    """Keyword arguments of `Shampoo` that are not its defaults."""
     num_parameters: int
     solver: str | None
     period: int
@@ -165,7 +168,7 @@ class StepTimes:
 
     @property
     def problem(self) -> str | None:
-        return None
+        return None  # a time alone is neither right nor wrong
 
     @property
     def summary(self) -> str:
@@ -200,7 +203,7 @@ def step_rows(times: Sequence[StepTimes]) -> list[list[Cell]]:
         refreshes = each.refresh_ms is not None
         rows.append(
             [
-                f"{each.member} ({each.settings})" if each.settings else each.member,
+                f"{each.member}, {each.variation}" if each.variation else each.member,
                 each.period if refreshes else "-",
                 each.ordinary_ms,
                 each.refresh_ms if each.refresh_ms is not None else "-",
