@@ -66,6 +66,11 @@ def _stages(options: argparse.Namespace) -> list[Stage]:
 
         return tasks(device, is_tiny=is_tiny)
 
+    def service() -> list[Task]:
+        from tests.gpu.service_job import tasks
+
+        return tasks(device, is_tiny=is_tiny)
+
     def speed(model: str) -> list[Task]:
         from tests.gpu.speed import tasks
 
@@ -75,10 +80,12 @@ def _stages(options: argparse.Namespace) -> list[Stage]:
     match options.stage:
         case "correct":
             return [Stage("correct", correct)]
+        case "service":
+            return [Stage("service", service)]
         case "speed":
             return [speeds[options.model]]
-        case _:
-            return [Stage("correct", correct), *speeds.values()]
+        case _:  # all
+            return [Stage("correct", correct), Stage("service", service), *speeds.values()]
 
 
 def _run(stage: Stage, options: argparse.Namespace, all_deadline: float) -> int:
