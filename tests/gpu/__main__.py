@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from tests.gpu.runner import Task
 
 ROOT = Path(__file__).parents[2]
+SITE = ROOT / "build" / "gpu-site"
 STAGE_MINUTES = 8.0
 ALL_MINUTES = 25.0
 MODELS = ("gpt2", "resnet50")
 WRONG, LEFT_OUT = 1, 3
-"""Exit statuses: something was wrong; nothing was, but the time was up before the last figure."""
+"""Exit statuses: something was wrong; nothing was, but something is still to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,13 @@ class Stage:
 
 def main() -> int:
     options = _parser().parse_args()
+    match options.stage:
+        case "wheels":
+            return _bring(options)
+        case "install":
+            return _install(options.directories, options.site)
+    if options.wheels or options.site is not None:
+        _enter(options)
     stages = _stages(options)
     deadline = time.monotonic() + 60 * options.all_minutes
     return max([_run(stage, options, deadline) for stage in stages], key=(0, LEFT_OUT, WRONG).index)
@@ -48,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     common.add_argument("--tiny", action="store_true", help="a few small figures: whether this script works at all")
     common.add_argument("--markdown", action="store_true", help="print tables to paste into a README")
+    common.add_argument("--site", type=Path, help="directory that `install` has filled, to be imported from first")
+    common.add_argument(
+        "--wheels", type=Path, nargs="+", metavar="DIR", help="folders of `wheels`, installed into --site to begin with"
+    )
     parser = argparse.ArgumentParser(prog="tests/gpu/run", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
     stages.add_parser("correct", parents=[common], help="the optimizer's numbers on the device")
@@ -55,7 +68,50 @@ def _parser() -> argparse.ArgumentParser:
     speed = stages.add_parser("speed", parents=[common], help="the time of a step beside fused AdamW's")
     speed.add_argument("model", choices=MODELS)
     stages.add_parser("all", parents=[common], help="these stages, one after the other")
+    wheels = stages.add_parser("wheels", help="downloads what the machine with the GPU lacks; needs a network")
+    wheels.add_argument("directory", type=Path, help="an empty one, for numbered folders")
+    wheels.add_argument("--present", type=Path, help="what the machine has: its `pip freeze`, or names alone")
+    wheels.add_argument("--python", default="3.12", help="the machine's (default: %(default)s)")
+    wheels.add_argument("--glibc", default="2.39", help="the machine's, as `ldd --version` says (default: %(default)s)")
+    wheels.add_argument("--mebibytes", type=int, default=60, help="of a folder at most (default: %(default)s)")
+    install = stages.add_parser("install", help="installs such folders, without a network")
+    install.add_argument("directories", type=Path, nargs="+", metavar="DIR")
+    install.add_argument("--site", type=Path, default=SITE, help="where to (default: build/gpu-site)")
     return parser
+
+
+def _bring(options: argparse.Namespace) -> int:
+    from tests.gpu.wheels import Machine, bring, read_present
+
+    present = read_present(options.present) if options.present else {}
+    machine = Machine(options.python, options.glibc, present)
+    print("\n".join(bring(options.directory, machine, folder_bytes=options.mebibytes * 2**20)))
+    for folder in sorted(options.directory.iterdir(), key=lambda path: int(path.name)):
+        files = list(folder.iterdir())
+        size = sum(file.stat().st_size for file in files)
+        print(f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")
+    return 0
+
+
+def _install(directories: Sequence[Path], site: Path) -> int:
+    from tests.gpu.installation import install
+
+    incomplete = install(directories, site)
+    for what in incomplete:
+        print(f"not yet installed: {what}")
+    return LEFT_OUT if incomplete else 0
+
+
+def _enter(options: argparse.Namespace) -> None:
+    """Starts this command anew, with what is installed in its site before anything else, here and in all processes."""
+    site = str((options.site or SITE).absolute())
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if site in paths:
+        return
+    if options.wheels:
+        _install(options.wheels, Path(site))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), site, *paths])
+    os.execv(sys.executable, [sys.executable, "-m", "tests.gpu", *sys.argv[1:]])
 
 
 def _stages(options: argparse.Namespace) -> list[Stage]:
