@@ -127,7 +127,7 @@ def ours(
     }
     useless = unused(preconditioner)
     used = {name: value for name, value in common.items() if name not in useless}
-    return Shampoo(params, preconditioner=preconditioner, **{**used, **arguments})
+    return Shampoo(params, **{"preconditioner": preconditioner, **used, **arguments})
 
 
 def set_period(optimizer: torch.optim.Optimizer, period: int) -> None:

@@ -143,8 +143,8 @@ def _rank_tasks(device: str, *, is_tiny: bool) -> list[Task]:
     names = RANK_MEMBERS[:1] if is_tiny else RANK_MEMBERS
     one = "nccl" if device == "cuda" else "gloo"
     return [
-        Task(RANKS, f"one on {one}", one_rank, (on_device, names), limit_seconds=180, is_alone=True),
-        Task(RANKS, "two on gloo", two_ranks, (on_device, names), limit_seconds=180, is_alone=True),
+        Task(RANKS, f"one on {one}", one_rank, (on_device, names), limit_seconds=180),
+        Task(RANKS, "two on gloo", two_ranks, (on_device, names), limit_seconds=180),
     ]
 
 
