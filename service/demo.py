@@ -82,7 +82,7 @@ def run_demo(
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
     say = partial(terminal.say, console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
-    with _service(own) as url, Client(url) as client:
+    with running_service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
         job = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
         say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
@@ -113,8 +113,12 @@ def run_demo(
 
 
 @contextlib.contextmanager
-def _service(settings: Settings) -> Iterator[str]:
-    """A service of its own; its address, once it is ready."""
+def running_service(settings: Settings) -> Iterator[str]:
+    """A service of its own; its address, once it is ready.
+
+    Raises:
+        DemoFailed: it does not start; names its log.
+    """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     log_path = settings.data_dir / "service.log"
     with log_path.open("ab") as log:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 STARTS_SERVICES = re.compile(
     r'ServiceProcesses|"service", "(?:serve|demo)"|shampoo-tuner demo|_command\("worker"\)|end_abandoned_runs'
-    r"|import serving|ray_cluster\.connect\(|import Cluster|ray\.init\("
+    r"|import serving|ray_cluster\.connect\(|import Cluster|ray\.init\(|tests/gpu/run"
 )
 """Found in each test file that starts services, workers or Ray clusters, and in no other."""
 LONGEST_SERVICES = (

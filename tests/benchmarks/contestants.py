@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from shampoo import Shampoo
+from shampoo.hyperparameters import unused
 from tests.benchmarks.formulas import num_elements
 from tests.benchmarks.model_shapes import Shapes
 
@@ -87,45 +88,53 @@ class Contestant:
 
 def milliseconds(call: Callable[[], object], device: torch.device) -> float:
     """The time of a call, until the device has finished."""
+    return queued_and_finished(call, device)[1]
+
+
+def queued_and_finished(call: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """The milliseconds until a call returns, and until the device has finished, which was idle before."""
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     synchronize()
     start = time.perf_counter()
     call()
+    returned = time.perf_counter()
     synchronize()
-    return 1e3 * (time.perf_counter() - start)
+    return 1e3 * (returned - start), 1e3 * (time.perf_counter() - start)
 
 
 def parameters(shapes: Shapes, device: str) -> list[Parameter]:
     return [Parameter(torch.full(shape, 1e-2, device=device)) for shape in shapes]
 
 
-def ours(params: Sequence[Tensor], *, block: int, preconditioner: str, **arguments: Any) -> Shampoo:
+def ours(
+    params: Sequence[Tensor] | Sequence[dict[str, Any]], *, block: int, preconditioner: str, **arguments: Any
+) -> Shampoo:
     """Our optimizer, refreshing at every step from the first on until `set_period` says otherwise.
 
     Args:
-        params: to be stepped.
+        params: to be stepped, or groups of them.
         block: longest side of a block.
-        preconditioner: member of the family.
+        preconditioner: member of the family; what it has no use for of this is left out.
         arguments: what is to differ from the defaults.
     """
-    if preconditioner != "shampoo":
-        arguments["preconditioner"] = preconditioner
-    return Shampoo(
-        params,
-        lr=LEARNING_RATE,
-        betas=BETAS,
-        weight_decay=WEIGHT_DECAY,
-        max_preconditioner_dim=block,
-        precondition_frequency=1,
-        start_preconditioning_step=1,
-        **arguments,
-    )
+    common: dict[str, Any] = {
+        "lr": LEARNING_RATE,
+        "betas": BETAS,
+        "weight_decay": WEIGHT_DECAY,
+        "max_preconditioner_dim": block,
+        "precondition_frequency": 1,
+        "start_preconditioning_step": 1,
+    }
+    useless = unused(preconditioner)
+    used = {name: value for name, value in common.items() if name not in useless}
+    return Shampoo(params, **{"preconditioner": preconditioner, **used, **arguments})
 
 
 def set_period(optimizer: torch.optim.Optimizer, period: int) -> None:
     """Sets the steps from one refresh to the next; with staggering, each step then refreshes its share."""
     for group in optimizer.param_groups:
-        group["precondition_frequency"] = period
+        if "precondition_frequency" not in unused(group.get("preconditioner", "shampoo")):
+            group["precondition_frequency"] = period
 
 
 def adamw(params: list[Parameter]) -> Contestant:

@@ -95,6 +95,19 @@ def whole_gpt2() -> SplitModel:
     return _split([*tables, *_vectors(rest)], rest, active=_elements([tables[0], *rest]))
 
 
+def tiny_gpt2() -> SplitModel:
+    """`whole_gpt2` of width 32, two layers and 100 tokens."""
+    table, rest = (100, 32), [*_transformer(width=32, num_layers=2), (32,), (32,)]
+    return _split([table, (16, 32), *_vectors(rest)], rest, active=_elements([table, *rest]))
+
+
+def tiny_resnet() -> SplitModel:
+    """Convolutions and norms such as those of `whole_resnet50`, and its head, with few channels."""
+    convolutions: Shapes = [(8, 3, 7, 7), (8, 8, 1, 1), (8, 8, 3, 3), (32, 8, 1, 1)]
+    plain: Shapes = [*((out,) for out, *_ in convolutions for _ in range(2)), (10, 32), (10,)]
+    return SplitModel(convolutions, plain, _elements([*convolutions, *plain]))
+
+
 def whole_llama_1b() -> SplitModel:
     """Llama 3.2 1B, its head tied to a table of 128,256 tokens: 1,235,814,400 parameters."""
     table, rest = (128_256, 2_048), llama_1b()

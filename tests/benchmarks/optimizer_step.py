@@ -25,6 +25,7 @@ import argparse
 import math
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -124,16 +125,16 @@ def measure(shapes: Shapes, settings: Settings) -> dict[str, Any]:
         set_period(optimizer, period)
         num_cycles = max(settings.cycles, math.ceil(_LEAST_STEPS / period))
         stride = max(1, math.ceil((period - 1) / settings.peer_steps))
-        by_position: list[list[float]] = [[] for _ in range(period)]
+        times: list[float] = []
         for number in range(num_cycles * period):
             position = number % period
-            by_position[position].append(round_of_ours())
+            times.append(round_of_ours())
             for peer in peers:
                 if position == 0:
                     peer_times[peer.name, period].refresh.append(peer.milliseconds(source, step, refresh=True))
                 elif (position - 1) % stride == 0:
                     peer_times[peer.name, period].ordinary.append(peer.milliseconds(source, step))
-        cycles[period] = [statistics.median(times) for times in by_position]
+        cycles[period] = typical_cycle(times, period)
         progress(f"  every {period}: mean {statistics.fmean(cycles[period]):.3g} ms")
 
     found = blocks(shapes, block)
@@ -170,6 +171,11 @@ def measure(shapes: Shapes, settings: Settings) -> dict[str, Any]:
             for period, times in cycles.items()
         },
     }
+
+
+def typical_cycle(times: Sequence[float], period: int) -> list[float]:
+    """Of the steps of whole cycles the median at each position of one."""
+    return [statistics.median(times[position::period]) for position in range(period)]
 
 
 def claims(figures: dict[str, dict[str, Any]], settings: Settings) -> dict[str, float]:

@@ -30,167 +30,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shampoo import Shampoo
+from tests.shampoo.deviations import BASIS_SOLVERS, FLOAT32, OPTIONS, SECOND_STEP, Choices, combinations, deviation
 from tests.shampoo.reference import ReferenceShampoo
-from tests.shampoo.settings import SHAPES, gradients_like, pairwise, parameters, settings
-
-Choices = dict[str, dict[str, Any]]
-
-DECAYS: Choices = {
-    "undecayed": {},
-    "decoupled": {"weight_decay": 0.1},
-    "l2": {"weight_decay": 0.1, "weight_decay_type": "l2"},
-    "independent": {"weight_decay": 0.01, "weight_decay_type": "independent"},
-}
-AVERAGES: Choices = {
-    "adam": {},
-    "memoryless": {"betas": (0.0, 0.99)},
-    "nadam": {"beta3": 0.81},
-    "short": {"betas": (0.8, 0.95), "use_bias_correction": False},
-}
-MOMENTUM: Choices = {
-    "direct": {},
-    "momentum": {"momentum": 0.9},
-    "nesterov": {"momentum": 0.5, "nesterov": True},
-}
-SCHEDULES: Choices = {
-    "default_start": {},
-    "every_step": {"precondition_frequency": 1},
-    "late_start": {"start_preconditioning_step": 23, "precondition_frequency": 4},
-    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 9},
-    "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 10},
-    "start_of_rare_statistics": {"statistics_frequency": 3},
-}
-STAGGER: Choices = {"staggered": {}, "at_once": {"stagger_refresh": False}}
-# The reference knows no tolerance; this one makes the optimizer look how far a basis is off, and leave none as it is.
-TOLERANCE: Choices = {"unasked": {}, "measured": {"refresh_tolerance": 1e-14}}
-GEOMETRY: Choices = {
-    "blocks": {},
-    "tiny_blocks": {"max_preconditioner_dim": 4},
-    "long_diagonal": {"large_dim_method": "diagonal"},
-    "long_identity": {"large_dim_method": "one_sided"},
-    "one_sided": {"one_sided": True},
-    "one_sided_whole": {"one_sided": True, "max_preconditioner_dim": 64},
-}
-WHOLE: Choices = {"whole": {"max_preconditioner_dim": 18}}
-DAMPING: Choices = {
-    "relative": {},
-    "relative_large": {"epsilon": 1e-3},
-    "absolute": {"epsilon": 1e-4, "epsilon_type": "absolute"},
-}
-BASIS_SOLVERS: Choices = {solver: {"solver": solver} for solver in ("eigh64", "eigh", "qr", "cholesky_qr")}
-
-OPTIONS: dict[str, dict[str, Choices]] = {
-    "shampoo": {
-        "grafting": {
-            **{method: {"grafting": method} for method in ("none", "sgd", "adagrad", "rmsprop", "adam")},
-            "adam_beta2": {"grafting": "adam", "grafting_beta2": 0.9, "grafting_epsilon": 1e-3},
-        },
-        "geometry": {**GEOMETRY, **WHOLE},
-        "schedule": SCHEDULES,
-        "averages": {**AVERAGES, "sums": {"betas": (0.9, 1.0)}},
-        "damping": {
-            **DAMPING,
-            "pseudo": {"epsilon": 1e-10, "pseudo_inverse": True},
-            "pseudo_absolute": {"epsilon": 1e-8, "epsilon_type": "absolute", "pseudo_inverse": True},
-        },
-        "solver": {**BASIS_SOLVERS, "newton": {"solver": "coupled_newton"}},
-        "decay": DECAYS,
-        "momentum": MOMENTUM,
-        "exponent": {"order": {}, "half": {"exponent_override": 0.5}},
-        "stagger": STAGGER,
-        "tolerance": TOLERANCE,
-    },
-    "soap": {
-        "geometry": {**GEOMETRY, **WHOLE},
-        # See the top of the file for a start at the first step, and `test_soap_follows_it_from_the_first_gradient`.
-        "schedule": {
-            **SCHEDULES,
-            "default_start": {"grafting_epsilon": 1e-3},
-            "every_step": {"start_preconditioning_step": 2, "precondition_frequency": 1},
-        },
-        "solver": BASIS_SOLVERS,
-        "averages": AVERAGES,
-        "factors": {"beta2": {}, "faster": {"shampoo_beta": 0.9}, "sums": {"shampoo_beta": 1.0}},
-        "decay": DECAYS,
-        "momentum": MOMENTUM,
-        "epsilon": {"small": {}, "large": {"grafting_epsilon": 1e-3}},
-        "stagger": STAGGER,
-        "tolerance": TOLERANCE,
-    },
-    "kl": {
-        "geometry": GEOMETRY,
-        "schedule": SCHEDULES,
-        "solver": BASIS_SOLVERS,
-        "averages": AVERAGES,
-        # The first statistics are of one gradient whenever it starts, so there is always a null eigenvalue.
-        "damping": {**DAMPING, "relative": {"epsilon": 1e-5}},
-        "decay": DECAYS,
-        "momentum": MOMENTUM,
-        "stagger": STAGGER,
-        "tolerance": TOLERANCE,
-    },
-    "spectral": {
-        "averages": {**AVERAGES, "muon": {"betas": (0.95, 0.99), "beta3": 0.9025}},
-        "decay": DECAYS,
-        "momentum": MOMENTUM,
-        "scale": {"rms": {}, "original": {"adjust_lr_fn": "original"}},
-        "geometry": {**WHOLE, "blocks": {}, "long_whole": {"large_dim_method": "one_sided"}},
-    },
-    "none": {
-        "grafting": {method: {"grafting": method} for method in ("sgd", "adagrad", "rmsprop", "adam")},
-        "averages": {**AVERAGES, "sums": {"betas": (0.9, 1.0)}},
-        "decay": DECAYS,
-        "momentum": MOMENTUM,
-    },
-}
+from tests.shampoo.settings import SHAPES, gradients_like, parameters, settings
 
 
-def _combinations(member: str) -> list[Any]:
-    found = []
-    for name, choices in pairwise(OPTIONS[member]):
-        config = settings(preconditioner=member, **choices)
-        averaged = config["grafting"] in ("rmsprop", "adam")
-        if averaged and config["betas"][1] == 1 and config["grafting_beta2"] is None:
-            config["grafting_beta2"] = 0.99
-        if config["solver"] == "coupled_newton" and config["pseudo_inverse"]:
-            # It has no eigenvalues to leave out.
-            config["solver"] = None
-        if config["solver"] == "coupled_newton":
-            config["refresh_tolerance"] = 0.0  # nor a basis to measure
-        if choices.get("max_preconditioner_dim") == 18 and (
-            member == "soap" or config["solver"] in ("qr", "cholesky_qr")
-        ):
-            # Not from the first gradient of 11×17, which leaves six dimensions of a factor null, for qr to start from.
-            config["start_preconditioning_step"] = config["start_preconditioning_step"] or 7
-        found.append(pytest.param(config, id=f"{member}-{name}"))
-    return found
-
-
-def _deviation(config: dict[str, Any], shapes: list[tuple[int, ...]], dtype: torch.dtype, num_steps: int = 50) -> float:
-    """Largest difference from the reference after any step, as a share of how far that tensor has moved."""
-    params = parameters(shapes, dtype)
-    start = [param.detach().double().clone() for param in params]
-    reference = ReferenceShampoo(params, config)
-    optimizer = Shampoo(params, **config)
-    worst = 0.0
-    for step in range(num_steps):
-        gradients = gradients_like(params, step=step)
-        for param, gradient in zip(params, gradients, strict=True):
-            param.grad = gradient
-        optimizer.step()
-        reference.step(list(gradients))
-        for param, expected, at in zip(params, reference.weights, start, strict=True):
-            if param.numel() == 0:
-                continue
-            deviation = (param.detach().double() - expected).norm() / (expected - at).norm()
-            # A comparison with NaN would let it pass.
-            worst = max(worst, deviation.nan_to_num(nan=torch.inf).item())
-    return worst
-
-
-@pytest.mark.parametrize("config", [combination for member in OPTIONS for combination in _combinations(member)])
+@pytest.mark.parametrize(
+    "config", [pytest.param(config, id=name) for member in OPTIONS for name, config in combinations(member)]
+)
 def test_every_pair_of_options_follows_the_reference_in_float64(config: dict[str, Any]) -> None:
-    assert _deviation(config, list(SHAPES.values()), torch.float64) < 1e-9
+    assert deviation(config, list(SHAPES.values()), torch.float64) < 1e-9
 
 
 @pytest.mark.parametrize("order", SHAPES)
@@ -206,47 +55,20 @@ def test_every_pair_of_options_follows_the_reference_in_float64(config: dict[str
 def test_shampoo_of_each_order_follows_the_reference_in_float32(
     grafting: str, order: str, condition: dict[str, Any]
 ) -> None:
-    assert _deviation(settings(grafting=grafting, **condition), [SHAPES[order]], torch.float32) < 2e-5
-
-
-# Two gradients give every factor full rank.
-SECOND_STEP: dict[str, Any] = {"start_preconditioning_step": 2}
-# The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest: beside ε = 1e-6 that is a tenth.
-DAMPED: dict[str, Any] = {"epsilon": 1e-4}
-
-FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
-    "soap": ({"preconditioner": "soap", **SECOND_STEP}, 2e-5),
-    "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64", **SECOND_STEP}, 2e-5),
-    "soap_cholesky_qr": ({"preconditioner": "soap", "solver": "cholesky_qr", **SECOND_STEP}, 2e-5),
-    # Here from the first gradient, so beside more damping; and the steps of subspace iteration start from what float32
-    # knows of the null eigenvector.
-    "kl_eigh64": ({"preconditioner": "kl", "solver": "eigh64", "epsilon": 1e-2}, 2e-5),
-    "kl": ({"preconditioner": "kl", "epsilon": 1e-2}, 1e-4),
-    "kl_cholesky_qr": ({"preconditioner": "kl", "solver": "cholesky_qr", "epsilon": 1e-2}, 1e-4),
-    # Five iterations whose slope at zero is 3.4 each.
-    "spectral": ({"preconditioner": "spectral"}, 1e-4),
-    "none": ({"preconditioner": "none"}, 2e-5),
-    **{
-        f"shampoo_{solver}_{name}": ({"solver": solver, **condition}, 2e-5)
-        for solver in ("eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr")
-        for name, condition in {"damped": DAMPED, "from_the_second_step": SECOND_STEP}.items()
-    },
-    # Nor does a pseudo-inverse see a null eigenvalue that lies far below its threshold.
-    "shampoo_pseudo_inverse": ({"pseudo_inverse": True, **DAMPED}, 2e-5),
-}
+    assert deviation(settings(grafting=grafting, **condition), [SHAPES[order]], torch.float32) < 2e-5
 
 
 @pytest.mark.parametrize("member", FLOAT32)
 def test_each_member_follows_the_reference_in_float32(member: str) -> None:
     choices, tolerance = FLOAT32[member]
-    assert _deviation(settings(**choices), list(SHAPES.values()), torch.float32) < tolerance
+    assert deviation(settings(**choices), list(SHAPES.values()), torch.float32) < tolerance
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
 @pytest.mark.parametrize("solver", BASIS_SOLVERS)
 def test_soap_follows_it_from_the_first_gradient(solver: str, dtype: torch.dtype, tolerance: float) -> None:
     shapes = [SHAPES[order] for order in ("order1", "order3", "order4")]
-    assert _deviation(settings(preconditioner="soap", solver=solver), shapes, dtype) < tolerance
+    assert deviation(settings(preconditioner="soap", solver=solver), shapes, dtype) < tolerance
 
 
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
@@ -257,7 +79,7 @@ def test_a_convolution_follows_the_reference(preconditioner: str) -> None:
     if preconditioner == "soap":
         config.update(SECOND_STEP)  # in the first one rounding counts, as the top of the file says
     # 20×6×3×3 is merged to 20×54 and cut into 10×13 and 10×14.
-    assert _deviation(config, [(20, 6, 3, 3), (6,), (4, 5)], torch.float64) < 1e-9
+    assert deviation(config, [(20, 6, 3, 3), (6,), (4, 5)], torch.float64) < 1e-9
 
 
 # Refreshed in every step from the factors alone, kl does not depend on the basis of a null space.
@@ -275,14 +97,14 @@ def test_extreme_aspects_follow_the_reference(preconditioner: str, choices: dict
     if preconditioner == "soap":
         # 2×60 has its turn below, when its factor has full rank.
         shapes, config = shapes[:-1], {**config, **SECOND_STEP}
-    assert _deviation(config, shapes, torch.float64, num_steps=4) < 1e-9
+    assert deviation(config, shapes, torch.float64, num_steps=4) < 1e-9
 
 
 def test_soap_of_extreme_aspects_follows_the_reference() -> None:
     # 30 gradients give the factors of 60 full rank; the smallest eigenvalues are 1e-4 of the largest.
     config = settings(preconditioner="soap", max_preconditioner_dim=64)
     config.update(start_preconditioning_step=31, precondition_frequency=2)
-    assert _deviation(config, [(2, 60), (60, 2)], torch.float64, num_steps=36) < 1e-9
+    assert deviation(config, [(2, 60), (60, 2)], torch.float64, num_steps=36) < 1e-9
 
 
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
@@ -329,10 +151,10 @@ def test_any_shapes_follow_the_reference(
         config.update(start_preconditioning_step=8, precondition_frequency=2)
     config.update(KL_OF_ANY_RANK.get(preconditioner, {}))
     # Two eigenvalues may lie close together in an example, hence no 1e-9.
-    assert _deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
+    assert deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
 
 
 def test_a_bucket_larger_than_one_chunk_follows_the_reference() -> None:
     # 1,250 blocks of 32×32 in float64 are 10 MB: three chunks, whose borders lie inside the first parameter.
     config = settings(max_preconditioner_dim=32, precondition_frequency=2, epsilon=1e-4)
-    assert _deviation(config, [(800, 1600), (64, 32)], torch.float64, num_steps=3) < 1e-9
+    assert deviation(config, [(800, 1600), (64, 32)], torch.float64, num_steps=3) < 1e-9

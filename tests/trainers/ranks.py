@@ -31,13 +31,22 @@ def rank_context() -> ForkServerContext:
 class WarmRanks:
     """A group of rank processes; each call runs one function on all of them, inside their process group."""
 
-    def __init__(self, world_size: int, meeting_point: Path) -> None:
+    def __init__(
+        self,
+        world_size: int,
+        meeting_point: Path,
+        *,
+        timeout_seconds: float = PATIENCE_SECONDS,
+        device: str = "cpu",
+    ) -> None:
+        """Starts the ranks; with a CUDA `device` they join over NCCL, which wants one for each rank."""
+        self._timeout_seconds = timeout_seconds
         context = rank_context()
         self._connections: list[Connection] = []
         self._processes = []
         for rank in range(world_size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, rank, world_size, meeting_point))
+            process = context.Process(target=_serve, args=(theirs, rank, world_size, meeting_point, device))
             process.start()
             theirs.close()
             self._connections.append(ours)
@@ -49,7 +58,7 @@ class WarmRanks:
             connection.send((function, arguments))
         answers = []
         for rank, connection in enumerate(self._connections):
-            assert connection.poll(PATIENCE_SECONDS), f"rank {rank} does not answer"
+            assert connection.poll(self._timeout_seconds), f"rank {rank} does not answer"
             answers.append(connection.recv())
         # Only now: an answer left unread would be taken for that of the next call.
         for rank, (succeeded, result) in enumerate(answers):
@@ -65,11 +74,15 @@ class WarmRanks:
         return [process.exitcode for process in self._processes]
 
 
-def _serve(connection: Connection, rank: int, world_size: int, meeting_point: Path) -> None:
+def _serve(connection: Connection, rank: int, world_size: int, meeting_point: Path, device: str) -> None:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
     join_process_group(
-        rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=PATIENCE_SECONDS
+        rank=rank,
+        world_size=world_size,
+        init_method=f"file://{meeting_point}",
+        device=device,
+        timeout_seconds=PATIENCE_SECONDS,
     )
     while (call := connection.recv()) is not None:
         function, arguments = call

@@ -109,9 +109,10 @@ def train(
     shapes: Sequence[tuple[int, ...]] = SHAPES,
     dtype: torch.dtype = torch.float32,
     change: Callable[[int, int, Tensor], Tensor | None] | None = None,
+    device: str = "cpu",
 ) -> list[Tensor]:
     """The weights after some steps; `change` makes a gradient another one, or none, given step and parameter."""
-    params = [nn.Parameter(tensor) for tensor in placed(initial_weights(shapes, dtype), mesh)]
+    params = [nn.Parameter(tensor.to(device)) for tensor in placed(initial_weights(shapes, dtype), mesh)]
     optimizer = Shampoo(params, **{**options(mesh), **config})
     for step in range(num_steps):
         for index, param in enumerate(params):
@@ -119,7 +120,7 @@ def train(
             if change is not None:
                 assert G is not None
                 G = change(step, index, G)
-            param.grad = None if G is None else like(G, param)
+            param.grad = None if G is None else like(G, param).to(device)
         optimizer.step()
     return [whole(param) for param in params]
 

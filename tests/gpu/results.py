@@ -1,0 +1,329 @@
+"""What figures are: typed values that know what is wrong with them, and the file and tables they end up in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+Cell = str | int | float
+
+
+class Measured(Protocol):
+    """The value of a figure: a dataclass of numbers, words and lists of them."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, for a person; None: nothing."""
+
+    @property
+    def summary(self) -> str:
+        """The numbers, in a line of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How far numbers are from those that they should be."""
+
+    deviation: float
+    limit: float
+    """The largest deviation that rounding explains."""
+
+    @property
+    def problem(self) -> str | None:
+        # A comparison with NaN would let it pass.
+        return None if self.deviation <= self.limit else f"deviates by {self.deviation:.3g}, limit {self.limit:.3g}"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.deviation:.2e} of {self.limit:.2e}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostReads:
+    """Where the host waited for the device in steps that should only queue work."""
+
+    counted_on: str
+    """`meta`: what an accelerator's path would read, counted without one."""
+    num_steps: int
+    reads: tuple[str, ...]
+    """Each with the kind of step and what read."""
+
+    @property
+    def problem(self) -> str | None:
+        return "; ".join(self.reads) or None
+
+    @property
+    def summary(self) -> str:
+        return f"{len(self.reads)} in {self.num_steps} steps, on {self.counted_on}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTests:
+    """The tests of the suite that are for GPUs alone."""
+
+    device: str
+    num_passed: int
+    skipped: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def problem(self) -> str | None:
+        if self.failed:
+            return "failed: " + ", ".join(self.failed)
+        if self.skipped and self.device != "cpu":
+            return "skipped: " + ", ".join(self.skipped)
+        return None if self.num_passed + len(self.skipped) else "no test was collected"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.num_passed} passed, {len(self.skipped)} skipped, {len(self.failed)} failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TuningJob:
+    """A job that was submitted over HTTP, as it ended."""
+
+    state: str
+    why: str | None
+    """The failure that the service gives, with the end of its log."""
+    num_trials: int
+    num_completed: int
+    gpus_per_worker: float
+    on_gpu: bool
+    """Whether its trials measured memory of a GPU."""
+    verdict: str | None
+    recommended: str | None
+    """The Python of the config."""
+    left_running: tuple[str, ...]
+    """Processes of the service that outlived it."""
+
+    @property
+    def problem(self) -> str | None:
+        found = []
+        if self.state != "succeeded" or self.num_completed == 0:
+            found.append(
+                f"the job {self.state}, {self.num_completed} of {self.num_trials} trials completed: {self.why}"
+            )
+        if not self.recommended:
+            found.append("it has no recommendation")
+        if self.on_gpu != (self.gpus_per_worker > 0):
+            where = "on a GPU" if self.on_gpu else "without a GPU"
+            found.append(f"its trials ran {where}, with gpus_per_worker = {self.gpus_per_worker:g}")
+        if self.left_running:
+            found.append("left running: " + ", ".join(self.left_running))
+        return "; ".join(found) or None
+
+    @property
+    def summary(self) -> str:
+        return f"{self.state}, {self.num_completed} of {self.num_trials} trials completed, {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Steps of one optimizer on a whole model's parameters, alternating with fused AdamW's; milliseconds are medians.
+
+    A step is timed until the device has finished, so that on a GPU it has the time in which the host queues it. Bytes
+    are of tensors, without what an allocator keeps.
+    """
+
+    member: str
+    variation: str
+    """How it differs from what is recommended; empty: not at all."""
+    arguments: dict[str, object]
+    """Keyword arguments of `Shampoo` that are not its defaults."""
+    num_parameters: int
+    solver: str | None
+    period: int
+    """Steps from refresh to refresh."""
+    ordinary_ms: float
+    """A step that refreshes nothing."""
+    queue_ms: float
+    """Of that the time until `step()` returns."""
+    refresh_ms: float | None
+    """A step that refreshes everything; None: the member refreshes nothing."""
+    cycle_ms: float
+    """The mean over a whole cycle, in which each step refreshes its share."""
+    longest_ms: float
+    """The longest step of a cycle."""
+    adamw_ms: float
+    floor_ms: float | None
+    """What the products of an ordinary step would take at the speed of `torch.mm` in float32; None: they are others."""
+    state_bytes: int
+    adamw_state_bytes: int
+    scratch_bytes: int
+    """Most memory that a step takes for itself, a refresh of everything included."""
+    peak_bytes: int
+    """Weights, gradients, state and scratch."""
+
+    @property
+    def ordinary_over_adamw(self) -> float:
+        return self.ordinary_ms / self.adamw_ms
+
+    @property
+    def cycle_over_adamw(self) -> float:
+        return self.cycle_ms / self.adamw_ms
+
+    @property
+    def problem(self) -> str | None:
+        return None  # a time alone is neither right nor wrong
+
+    @property
+    def summary(self) -> str:
+        return f"{self.cycle_ms:.3g} ms a step, {self.cycle_over_adamw:.3g} of AdamW's"
+
+
+STEP_COLUMNS = (
+    "optimizer",
+    "refreshes every",
+    "ordinary step, ms",
+    "refresh of all, ms",
+    "mean of a cycle, ms",
+    "longest, ms",
+    "mean over AdamW",
+    "state, MB",
+    "peak, MB",
+)
+
+
+def step_rows(times: Sequence[StepTimes]) -> list[list[Cell]]:
+    """Rows of the table of optimizers, AdamW's first, which has been timed beside each of the others."""
+    if not times:
+        return []
+    adamw = sorted(each.adamw_ms for each in times)[len(times) // 2]
+    first = times[0]
+    weights_and_gradients = first.peak_bytes - first.state_bytes - first.scratch_bytes
+    peak = (weights_and_gradients + first.adamw_state_bytes) / 1e6
+    rows: list[list[Cell]] = [
+        ["fused AdamW", "-", adamw, "-", adamw, adamw, 1.0, first.adamw_state_bytes / 1e6, peak],
+    ]
+    for each in times:
+        refreshes = each.refresh_ms is not None
+        rows.append(
+            [
+                f"{each.member}, {each.variation}" if each.variation else each.member,
+                each.period if refreshes else "-",
+                each.ordinary_ms,
+                each.refresh_ms if each.refresh_ms is not None else "-",
+                each.cycle_ms,
+                each.longest_ms,
+                each.cycle_over_adamw,
+                each.state_bytes / 1e6,
+                each.peak_bytes / 1e6,
+            ]
+        )
+    return rows
+
+
+GROUP_COLUMNS = ("what", "figures", "wrong", "worst or only one", "seconds")
+
+
+def group_rows(figures: Sequence[Figure]) -> list[list[Cell]]:
+    """A row for each group of figures, in the order in which they were taken."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(figure.group, []).append(figure)
+    rows: list[list[Cell]] = []
+    for group, members in groups.items():
+        seconds = sum(figure.seconds for figure in members)
+        num_wrong = sum(figure.problem is not None for figure in members)
+        rows.append([group, len(members), num_wrong, _worst(members), seconds])
+    return rows
+
+
+def _worst(figures: Sequence[Figure]) -> str:
+    measured = [figure.measured for figure in figures if figure.measured is not None]
+    comparisons = [each for each in measured if isinstance(each, Comparison)]
+    if comparisons:
+        return max(comparisons, key=lambda each: each.deviation / each.limit).summary
+    return measured[0].summary if len(measured) == 1 else "-"
+
+
+def text(cell: Cell) -> str:
+    """A cell; floats with three significant digits."""
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:,.0f}" if cell >= 100 else f"{cell:#.3g}"
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """A table to paste into a README."""
+    lines = [list(columns), ["---", *("---:" for _ in columns[1:])], *([text(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure: what was measured, or why nothing was."""
+
+    group: str
+    name: str
+    seconds: float
+    measured: Measured | None
+    failure: str | None = None
+    """Why there is no value: the traceback, or that it hung or its process died."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.group}: {self.name}"
+
+    @property
+    def problem(self) -> str | None:
+        return self.failure if self.measured is None else self.measured.problem
+
+
+@dataclass(slots=True)
+class Results:
+    """The figures of a stage, written anew after each of them."""
+
+    path: Path
+    stage: str
+    options: Mapping[str, object]
+    environment: Mapping[str, object] = field(default_factory=dict)
+    figures: list[Figure] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Why figures were not begun, by name."""
+    is_complete: bool = False
+    """Whether the stage came to its end, be it that its time was up."""
+
+    @property
+    def problems(self) -> dict[str, str]:
+        return {figure.key: figure.problem for figure in self.figures if figure.problem is not None}
+
+    def add(self, figure: Figure) -> None:
+        self.figures.append(figure)
+        self.write()
+
+    def write(self) -> None:
+        """Replaces the file: whoever reads it, or stops this process, finds one that is whole."""
+        content = {
+            "stage": self.stage,
+            "options": self.options,
+            "environment": self.environment,
+            "is_complete": self.is_complete,
+            "problems": self.problems,
+            "left_out": self.left_out,
+            "figures": {
+                figure.key: {
+                    "seconds": figure.seconds,
+                    "problem": figure.problem,
+                    "kind": type(figure.measured).__name__,
+                    "values": None if figure.measured is None else _values(figure.measured),
+                }
+                for figure in self.figures
+            },
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(content, indent=1) + "\n")
+        draft.replace(self.path)
+
+
+def _values(measured: Measured) -> dict[str, object]:
+    values = asdict(measured)  # type: ignore[call-overload]  # each is a dataclass, which a protocol cannot say
+    if isinstance(measured, StepTimes):
+        values["ordinary_over_adamw"] = measured.ordinary_over_adamw
+        values["cycle_over_adamw"] = measured.cycle_over_adamw
+    return dict(values)

@@ -1,0 +1,107 @@
+"""The command for a GPU runs on a CPU from end to end, in small, so that it works when there is a GPU at last."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+
+from shampoo.choices import Preconditioner
+from tests.gpu.speed import MODELS, START_WITH
+from tests.shampoo.deviations import FLOAT32
+from tests.shampoo.members import REPRESENTATIVES
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ROOT / "tests/gpu/run"
+TINY = ("--tiny", "--device", "cpu")
+
+
+def _run(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(
+        [COMMAND, *arguments, "--out", out], env=environment, capture_output=True, text=True, timeout=3600, check=False
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def _values(path: Path, kind: str) -> dict[str, dict[str, Any]]:
+    return {name: figure["values"] for name, figure in _read(path)["figures"].items() if figure["kind"] == kind}
+
+
+@pytest.mark.slow
+def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
+    shown = _run("all", *TINY, "--minutes", "50", "--all-minutes", "55", "--markdown", out=tmp_path)
+    assert shown.returncode == 0, f"{shown.stdout}\n{shown.stderr}"
+    files = {path.stem: path for path in tmp_path.iterdir()}
+    assert set(files) == {"correct", "service", *(f"speed-{model}" for model in MODELS)}
+    for path in files.values():
+        content = _read(path)
+        assert content["is_complete"]
+        assert content["problems"] == {}
+        assert content["left_out"] == {}
+        assert content["environment"]["torch"] == torch.__version__
+
+    compared = _values(files["correct"], "Comparison")
+    assert {f"against the reference, in float32: {name}" for name in FLOAT32} <= set(compared)
+    assert {f"as far from the reference as the CPU: {name}" for name in REPRESENTATIVES} <= set(compared)
+    for preconditioner in get_args(Preconditioner):
+        assert any(name.startswith(f"against the reference, in float64: {preconditioner}-") for name in compared)
+    assert {"ranks like one process: one on gloo", "ranks like one process: two on gloo"} <= set(compared)
+    assert all(0 <= each["deviation"] <= each["limit"] < 2 for each in compared.values())
+    # Rounding differs from float64 in float32, and between the means of one rank and of two.
+    assert all(compared[f"against the reference, in float32: {name}"]["deviation"] > 1e-9 for name in FLOAT32)
+    assert compared["ranks like one process: two on gloo"]["deviation"] > 0
+    reads = _values(files["correct"], "HostReads")
+    assert len(reads) >= len(get_args(Preconditioner))
+    assert all(each["reads"] == [] and each["num_steps"] > 0 for each in reads.values())
+    [suite] = _values(files["correct"], "SuiteTests").values()
+    assert suite["failed"] == []
+    assert suite["num_passed"] + len(suite["skipped"]) >= 8
+
+    [job] = _values(files["service"], "TuningJob").values()
+    assert job["state"] == "succeeded"
+    assert job["num_completed"] == job["num_trials"] == 2
+    assert "from shampoo import Shampoo" in job["recommended"] or "AdamW" in job["recommended"]
+    assert job["left_running"] == []
+
+    for model in MODELS:
+        times = _values(files[f"speed-{model}"], "StepTimes")
+        assert {f"steps of {model}: {member}" for member in get_args(Preconditioner)} <= set(times)
+        for each in times.values():
+            assert min(each["ordinary_over_adamw"], each["cycle_over_adamw"], each["queue_ms"]) > 0
+            assert each["longest_ms"] >= each["cycle_ms"] > 0
+            assert each["cycle_over_adamw"] == pytest.approx(each["cycle_ms"] / each["adamw_ms"])
+            assert (each["refresh_ms"] is None) == (each["member"] in ("spectral", "none"))
+            assert each["peak_bytes"] > each["state_bytes"] + 8 * each["num_parameters"]
+        plain, shampoo = (times[f"steps of {model}: {member}"] for member in ("none", "shampoo"))
+        assert plain["state_bytes"] == pytest.approx(8 * plain["num_parameters"], rel=0.2)
+        assert shampoo["state_bytes"] > plain["state_bytes"]
+        assert shampoo["period"] == 50
+    assert all(f"\n| {member} | " in shown.stdout for member in START_WITH)
+
+
+def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> None:
+    shown = _run("speed", "gpt2", *TINY, "--minutes", "0", out=tmp_path)
+    assert shown.returncode == 3, shown.stderr
+    content = _read(tmp_path / "speed-gpt2.json")
+    assert content["figures"] == {}
+    assert content["left_out"]["steps of gpt2: soap"] == "the time was up"
+    assert "left out: steps of gpt2: soap: the time was up" in shown.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
+    shown = _run("correct", out=tmp_path)
+    assert shown.returncode == 1
+    assert "there is no CUDA device here" in shown.stdout
+    assert _read(tmp_path / "correct.json")["left_out"] == {"everything": "there is no CUDA device here"}
