@@ -169,8 +169,8 @@ class Shampoo(Optimizer):
         or not they have gradients, and see the same outcome.
 
         Raises:
-            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed;
-                nothing has moved then.
+            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
+                group holds a key that is no hyperparameter; nothing has moved then.
             RuntimeError: a gradient is sparse or does not lie as its parameter, and nothing has moved then; or another
                 rank did not take part, and the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
@@ -187,6 +187,7 @@ class Shampoo(Optimizer):
         # All groups are checked before the first one moves.
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
+            require_known_keys(group)
             require_effect_of_distributed(group["params"], h)
             h.require_structure(structure)
             require_peak_lr(h, group["peak_lr"])
@@ -322,7 +323,7 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: groups, names, shapes or dtypes do not fit these parameters, or hyperparameters that shape the
-                state differ.
+                state differ, or one is illegal or unknown.
         """
         state_dict = dict(state_dict)
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -335,6 +336,7 @@ class Shampoo(Optimizer):
             raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
         pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
         for group, saved, structure in zip(self.param_groups, saved_groups, self._structures, strict=True):
+            require_known_keys(saved)
             h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **saved})
             h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
             for param, key in zip(group["params"], saved["params"], strict=True):
