@@ -33,6 +33,11 @@ def require_known_keys(group: Mapping[str, Any]) -> None:
     raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{hint}")
 
 
+def is_trained(param: Tensor) -> bool:
+    """Whether a parameter has a state: it requires a gradient, or has been given one all the same."""
+    return param.requires_grad or param.grad is not None
+
+
 def require_params(params: Sequence[object], h: Hyperparameters) -> None:
     """Checks that these parameters can be stepped with these hyperparameters.
 

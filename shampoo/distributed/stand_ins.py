@@ -200,7 +200,7 @@ class StandIns:
             (number, h, param, index)
             for number, (params, h) in enumerate(groups)
             for index, param in enumerate(params)
-            if is_dtensor(param) or (h.distributed == "lossless" and world_size() > 1)
+            if is_shared(param, h)
         ]
         plain = [(number, h, param) for number, h, param, _ in wanted if not is_dtensor(param)]
         if settled is not None:
@@ -358,6 +358,11 @@ class StandIns:
         for placed in self._placed.values():
             if placed.round == number and placed.owners is not None and placed.here is not None:
                 empty(placed.here)
+
+
+def is_shared(param: Tensor, h: Hyperparameters) -> bool:
+    """Whether ranks share a parameter, or each steps its shard."""
+    return is_dtensor(param) or (h.distributed == "lossless" and world_size() > 1)
 
 
 def gathered_bytes(num_bytes: int, array: RankArray) -> int:
