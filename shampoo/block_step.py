@@ -22,6 +22,7 @@ otherwise. Vectors never get a matrix: they step plainly. soap's V follows every
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -199,9 +200,8 @@ def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars
         # As in almost every step.
         return _kl_begun(scratch, state, h, at, step, due, begun=int(state.begun[0]))
     start = 0
-    begun, counts = state.begun.unique_consecutive(return_counts=True)
-    for together, count in zip(begun.tolist(), counts.tolist(), strict=True):
-        stop = start + count
+    for together, of_block in itertools.groupby(state.begun.tolist()):
+        stop = start + len(list(of_block))
         rows = (scratch[0][start:stop], scratch[1][start:stop], scratch[2][start:stop])
         clipped = ((mode, max(first, start) - start, min(last, stop) - start) for mode, first, last in due)
         due_here = tuple((mode, first, last) for mode, first, last in clipped if first < last)

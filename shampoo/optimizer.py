@@ -7,6 +7,7 @@ The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `r
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
@@ -32,8 +33,10 @@ from shampoo.choices import (
 )
 from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
 from shampoo.distributed.block_rows import Rows
+from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.portable_state import from_portable, to_portable
-from shampoo.distributed.stand_ins import Plan, StandIns, is_shared
+from shampoo.distributed.stand_ins import Plan, StandIns, is_shared, reason_for_sharing_nothing
+from shampoo.distributed.topology import world_rank, world_size
 from shampoo.failures import RefreshFailures
 from shampoo.group_step import GroupStep
 from shampoo.groups import (
@@ -62,7 +65,8 @@ class Shampoo(Optimizer):
     not inherit what its member has no use for.
 
     DTensor parameters (FSDP2, HSDP, SimpleFSDP), and with distributed="lossless" plain ones under DDP, are spread over
-    ranks with their state: see `shampoo.distributed`.
+    ranks with their state: see `shampoo.distributed`. `share_of_state` says how much of it this rank has, and a warning
+    that ranks share nothing, because one block is most of the work.
 
     State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
     factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
@@ -132,6 +136,40 @@ class Shampoo(Optimizer):
         # All groups at once, so that the ranks share them evenly.
         self._allocate_groups(first=0)
         self._is_allocated = True
+        self._warn_of_sharing_nothing()
+
+    @property
+    def share_of_state(self) -> float:
+        """Bytes of state that this rank holds, over those that one process would: 1 where nothing is shared."""
+        trained = [
+            (param, Hyperparameters.of_group(group))
+            for group in self.param_groups
+            for param in group["params"]
+            if param not in self._frozen
+        ]
+        whole = sum(
+            cost_of_runs(tuple(param.shape), None, h, dtype=param.dtype, device=param.device.type).state_bytes
+            for param, h in trained
+        )
+        held = sum(x.nbytes for state in self.state.values() for x in state.values() if isinstance(x, Tensor))
+        return held / whole if whole else 1.0
+
+    def _warn_of_sharing_nothing(self) -> None:
+        # 1 by choice alone: where it is asked for by `num_ranks_per_group`, nothing has been chosen.
+        if self._stand_ins.group_size != 1 or world_rank() != 0:
+            return
+        groups = [
+            ([param for param in group["params"] if param not in self._frozen], Hyperparameters.of_group(group))
+            for group in self.param_groups
+        ]
+        warnings.warn(
+            f"distributed='lossless' shares nothing: each of {world_size()} ranks holds all of the state and takes all "
+            f"of the step. Ranks share whole blocks, and {reason_for_sharing_nothing(groups)}, which is the same for "
+            f"its owner however the rest is shared. A smaller max_preconditioner_dim makes smaller blocks; "
+            f"num_ranks_per_group={world_size()} shares the rest all the same",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
