@@ -16,8 +16,8 @@ from shampoo.quantization import Structure
 from shampoo.sides import SideKind, is_plain, side_kinds
 from shampoo.stored_matrices import StoredMatrices, TensorSpec
 
-HOST = "refreshed"
-"""The only tensor that lies in the memory of the host wherever the others are: the host decides by it."""
+HOST = ("refreshed", "begun")
+"""The only tensors that lie in the memory of the host wherever the others are: the host decides by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,8 @@ class BlockState:
     """V of the grafting, or of soap in the eigenbasis."""
     momentum: Tensor | None
     """B; None without momentum."""
+    begun: Tensor | None
+    """The parameter's step with whose gradient kl's statistics begin, 0 for none yet, (K,) int64 on the host."""
 
     def rows(self, start: int, stop: int) -> BlockState:
         """The state of blocks start, ..., stop − 1."""
@@ -90,6 +92,7 @@ class BlockState:
             first_moment=part(self.first_moment),
             second_moment=part(self.second_moment),
             momentum=part(self.momentum),
+            begun=part(self.begun),
         )
 
 
@@ -113,6 +116,8 @@ def state_layout(block: Sequence[int], h: Hyperparameters, working: torch.dtype)
     ):
         if wanted:
             layout[name] = (tuple(block), working)
+    if h.preconditioner == "kl" and not plain:
+        layout["begun"] = ((), torch.int64)
     return layout
 
 
@@ -136,7 +141,7 @@ def _side_layout(kind: SideKind, d: int, h: Hyperparameters, working: torch.dtyp
             layout.update(_prefixed("basis", basis, h))
         if h.low_precision_state or h.preconditioner == "kl":
             layout["eigenvalues"] = ((d,), working)
-    layout.update(dict.fromkeys((HOST, "num_failed", "num_failed_in_a_row"), ((), torch.int64)))
+    layout.update(dict.fromkeys(("refreshed", "num_failed", "num_failed_in_a_row"), ((), torch.int64)))
     layout.update(dict.fromkeys(("condition", "residual"), ((), torch.float32)))
     return layout
 
@@ -191,7 +196,7 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
                 root=get("root") if kind == "diagonal" else matrices("root", number, d, "symmetric"),
                 basis=matrices("basis", number, d, "orthogonal"),
                 eigenvalues=get("eigenvalues"),
-                refreshed=get(HOST),
+                refreshed=get("refreshed"),
                 num_failed=get("num_failed"),
                 num_failed_in_a_row=get("num_failed_in_a_row"),
                 condition=get("condition"),
@@ -203,4 +208,5 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
         first_moment=tensors.get("first_moment"),
         second_moment=tensors.get("second_moment"),
         momentum=tensors.get("momentum"),
+        begun=tensors.get("begun"),
     )

@@ -21,6 +21,8 @@ otherwise. Vectors never get a matrix: they step plainly. soap's V follows every
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -31,11 +33,11 @@ from shampoo import grafting
 from shampoo.block_state import BlockState
 from shampoo.choices import Grafting
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.kl_statistics import initialize_kl, kl_root, update_kl, whitened
+from shampoo.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
 from shampoo.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.orthogonalization import orthogonalize
 from shampoo.refresh import read_basis, read_root, refresh_side
-from shampoo.timing import StepScalars
+from shampoo.timing import StepScalars, step_scalars
 
 Scratch = tuple[Tensor, Tensor, Tensor]
 Due = tuple[tuple[int, int, int], ...]
@@ -79,7 +81,7 @@ def block_direction(
         else:
             P, scale = _plain(scratch, state, h, at, step)
     elif h.preconditioner == "kl":
-        P, scale = _kl(scratch, state, h, at, step=step, due=due, all_refreshed=all_refreshed)
+        P, scale = _kl(scratch, state, h, at, step, due), 1.0
     else:
         if solved is None:
             update_gram_factors(scratch[0], state, at)
@@ -190,21 +192,37 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
     return mode_products(bases, N, (first, in_basis), dtype=h.product_precision), root
 
 
-def _kl(
-    scratch: Scratch,
-    state: BlockState,
-    h: Hyperparameters,
-    at: StepScalars,
-    *,
-    step: int,
-    due: Due,
-    all_refreshed: bool,
-) -> tuple[Tensor, float]:
+def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> Tensor:
+    if at.has_started:
+        begin_statistics(scratch[0], state, step=step, may_begin_anew=at.update_statistics)
+    assert state.begun is not None
+    if bool((state.begun == state.begun[0]).all()):
+        # As in almost every step.
+        return _kl_begun(scratch, state, h, at, step, due, begun=int(state.begun[0]))
+    start = 0
+    for together, of_block in itertools.groupby(state.begun.tolist()):
+        stop = start + len(list(of_block))
+        rows = (scratch[0][start:stop], scratch[1][start:stop], scratch[2][start:stop])
+        clipped = ((mode, max(first, start) - start, min(last, stop) - start) for mode, first, last in due)
+        due_here = tuple((mode, first, last) for mode, first, last in clipped if first < last)
+        P = _kl_begun(rows, state.rows(start, stop), h, at, step, due_here, begun=together)
+        scratch[1][start:stop].copy_(P)
+        start = stop
+    return scratch[1]
+
+
+def _kl_begun(
+    scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due, *, begun: int
+) -> Tensor:
+    """Of blocks whose statistics began at the same step; 0: not yet."""
     G, second, third = scratch
+    if begun == 0:
+        return _first_moment(G, state.first_moment, h, out=second)
+    if begun != h.first_refresh:
+        since = step_scalars(h, step, has_factors=True, begun=begun)
+        at = dataclasses.replace(since, update_statistics=at.update_statistics)
     in_basis: Tensor | None = None
-    if not (all_refreshed or is_refreshed(state)):
-        if not at.has_started:
-            return _first_moment(G, state.first_moment, h, out=second), 1.0
+    if begun == step:
         initialize_kl(G, (second, third), state, h, at, step)
     else:
         kept = G.clone() if due and at.update_statistics else None
@@ -225,7 +243,7 @@ def _kl(
         root = kl_root(side, h)
         if root is not None:
             scale_along(scaled, mode, root)
-    return mode_products(bases, scaled, (spare[0], in_basis), dtype=h.product_precision), 1.0
+    return mode_products(bases, scaled, (spare[0], in_basis), dtype=h.product_precision)
 
 
 def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[Tensor, float]:

@@ -148,7 +148,9 @@ class Bucket:
         sides = [number for number, side in enumerate(self.state.sides) if side.refreshed is not None]
         everything = tuple((number, 0, num_rows) for number in sides)
         if not (self.all_refreshed or is_refreshed(chunk.state)):
-            return everything if at.has_started else ()
+            begun = chunk.state.begun
+            if begun is None or not bool(begun.any()):
+                return everything if at.has_started else ()
         if not h.stagger_refresh:
             return everything if at.phase == 0 else ()
         due: list[tuple[int, int, int]] = []

@@ -73,6 +73,8 @@ def estimate(
 ) -> Cost:
     """The cost of `Shampoo(params, **config)` for parameters of these shapes and dtype in one group.
 
+    Frozen parameters have no state and no steps: leave their shapes out.
+
     `device` is the type of the device, which decides how much is worked on at a time.
 
     Raises:

@@ -220,6 +220,7 @@ def _copy(state: BlockState) -> BlockState:
         first_moment=own(state.first_moment),
         second_moment=own(state.second_moment),
         momentum=own(state.momentum),
+        begun=own(state.begun),
     )
 
 

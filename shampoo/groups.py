@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,19 +12,30 @@ from shampoo.choices import Preconditioner
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, unused
 
-# What a group may hold beside hyperparameters: torch's own keys, and the reference of independent weight decay.
-_OTHER_KEYS = frozenset({"params", "param_names", "name", "initial_lr", "peak_lr"})
+# What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
+# torch's schedules keep there.
+_OTHER_KEYS = frozenset({"params", "param_names", "name", "peak_lr"})
+_KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
+_KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | _KEYS_OF_SCHEDULES
 
 
 def require_known_keys(group: Mapping[str, Any]) -> None:
     """Checks the keys of a group.
 
     Raises:
-        ValueError: one is no hyperparameter.
+        ValueError: one is no hyperparameter; the message has the nearest that is one.
     """
-    for name in group:
-        if name not in NAMES and name not in _OTHER_KEYS:
-            raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r} (known: {', '.join(NAMES)})")
+    if group.keys() <= _KNOWN_KEYS:
+        return
+    name = next(name for name in group if name not in _KNOWN_KEYS)
+    nearest = difflib.get_close_matches(str(name), NAMES, n=1)
+    hint = f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
+    raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{hint}")
+
+
+def is_trained(param: Tensor) -> bool:
+    """Whether a parameter has a state: it requires a gradient, or has been given one all the same."""
+    return param.requires_grad or param.grad is not None
 
 
 def require_params(params: Sequence[object], h: Hyperparameters) -> None:

@@ -7,7 +7,8 @@ The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
@@ -32,13 +33,16 @@ from shampoo.choices import (
 )
 from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
 from shampoo.distributed.block_rows import Rows
+from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.portable_state import from_portable, to_portable
-from shampoo.distributed.stand_ins import Plan, StandIns
+from shampoo.distributed.stand_ins import Plan, StandIns, is_shared, reason_for_sharing_nothing
+from shampoo.distributed.topology import world_rank, world_size
 from shampoo.failures import RefreshFailures
 from shampoo.group_step import GroupStep
 from shampoo.groups import (
     decay_per_step,
     inherited,
+    is_trained,
     require_effect_of_distributed,
     require_known_keys,
     require_params,
@@ -61,13 +65,18 @@ class Shampoo(Optimizer):
     not inherit what its member has no use for.
 
     DTensor parameters (FSDP2, HSDP, SimpleFSDP), and with distributed="lossless" plain ones under DDP, are spread over
-    ranks with their state: see `shampoo.distributed`.
+    ranks with their state: see `shampoo.distributed`. `share_of_state` says how much of it this rank has, and a warning
+    that ranks share nothing, because one block is most of the work.
 
     State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
     factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
     whose gradient's norm is not finite does not move, and is counted in `state[param]["num_skipped"]`; on the CPU its
     state does not move either, elsewhere, where the host would have to wait to know, its averages take the gradient
     as zero. A refresh that fails keeps the previous root and is counted in `num_failed`; `diagnostics` sums it up.
+
+    A parameter that is frozen (`requires_grad=False`) when it is added has no state. The first step at which it
+    requires a gradient, or has one all the same, allocates it; ranks that share parameters thaw at the same step. One
+    that is frozen later keeps its state.
 
     Raises:
         ValueError: an argument is illegal or would have no effect; the message holds the values.
@@ -125,8 +134,42 @@ class Shampoo(Optimizer):
         self._reset()
         super().__init__(params, defaults)
         # All groups at once, so that the ranks share them evenly.
-        self._allocate(self.param_groups)
+        self._allocate_groups(first=0)
         self._is_allocated = True
+        self._warn_of_sharing_nothing()
+
+    @property
+    def share_of_state(self) -> float:
+        """Bytes of state that this rank holds, over those that one process would: 1 where nothing is shared."""
+        trained = [
+            (param, Hyperparameters.of_group(group))
+            for group in self.param_groups
+            for param in group["params"]
+            if param not in self._frozen
+        ]
+        whole = sum(
+            cost_of_runs(tuple(param.shape), None, h, dtype=param.dtype, device=param.device.type).state_bytes
+            for param, h in trained
+        )
+        held = sum(x.nbytes for state in self.state.values() for x in state.values() if isinstance(x, Tensor))
+        return held / whole if whole else 1.0
+
+    def _warn_of_sharing_nothing(self) -> None:
+        # 1 by choice alone: where it is asked for by `num_ranks_per_group`, nothing has been chosen.
+        if self._stand_ins.group_size != 1 or world_rank() != 0:
+            return
+        groups = [
+            ([param for param in group["params"] if param not in self._frozen], Hyperparameters.of_group(group))
+            for group in self.param_groups
+        ]
+        warnings.warn(
+            f"distributed='lossless' shares nothing: each of {world_size()} ranks holds all of the state and takes all "
+            f"of the step. Ranks share whole blocks, and {reason_for_sharing_nothing(groups)}, which is the same for "
+            f"its owner however the rest is shared. A smaller max_preconditioner_dim makes smaller blocks; "
+            f"num_ranks_per_group={world_size()} shares the rest all the same",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
@@ -145,15 +188,16 @@ class Shampoo(Optimizer):
         params = [given] if isinstance(given, Tensor) else list(given)
         tensors = [named[1] if isinstance(named, tuple) else named for named in params]
         require_params(tensors, h)
-        plan = self._stand_ins.plan([(tensors, h)]) if self._is_allocated else None
+        trained = [param for param in tensors if is_trained(param)]
+        plan = self._stand_ins.plan([(trained, h)]) if self._is_allocated else None
         if plan is not None:
-            require_memory(list(plan.costs(tensors, h)), h, working_bytes=plan.working_bytes())
+            require_memory(list(plan.costs(trained, h)), h, working_bytes=plan.working_bytes())
         super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
         group.setdefault("peak_lr", group["lr"])
         if plan is not None:
-            self._allocate([group], plan)
+            self._allocate_groups(first=len(self.param_groups) - 1, plan=plan)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -169,8 +213,8 @@ class Shampoo(Optimizer):
         or not they have gradients, and see the same outcome.
 
         Raises:
-            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed;
-                nothing has moved then.
+            ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
+                group holds a key that is no hyperparameter; nothing has moved then.
             RuntimeError: a gradient is sparse or does not lie as its parameter, and nothing has moved then; or another
                 rank did not take part, and the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
@@ -187,11 +231,13 @@ class Shampoo(Optimizer):
         # All groups are checked before the first one moves.
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
+            require_known_keys(group)
             require_effect_of_distributed(group["params"], h)
             h.require_structure(structure)
             require_peak_lr(h, group["peak_lr"])
             for param in group["params"]:
                 gradient_of(param)
+        self._thaw()
         self._stand_ins.require_gradients()
         shared_on = self._stand_ins.shared_on
         report = None if shared_on is None else functools.partial(self._failures.excess, shared_on)
@@ -225,42 +271,74 @@ class Shampoo(Optimizer):
         self._shares: dict[int, list[Share]] = {}
         self._state_of: dict[Tensor, dict[str, Any]] = {}
         self._positions: dict[Tensor, int] = {}
-        self._num_positions = 0
+        self._places: dict[Tensor, int] = {}
+        self._frozen: dict[Tensor, int] = {}
         self._structures: list[dict[str, object]] = []
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
-    def _allocate(self, groups: Sequence[Mapping[str, Any]], plan: Plan | None = None) -> None:
-        """Makes the state of groups, as far as this rank steps their parameters; `plan` has been checked already."""
-        checked = [Hyperparameters.of_group(group) for group in groups]
+    def _allocate_groups(self, *, first: int, plan: Plan | None = None) -> None:
+        """Makes the state of the groups from number `first` on; `plan`, of their parameters, has been checked."""
+        members: list[tuple[int, list[Tensor]]] = []
+        for number, group in enumerate(self.param_groups[first:], start=first):
+            self._register(group)
+            members.append((number, [param for param in group["params"] if is_trained(param)]))
+            self._frozen |= {param: number for param in group["params"] if not is_trained(param)}
+        self._allocate(members, plan)
+
+    def _register(self, group: Mapping[str, Any]) -> None:
+        h = Hyperparameters.of_group(group)
+        self._structures.append({**h.structure, **h.sharing})
+        for param in group["params"]:
+            # The place among all parameters, wherever they are stepped.
+            self._places[param] = len(self._places)
+            # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
+            self.state[param] = {}
+
+    def _thaw(self, also: Collection[Tensor] = ()) -> None:
+        """Makes the state of parameters that are trained by now, and had none; the same on all ranks."""
+        found = [(number, param) for param, number in self._frozen.items() if is_trained(param) or param in also]
+        if not found:
+            return
+        members = [
+            (number, [param for of_group, param in found if of_group == number])
+            for number in dict.fromkeys(number for number, _ in found)
+        ]
+        checked = {number: Hyperparameters.of_group(self.param_groups[number]) for number, _ in members}
+        plan = self._stand_ins.plan([(params, checked[number]) for number, params in members])
+        for number, params in members:
+            require_params(params, checked[number])
+            costs = list(plan.costs(params, checked[number]))
+            require_memory(costs, checked[number], working_bytes=plan.working_bytes())
+        self._allocate(members, plan)
+        for _, param in found:
+            del self._frozen[param]
+
+    def _allocate(self, members: Sequence[tuple[int, Sequence[Tensor]]], plan: Plan | None = None) -> None:
+        """Makes the state of parameters, given with the numbers of their groups, as far as this rank steps them."""
+        checked = [Hyperparameters.of_group(self.param_groups[number]) for number, _ in members]
         is_checked = plan is not None
         if plan is None:
-            plan = self._stand_ins.plan([(group["params"], h) for group, h in zip(groups, checked, strict=True)])
+            plan = self._stand_ins.plan([(params, h) for (_, params), h in zip(members, checked, strict=True)])
         self._stand_ins.adopt(plan)
-        for group, h in zip(groups, checked, strict=True):
+        for (number, params), h in zip(members, checked, strict=True):
             if not is_checked:
-                costs = list(plan.costs(group["params"], h))
-                require_memory(costs, h, working_bytes=plan.working_bytes())
-            self._allocate_group(group, h)
-        self._fill_masters(groups)
+                require_memory(list(plan.costs(params, h)), h, working_bytes=plan.working_bytes())
+            self._allocate_members(number, params, h)
+        if any(h.low_precision_weights == "master" for h in checked):
+            self._fill_masters({self._stand_ins.of(param) for _, params in members for param in params})
 
-    def _allocate_group(self, group: Mapping[str, Any], h: Hyperparameters) -> None:
-        number = len(self._structures)
-        self._structures.append({**h.structure, **h.sharing})
-        for round_, stepped in self._stand_ins.by_round(group["params"]).items():
+    def _allocate_members(self, number: int, params: Sequence[Tensor], h: Hyperparameters) -> None:
+        for round_, stepped in self._stand_ins.by_round(params).items():
             buckets = make_buckets(stepped, h)
             tensors = [one.tensor for one in stepped if one.tensor is not None]
             self._shares.setdefault(round_, []).append(Share(number, tensors, buckets))
             self._state_of.update(state_by_param(buckets))
-        for param in group["params"]:
-            # The place among all parameters, wherever they are stepped.
-            self._num_positions += 1
-            # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
-            self.state[param] = {}
+        for param in params:
             tensor = self._stand_ins.of(param)
             if tensor is None:
                 continue
-            self._positions[tensor] = self._num_positions - 1
+            self._positions[tensor] = self._places[param]
             num_skipped = torch.zeros((), dtype=torch.int64, device=tensor.device)
             self.state[param].update({"step": 0, "num_skipped": num_skipped, **self._state_of.get(tensor, {})})
             self._state_of[tensor] = self.state[param]
@@ -269,10 +347,7 @@ class Shampoo(Optimizer):
                     tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
                 )
 
-    def _fill_masters(self, groups: Sequence[Mapping[str, Any]]) -> None:
-        if not any(group["low_precision_weights"] == "master" for group in groups):
-            return
-        wanted = {tensor for group in groups for tensor in map(self._stand_ins.of, group["params"])}
+    def _fill_masters(self, wanted: Collection[Tensor | None]) -> None:
         with torch.no_grad(), self._stand_ins.rounds() as rounds:
             for number in rounds:
                 for tensor in (tensor for share in self._shares.get(number, ()) for tensor in share.tensors):
@@ -322,7 +397,7 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: groups, names, shapes or dtypes do not fit these parameters, or hyperparameters that shape the
-                state differ.
+                state differ, or one is illegal or unknown.
         """
         state_dict = dict(state_dict)
         for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -333,16 +408,24 @@ class Shampoo(Optimizer):
         saved_sizes = [len(group["params"]) for group in saved_groups]
         if sizes != saved_sizes:
             raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
-        pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
-        for group, saved, structure in zip(self.param_groups, saved_groups, self._structures, strict=True):
+        for saved, structure in zip(saved_groups, self._structures, strict=True):
+            require_known_keys(saved)
             h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **saved})
             h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
+        self._thaw_for(state_dict["state"], saved_groups)
+        pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
             for param, key in zip(group["params"], saved["params"], strict=True):
                 target = self.state[param]
                 if not target:
                     continue
                 if key not in state_dict["state"]:
-                    raise ValueError(f"checkpoint lacks the state of parameter {key}")
+                    if not is_trained(param):
+                        continue
+                    raise ValueError(
+                        f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
+                        "requires a gradient"
+                    )
                 source = state_dict["state"][key]
                 name = self._stand_ins.part_name(param)
                 if name is not None:
@@ -360,6 +443,23 @@ class Shampoo(Optimizer):
         self._look_at_refreshes()
         for post_hook in self._optimizer_load_state_dict_post_hooks.values():
             post_hook(self)
+
+    def _thaw_for(self, saved: Mapping[int, object], saved_groups: Sequence[Mapping[str, Any]]) -> None:
+        """Makes the state of parameters that have one in a checkpoint, though they are frozen now."""
+        keys = {
+            param: key
+            for group, of_group in zip(self.param_groups, saved_groups, strict=True)
+            for param, key in zip(group["params"], of_group["params"], strict=True)
+        }
+        also = [param for param in self._frozen if keys[param] in saved and not is_trained(param)]
+        for param in also:
+            # Of a parameter that is shared, only some ranks would find a state in theirs.
+            if is_shared(param, Hyperparameters.of_group(self.param_groups[self._frozen[param]])):
+                raise ValueError(
+                    f"checkpoint has a state of parameter {keys[param]}, which is frozen: let it require a gradient on "
+                    "all ranks, and load then"
+                )
+        self._thaw(also)
 
     def distributed_state_dict(self) -> dict[str, Any]:
         """`state_dict()` for `torch.distributed.checkpoint`, to save and to load into; the same with plain parameters.
@@ -421,11 +521,17 @@ class Shampoo(Optimizer):
         saved, sharing = state["state"], state.get("sharing", (None, None))
         self._reset()
         super().__setstate__({**{name: x for name, x in state.items() if name != "sharing"}, "state": {}})
-        checked = [(group["params"], Hyperparameters.of_group(group)) for group in self.param_groups]
-        self._stand_ins.adopt(self._stand_ins.plan(checked, *sharing))
-        for group, (_, h) in zip(self.param_groups, checked, strict=True):
-            self._allocate_group(group, h)
-            for param in group["params"]:
+        owners = sharing[0] or {}
+        members: list[tuple[list[Tensor], Hyperparameters]] = []
+        for number, group in enumerate(self.param_groups):
+            self._register(group)
+            params = [param for param in group["params"] if saved[param] or param in owners]
+            members.append((params, Hyperparameters.of_group(group)))
+            self._frozen |= {param: number for param in group["params"] if not saved[param] and param not in owners}
+        self._stand_ins.adopt(self._stand_ins.plan(members, *sharing))
+        for number, (params, h) in enumerate(members):
+            self._allocate_members(number, params, h)
+            for param in params:
                 copy_state(saved[param], self.state[param])
         self._is_allocated = True
         self._look_at_refreshes()

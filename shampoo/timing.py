@@ -43,8 +43,10 @@ class StepScalars:
     """Sum of the weights in V; 1 unless the method is Adam's with bias correction."""
 
 
-def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool) -> StepScalars:
+def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | None = None) -> StepScalars:
     """The scalars of step t, for blocks with factors or for plain ones.
+
+    `begun` is the step with which kl's statistics began; None: that of the first refresh.
 
     Statistics taken every k steps decay by β^k, which keeps their horizon in steps. The correction of the direction
     F_t = β3·M_{t−1} + (1 − β3)·G_t is 1 − β3·β1^(t−1), which is Adam's 1 − β1^t for β3 = β1.
@@ -56,8 +58,10 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool) -> StepScalar
     decay = h.factor_beta**k
     correct = h.use_bias_correction
     # These averages feed back into themselves, so their bias is kept out instead of being divided out.
-    old, new = _weights(h, k, num_updates=(t - s) // k + 1) if is_kl else (decay, _complement(decay))
-    sample_old, sample_new = _weights(h, f, num_updates=(t - s + f - 1) // f + 1)
+    b = s if begun is None else begun
+    num_updates = (t - s) // k - (b - s) // k + 1
+    old, new = _weights(h, k, num_updates=num_updates) if is_kl else (decay, _complement(decay))
+    sample_old, sample_new = _weights(h, f, num_updates=(t - b + f - 1) // f + 1)
     method = (
         "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
     )

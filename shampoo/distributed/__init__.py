@@ -33,7 +33,8 @@ Plain parameters have these options:
 - communication_dtype="bfloat16" or "float16": owners send the change of their weights in units of its largest element,
   P/2. All replicas, the owner too, add what was sent, and stay equal bit for bit. DTensors have it too.
 - num_ranks_per_group: consecutive ranks that share, a divisor of their number; each group does all of the work. None:
-  the least number with which no rank has more than a tenth more to do or to hold than with all ranks.
+  the least number with which no rank has more than a tenth more to do or to hold than with all ranks. If that is 1,
+  because one block is most of it, nothing is shared, and a warning says so; `Shampoo.share_of_state` has the figure.
 - reduce_gradients=True, without DDP or under its `no_sync`: owners get the mean of the ranks' gradients by a
   reduce-scatter, P, in place of the all-reduce, 2P. Until then they are nobody's mean: don't clip or scale by them.
 

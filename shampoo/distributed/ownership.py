@@ -195,6 +195,39 @@ def choose_group_size(members: Sequence[Member], world_size: int) -> int:
     return next(fit, world_size)
 
 
+@dataclass(frozen=True, slots=True)
+class LargestUnit:
+    """What has most of the state or of the work of all that one rank owns as a whole."""
+
+    block: Shape
+    parameter: Shape
+    share_of_state: float
+    share_of_work: float
+
+    def __str__(self) -> str:
+        return (
+            f"one block {self.block} of a parameter {self.parameter} has {self.share_of_state:.0%} of the state and "
+            f"{self.share_of_work:.0%} of the work"
+        )
+
+
+def largest_unit(members: Sequence[Member]) -> LargestUnit:
+    """The block, or the parameter with one owner, of the largest share."""
+    whole = [_whole_cost(member) for member in members]
+    state_bytes = sum(cost.state_bytes for cost in whole) or 1
+    operations = sum(cost.operations_per_step for cost in whole) or 1.0
+    found: list[LargestUnit] = []
+    for member, cost in zip(members, whole, strict=True):
+        units = [(member.shape, cost.operations_per_step, float(cost.state_bytes))]
+        if not is_whole(member):
+            each = [(region.block, _items(member, region, 1)) for region in _regions(member)]
+            units = [(block, items.operations, items.state_bytes) for block, items in each]
+        found.extend(
+            LargestUnit(block, member.shape, held / state_bytes, work / operations) for block, work, held in units
+        )
+    return max(found, key=lambda unit: max(unit.share_of_state, unit.share_of_work))
+
+
 def cost_of_runs(shape: Shape, runs: Runs | None, h: Hyperparameters, *, dtype: torch.dtype, device: str) -> Cost:
     """What some blocks of a parameter cost; None: all."""
     counts: dict[Shape, int] = {}
@@ -215,7 +248,8 @@ def estimate_per_rank(
     **config: Any,
 ) -> list[Cost]:
     """What each rank pays for `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
-    one group, whether they are replicated or sharded; see `shampoo.cost.estimate`.
+    one group, whether they are replicated or sharded, if so many ranks share them; see `shampoo.cost.estimate`. Of
+    replicas fewer do where that makes no share a tenth larger, unless `num_ranks_per_group` says otherwise.
 
     Raises:
         ValueError: `num_ranks` is below 1, or as `estimate`.

@@ -21,7 +21,15 @@ from shampoo.distributed.block_rows import BLOCKS, Rows
 from shampoo.distributed.boxes import Box, Runs, boxes, num_owned
 from shampoo.distributed.exchange import Exchange, Part
 from shampoo.distributed.layout import ShardLayout, is_dtensor, layout_of
-from shampoo.distributed.ownership import Member, Owners, add_loads, choose_group_size, cost_of_runs, owners_of
+from shampoo.distributed.ownership import (
+    Member,
+    Owners,
+    add_loads,
+    choose_group_size,
+    cost_of_runs,
+    largest_unit,
+    owners_of,
+)
 from shampoo.distributed.shards import empty, fill, gradient_shard, own_shard, stand_in
 from shampoo.distributed.topology import RankArray, Topology, of_replicas, world_size
 from shampoo.hyperparameters import Hyperparameters
@@ -200,7 +208,7 @@ class StandIns:
             (number, h, param, index)
             for number, (params, h) in enumerate(groups)
             for index, param in enumerate(params)
-            if is_dtensor(param) or (h.distributed == "lossless" and world_size() > 1)
+            if is_shared(param, h)
         ]
         plain = [(number, h, param) for number, h, param, _ in wanted if not is_dtensor(param)]
         if settled is not None:
@@ -358,6 +366,22 @@ class StandIns:
         for placed in self._placed.values():
             if placed.round == number and placed.owners is not None and placed.here is not None:
                 empty(placed.here)
+
+
+def reason_for_sharing_nothing(groups: Groups) -> str:
+    """Why no rank would have less to do or to hold if ranks shared the plain parameters of groups."""
+    members = [
+        _member(number, h, param, RankArray((1,), None))
+        for number, (params, h) in enumerate(groups)
+        for param in params
+        if h.distributed == "lossless" and not is_dtensor(param)
+    ]
+    return str(largest_unit(members))
+
+
+def is_shared(param: Tensor, h: Hyperparameters) -> bool:
+    """Whether ranks share a parameter, or each steps its shard."""
+    return is_dtensor(param) or (h.distributed == "lossless" and world_size() > 1)
 
 
 def gathered_bytes(num_bytes: int, array: RankArray) -> int:

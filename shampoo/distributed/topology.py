@@ -114,6 +114,11 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
+def world_rank() -> int:
+    """This process's rank in the default process group, 0 without one."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
 def of_replicas(num_ranks: int) -> Topology:
     """Consecutive ranks of the default process group, of which each holds all parameters; every rank of it calls this
     alike.

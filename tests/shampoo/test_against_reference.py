@@ -154,6 +154,26 @@ def test_any_shapes_follow_the_reference(
     assert deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
 
 
+@pytest.mark.parametrize("schedule", ["default_start", "every_step", "late_start", "rare_statistics"])
+@pytest.mark.parametrize("geometry", ["blocks", "long_diagonal", "one_sided"])
+def test_kl_of_gradients_that_come_to_life_follows_the_reference(geometry: str, schedule: str) -> None:
+    # Each tensor's blocks in turn: from nothing, and to many times what has been seen. The basis of the first gradient,
+    # whose null space is rounding, is not left in use.
+    config = settings(preconditioner="kl", epsilon=1e-3, solver="eigh64", betas=(0.9, 0.95), lr=1e-3)
+    config.update({**GEOMETRY[geometry], **SCHEDULES[schedule]})
+    config["precondition_frequency"] = config["statistics_frequency"] or 1
+    params = parameters([SHAPES["order2"], SHAPES["order2"], SHAPES["order3"]])
+    start = [param.detach().clone() for param in params]
+    reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
+    for step in range(50):
+        for number, (param, gradient) in enumerate(zip(params, gradients_like(params, step=step), strict=True)):
+            param.grad = gradient * [1e-20, 1e-9, 1.0, 1e6][min(3, (step + 7 * number) // 15)]
+        optimizer.step()
+        reference.step([param.grad for param in params])
+        for param, expected, at in zip(params, reference.weights, start, strict=True):
+            assert (param.detach() - expected).norm() <= 1e-9 * (expected - at).norm()
+
+
 def test_a_bucket_larger_than_one_chunk_follows_the_reference() -> None:
     # 1,250 blocks of 32×32 in float64 are 10 MB: three chunks, whose borders lie inside the first parameter.
     config = settings(max_preconditioner_dim=32, precondition_frequency=2, epsilon=1e-4)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
-from tests.shampoo.members import MEMBERS, member
+from tests.shampoo.members import KL, MEMBERS, member
 from tests.shampoo.settings import gradients_like, parameters, settings
 
 
@@ -59,3 +59,69 @@ def test_a_step_too_small_to_measure_is_not_blown_up(grafting: str, scale: float
         params[0].grad = gradients_like(params, step=step)[0] * scale
         optimizer.step()
     torch.testing.assert_close(params[0], before, rtol=0, atol=1e-8)
+
+
+# Those whose statistics begin with the first gradient, so that a refresh period of small gradients leaves no trace.
+KL_FROM_THE_FIRST = [name for name, config in KL.items() if "start_preconditioning_step" not in config]
+
+
+def _changes(optimizer: Shampoo, param: torch.nn.Parameter, gradients: list[Tensor]) -> list[Tensor]:
+    """By how much each step moves one of the optimizer's parameters, put back to zero before it; the others get the
+    same gradients."""
+    changes = []
+    for gradient in gradients:
+        for group in optimizer.param_groups:
+            for each in group["params"]:
+                each.grad = gradient.to(each.dtype).reshape(each.shape)
+        param.data.zero_()
+        optimizer.step()
+        changes.append(param.detach().clone())
+    return changes
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-25, 1e-22, 1e-20, 1e-12])
+@pytest.mark.parametrize("name", KL_FROM_THE_FIRST)
+def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, scale: float) -> None:
+    # Without an average of gradients, which has a bias of its own to correct.
+    config = {**member(name), "betas": (0.0, 0.999), "beta3": None}
+    (late,), (fresh,) = parameters([(8, 8)], torch.float32), parameters([(8, 8)], torch.float32)
+    came_to_life, began = Shampoo([late], **config), Shampoo([fresh], **config)
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(8, 8, generator=generator) for _ in range(20)]
+    # Of whole refresh periods, so that what follows is refreshed at the same steps.
+    _changes(came_to_life, late, [gradient * scale for gradient in gradients])
+    if "momentum.0" in came_to_life.state[late]:
+        came_to_life.state[late]["momentum.0"].zero_()
+    alive = [gradient * 1e-3 for gradient in gradients]
+    # The first gradient's factors are its singular vectors and a multiple of the identity, whose basis is rounding:
+    # another one, if that gradient follows statistics that it outgrows.
+    tolerance = 0.4 if scale == 1e-12 else 1e-5
+    for found, expected in zip(_changes(came_to_life, late, alive), _changes(began, fresh, alive), strict=True):
+        assert expected.norm() > 0.01
+        assert (found - expected).norm() < tolerance * expected.norm()
+    assert came_to_life.diagnostics().num_failed_refreshes == 0
+
+
+@pytest.mark.parametrize("name", [name for name, config in KL.items() if "large_dim_method" not in config])
+def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> None:
+    # In the middle of a refresh period, too. Two blocks are one parameter's.
+    scales = [(3, 1e-20), (0, 1.0), (6, 1e-30), (9, 1e-12)]
+    config = {**member(name), "max_preconditioner_dim": 6, "stagger_refresh": False}
+    together, apart = parameters([(6, 12), (6, 6), (6, 6)], torch.float32), parameters([(6, 6)] * 4, torch.float32)
+    optimizers = [Shampoo(together, **config)], [Shampoo([block], **config) for block in apart]
+    generator = torch.Generator().manual_seed(0)
+    for step in range(20):
+        gradients = [
+            torch.randn(6, 6, generator=generator) * (scale if step < begins else 1e-3) for begins, scale in scales
+        ]
+        together[0].grad = torch.cat(gradients[:2], dim=1)
+        for param, gradient in zip(together[1:] + apart, gradients[2:] + gradients, strict=True):
+            param.grad = gradient.clone()
+        for param in together + apart:
+            param.data.zero_()
+        for optimizer in optimizers[0] + optimizers[1]:
+            optimizer.step()
+        found = [*together[0].detach().split(6, dim=1), *(param.detach() for param in together[1:])]
+        for block, expected in zip(found, apart, strict=True):
+            torch.testing.assert_close(block, expected.detach(), rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    assert optimizers[0][0].diagnostics().num_failed_refreshes == 0

@@ -56,7 +56,8 @@ def test_a_group_of_another_member_inherits_what_that_member_uses(name: str, oth
     ("group", "message"),
     [
         ({"lr": -1}, "lr must be .* got -1"),
-        ({"weigth_decay": 0.1}, re.escape("unknown hyperparameter 'weigth_decay' = 0.1 (known: lr, betas, ")),
+        ({"weigth_decay": 0.1}, re.escape("unknown hyperparameter 'weigth_decay' = 0.1, did you mean 'weight_decay'?")),
+        ({"zz": 0.1}, re.escape("unknown hyperparameter 'zz' = 0.1 (known: lr, betas, ")),
         ({"params": [torch.zeros(2), torch.zeros(3, dtype=torch.int64)]}, "parameter 1 must be real .* torch.int64"),
         ({"params": [torch.zeros(3, dtype=torch.complex64)]}, "parameter 0 must be real .* got torch.complex64"),
         ({"params": [torch.nn.Parameter(torch.zeros(1)).expand(3)]}, r"parameter 0 share memory .* strides \(0,\)"),
@@ -92,12 +93,17 @@ def test_an_illegal_hyperparameter_of_any_group_moves_no_group(name: str) -> Non
     config = member(name, weight_decay=0.1, weight_decay_type="independent")
     optimizer = Shampoo([{"params": [first]}, {"params": [second]}], **config)
     before = [param.detach().clone() for param in params]
+    group = optimizer.param_groups[1]
     for key, value in (("lr", -1.0), ("peak_lr", 0.0), ("low_precision_weights", "master"), ("betas", (1.0, 0.9))):
-        legal = optimizer.param_groups[1][key]
-        optimizer.param_groups[1][key] = value
+        legal = group[key]
+        group[key] = value
         with pytest.raises(ValueError, match=key):
             train(optimizer, params, range(1))
-        optimizer.param_groups[1][key] = legal
+        group[key] = legal
+    group["precond_freq"] = 3
+    with pytest.raises(ValueError, match="'precond_freq' = 3, did you mean 'precondition_frequency'"):
+        train(optimizer, params, range(1))
+    del group["precond_freq"]
     assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
     assert [optimizer.state[param]["step"] for param in params] == [0, 0]
     train(optimizer, params, range(1))

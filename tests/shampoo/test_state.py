@@ -222,6 +222,11 @@ def _illegal_hyperparameter(state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
+def _unknown_hyperparameter(state: dict[str, Any]) -> dict[str, Any]:
+    state["param_groups"][0]["precond_freq"] = 3
+    return state
+
+
 def _fewer_parameters(state: dict[str, Any]) -> dict[str, Any]:
     state["param_groups"][0]["params"] = [0]
     return state
@@ -242,6 +247,7 @@ def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
         (_missing_parameter, "lacks the state of parameter 1"),
         (_missing_hyperparameter, "lacks epsilon"),
         (_illegal_hyperparameter, "lr .* -1.0"),
+        (_unknown_hyperparameter, "'precond_freq' = 3, did you mean 'precondition_frequency'"),
         (_fewer_parameters, r"groups of \[1\] parameters, the optimizer of \[2\]"),
         (_broken_count, "'step' of parameter 1 must be a count, got -1"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import lr_scheduler, swa_utils
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR
 
 from shampoo import Shampoo
@@ -79,6 +80,60 @@ def test_a_schedule_is_what_setting_the_learning_rate_by_hand_is(name: str, sche
         train(other, by_hand, range(step, step + 1))
     assert len(set(rates)) == 7
     assert all(torch.equal(a, b) for a, b in zip(params, by_hand, strict=True))
+
+
+# All that torch has, with whatever they put into groups.
+ANY_SCHEDULE: dict[type[LRScheduler], Callable[[Shampoo], LRScheduler]] = {
+    lr_scheduler.LambdaLR: SCHEDULES["lambda"],
+    lr_scheduler.MultiplicativeLR: lambda optimizer: lr_scheduler.MultiplicativeLR(optimizer, lambda _: 0.9),
+    lr_scheduler.StepLR: lambda optimizer: lr_scheduler.StepLR(optimizer, 2),
+    lr_scheduler.MultiStepLR: lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [2]),
+    lr_scheduler.ConstantLR: lambda optimizer: lr_scheduler.ConstantLR(optimizer, total_iters=2),
+    lr_scheduler.LinearLR: lambda optimizer: lr_scheduler.LinearLR(optimizer, total_iters=3),
+    lr_scheduler.ExponentialLR: lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.9),
+    lr_scheduler.PolynomialLR: lambda optimizer: lr_scheduler.PolynomialLR(optimizer),
+    lr_scheduler.CosineAnnealingLR: SCHEDULES["cosine"],
+    lr_scheduler.CosineAnnealingWarmRestarts: lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3),
+    lr_scheduler.CyclicLR: lambda optimizer: lr_scheduler.CyclicLR(optimizer, 0.001, 0.1, step_size_up=2),
+    lr_scheduler.OneCycleLR: lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10),
+    lr_scheduler.ReduceLROnPlateau: lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, patience=0),
+    lr_scheduler.ChainedScheduler: lambda optimizer: lr_scheduler.ChainedScheduler(
+        [SCHEDULES["cosine"](optimizer), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    ),
+    lr_scheduler.SequentialLR: lambda optimizer: lr_scheduler.SequentialLR(
+        optimizer, [lr_scheduler.ConstantLR(optimizer), SCHEDULES["cosine"](optimizer)], [2]
+    ),
+    swa_utils.SWALR: lambda optimizer: swa_utils.SWALR(optimizer, 0.05, anneal_epochs=3),
+}
+
+
+def test_every_schedule_of_torch_is_known_here() -> None:
+    modules = (vars(lr_scheduler), vars(swa_utils))
+    classes = {x for module in modules for x in module.values() if isinstance(x, type) and issubclass(x, LRScheduler)}
+    # The base, and its subclass for old code.
+    assert classes - {LRScheduler, vars(lr_scheduler)["_LRScheduler"]} == set(ANY_SCHEDULE)
+
+
+@pytest.mark.parametrize("schedule", ANY_SCHEDULE)
+def test_any_schedule_of_torch_moves_the_learning_rate_and_is_resumed(schedule: type[LRScheduler]) -> None:
+    params = parameters([(6, 7), (5,)])
+    optimizer = Shampoo([{"params": [param], "name": f"{param.ndim}"} for param in params], lr=0.01)
+    scheduler = ANY_SCHEDULE[schedule](optimizer)
+    rates = set()
+    for step in range(6):
+        rates.add(optimizer.param_groups[1]["lr"])
+        train(optimizer, params, range(step, step + 1))
+        if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
+            scheduler.step(1.0)
+        else:
+            scheduler.step()
+    assert len(rates) > 1
+    resumed_params = [nn.Parameter(param.detach().clone()) for param in params]
+    resumed = Shampoo([{"params": [param], "name": f"{param.ndim}"} for param in resumed_params], lr=0.01)
+    resumed.load_state_dict(optimizer.state_dict())
+    for each, its in ((optimizer, params), (resumed, resumed_params)):
+        train(each, its, range(6, 7))
+    assert all(torch.equal(a, b) for a, b in zip(params, resumed_params, strict=True))
 
 
 @pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl", "spectral", "adam"])

@@ -59,6 +59,29 @@ def test_a_group_that_is_added_later_takes_part(ranks: Ranks, mesh: str, name: s
     _same(ranks, mesh, _with_another_group, name)
 
 
+def _with_thawed_parameters(mesh: str | None, name: str) -> list[Tensor]:
+    params = _params(mesh)
+    for param in params[4:]:
+        param.requires_grad_(False)
+    optimizer = Shampoo(params, **member(name), **sharded.options(mesh))
+    before = sharded.state_bytes(optimizer)
+    assert before == sharded.state_bytes(Shampoo(params[:4], **member(name), **sharded.options(mesh)))
+    for step in range(NUM_STEPS):
+        if step == 3:
+            for param in params[4:]:
+                param.requires_grad_(True)
+        _set_gradients(params, step)
+        for param in params:
+            param.grad = param.grad if param.requires_grad else None
+        optimizer.step()
+    return _weights(params)
+
+
+@pytest.mark.parametrize("mesh", ["two", "ddp three"])
+def test_parameters_that_are_thawed_later_take_part(ranks: Ranks, mesh: str) -> None:
+    _same(ranks, mesh, _with_thawed_parameters, "shampoo_adam")
+
+
 def _with_closures(mesh: str | None) -> list[Tensor]:
     params = _params(mesh)
     optimizer = Shampoo(params, **member("shampoo_adam"), **sharded.options(mesh))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from typing import Any
 
 import pytest
@@ -116,8 +117,35 @@ def _refused() -> str:
 
 
 def _held(shapes: list[tuple[int, ...]]) -> tuple[int, int]:
-    optimizer = Shampoo([nn.Parameter(torch.ones(shape)) for shape in shapes], distributed="lossless")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "distributed='lossless' shares nothing")
+        optimizer = Shampoo([nn.Parameter(torch.ones(shape)) for shape in shapes], distributed="lossless")
     return sharded.state_bytes(optimizer), len(optimizer._stand_ins.owners)
+
+
+def _warned(options: dict[str, Any]) -> tuple[list[str], float]:
+    """Of a model whose largest layer is most of it."""
+    params = [nn.Parameter(torch.ones(shape)) for shape in ((7, 3), (252, 37), (37, 41), (41, 10))]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer = Shampoo(params, distributed="lossless", **options)
+    return [str(one.message) for one in caught], optimizer.share_of_state
+
+
+def test_ranks_that_share_nothing_are_told_why_and_what_to_do(ranks: Ranks) -> None:
+    (first, share), *others = ranks[3].run(_warned, {})
+    assert share == 1
+    assert others == [([], 1), ([], 1)]
+    (message,) = first
+    assert "each of 3 ranks holds all of the state" in message
+    assert "one block (252, 37) of a parameter (252, 37) has 92% of the state and 96% of the work" in message
+    # What it says helps, and is not said of what has been asked for.
+    for options in ({"num_ranks_per_group": 3}, {"max_preconditioner_dim": 64}):
+        found = ranks[3].run(_warned, options)
+        assert [messages for messages, _ in found] == [[]] * 3
+        assert 1 <= sum(share for _, share in found) < 1.01
+    assert max(share for _, share in found) < 0.5
+    assert ranks[3].run(_warned, {"num_ranks_per_group": 1}) == [([], 1)] * 3
 
 
 def test_ranks_that_would_make_no_share_smaller_are_not_asked(ranks: Ranks) -> None:
@@ -240,7 +268,10 @@ def test_a_compiled_training_step_may_contain_it(ranks: Ranks, mesh: str) -> Non
 def _copied_after_a_group_was_added() -> tuple[list[Tensor], list[Tensor]]:
     # One block first, which every rank steps; then enough of them to share.
     params = [nn.Parameter(torch.ones(32, 32)), *(nn.Parameter(x) for x in sharded.initial_weights())]
-    optimizer = Shampoo(params[:1], **member("shampoo_adam", max_preconditioner_dim=32), distributed="lossless")
+    config = member("shampoo_adam", max_preconditioner_dim=32)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "distributed='lossless' shares nothing")
+        optimizer = Shampoo(params[:1], **config, distributed="lossless")
     optimizer.add_param_group({"params": params[1:], "num_ranks_per_group": 2})
 
     def train(params: list[nn.Parameter], optimizer: Shampoo) -> list[Tensor]:
