@@ -194,7 +194,7 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
 
 def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> Tensor:
     if at.has_started:
-        begin_statistics(scratch[0], state, step=step, may_begin_anew=at.update_statistics)
+        begin_statistics(scratch[0], state, step=step)
     assert state.begun is not None
     if bool((state.begun == state.begun[0]).all()):
         # As in almost every step.

@@ -11,10 +11,8 @@ scale from the first step. (All at once from λ = 1 it would have its square, wh
 forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
 
 A block's statistics begin with its first gradient that float32 can square, with a mean square of 1e-28 or more: those
-of a saturated network would leave factors of rounding, and 1/λ̃ of no finite value. Until then the step is plain. They
-begin anew with a gradient of another scale, ‖G‖² > 1e6 ∏ tr S_i, 1,000 times as long as the product of the factors
-lets expect: all S_i at once would take its square's scale, again, and the step vanish for as long as that is
-remembered. Where the host would have to wait to know, elsewhere than on the CPU, that is left to the recurrence.
+of a saturated network would leave factors of rounding, and 1/λ̃ of no finite value. Until then the step is plain, and
+the host waits for the device to know.
 """
 
 from __future__ import annotations
@@ -32,37 +30,17 @@ from shampoo.timing import StepScalars
 
 LEAST_MEAN_SQUARE = 1e-28
 """Of a gradient that statistics begin with: 1e10 times what float32 can still divide by, in any dtype."""
-GREATEST_GROWTH = 1e6
-"""Of a gradient's square over what the statistics let expect. At β2 = 0.999 it is where all S_i together, with weights
-w of (w·growth)^k for k sides, begin to overshoot more than beginning anew does."""
 
 
-def begin_statistics(G: Tensor, state: BlockState, *, step: int, may_begin_anew: bool) -> None:
-    """Puts `step` down in `begun` for blocks whose statistics are to be set from G, (K, d_1, ..., d_k).
-
-    `may_begin_anew`: blocks that have begun may be among them; their eigenvalues are forgotten here.
-    """
+def begin_statistics(G: Tensor, state: BlockState, *, step: int) -> None:
+    """Puts `step` down in `begun` for blocks whose statistics are to begin with G, (K, d_1, ..., d_k)."""
     assert state.begun is not None
     waits = state.begun == 0
-    looks_at_growth = may_begin_anew and G.device.type == "cpu"
-    if not (looks_at_growth or bool(waits.any())):
+    if not bool(waits.any()):
         return
     squared = torch.linalg.vector_norm(G.flatten(start_dim=1), dim=1).double().square()
-    is_due = waits
-    if looks_at_growth:
-        expected = torch.ones_like(squared)
-        for side in state.sides:
-            expected *= side.size if side.eigenvalues is None else side.eigenvalues.sum(dim=-1)
-        is_due = waits | (squared > GREATEST_GROWTH * expected)
     is_measurable = squared >= LEAST_MEAN_SQUARE * math.prod(G.shape[1:])
-    begins = is_due & is_measurable.cpu()
-    if not bool(begins.any()):
-        return
-    state.begun[begins] = step
-    for side in state.sides:
-        if side.refreshed is not None and side.eigenvalues is not None:
-            side.refreshed[begins] = 0
-            side.eigenvalues[begins.to(side.eigenvalues.device)] = 1
+    state.begun[waits & is_measurable.cpu()] = step
 
 
 def kl_root(side: Side, h: Hyperparameters) -> Tensor | None:

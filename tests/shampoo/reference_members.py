@@ -34,8 +34,7 @@ other sides:
 
     Δ_i = (1/D_i) X_(i) X_(i)ᵀ,  X = G x_{j≠i} λ̃_j^(−1/2) Q_jᵀ
     first statistics, i = 1, ..., k in turn:  S_i = Δ_i;  Q_i, λ_i = eigenvectors and -values of S_i;
-            with the first G, from the start on, of which the mean of G∘G is at least 1e-28; and anew, from λ_i = 1,
-            where statistics are due and the sum of G∘G is above 1e6 ∏_i Σλ_i (d_i for a side without a factor)
+            with the first G, from the start on, of which the mean of G∘G is at least 1e-28
     later:  all Δ_i from the old Q, λ;  S_i ← (1 − w) S_i + w Δ_i;  λ_i ← (1 − w) λ_i + w diag(Q_iᵀ Δ_i Q_i)
             at the n-th statistics w = (1 − β2^k)/(1 − β2^(kn)), which corrects the bias; without that w = 1 − β2^k
     refresh:  Q_i ← Q',  λ_i ← diag(Q'ᵀ S_i Q')
@@ -64,8 +63,8 @@ from torch import Tensor
 
 # Of Jordan's quintic iteration, X ← aX + (bXXᵀ + c(XXᵀ)²)X; the default of torch.optim.Muon.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-# Of a gradient that kl's statistics begin with: its mean square, and its square over what they let expect.
-LEAST_MEAN_SQUARE, GREATEST_GROWTH = 1e-28, 1e6
+# Of a gradient that kl's statistics begin with.
+LEAST_MEAN_SQUARE = 1e-28
 
 
 def unfold(X: Tensor, mode: int) -> Tensor:
@@ -271,12 +270,10 @@ class KlBlock(Block):
         s = self.s
         since = t - s["start_preconditioning_step"]
         takes_statistics = since >= 0 and since % s["statistics_frequency"] == 0
-        is_outgrown = takes_statistics and (G * G).sum() > GREATEST_GROWTH * self.expected_square()
-        is_first = self.num_updates == 0
-        begins = since >= 0 and (is_first or is_outgrown) and bool((G * G).mean() >= LEAST_MEAN_SQUARE)
+        begins = since >= 0 and self.num_updates == 0 and bool((G * G).mean() >= LEAST_MEAN_SQUARE)
         if begins:
             self.begin_statistics(G)
-        elif takes_statistics and not is_first:
+        elif takes_statistics and self.num_updates > 0:
             self.update_statistics(G)
         if self.num_updates == 0:
             return F
@@ -290,12 +287,6 @@ class KlBlock(Block):
 
     def ones(self) -> list[Tensor]:
         return [torch.ones(self.shape[i], dtype=torch.float64) for i in self.modes]
-
-    def expected_square(self) -> Tensor:
-        """∏ tr S_i, by the eigenvalues; of a side without a factor the trace of the identity."""
-        others = math.prod(self.shape) // math.prod(self.shape[i] for i in self.modes)
-        product: Tensor = torch.stack([values.sum() for values in self.values]).prod() * others
-        return product
 
     def whitening(self, u: int) -> Tensor:
         """λ̃^(−1/2) Qᵀ."""
@@ -316,9 +307,7 @@ class KlBlock(Block):
 
     def begin_statistics(self, G: Tensor) -> None:
         self.num_updates = 1
-        self.S, self.values = [], self.ones()
-        for u, unit in enumerate(self.units):
-            unit.refreshed = False
+        for u in range(len(self.units)):
             self.S.append(self.divergence_gradient(G, u))
             self.values[u], self.Q[u] = self.refreshed(self.S[u], self.Q[u], u)
 

@@ -79,7 +79,7 @@ def _changes(optimizer: Shampoo, param: torch.nn.Parameter, gradients: list[Tens
     return changes
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-25, 1e-22, 1e-20, 1e-12])
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-25, 1e-22, 1e-20])
 @pytest.mark.parametrize("name", KL_FROM_THE_FIRST)
 def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, scale: float) -> None:
     # Without an average of gradients, which has a bias of its own to correct.
@@ -93,19 +93,16 @@ def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, sc
     if "momentum.0" in came_to_life.state[late]:
         came_to_life.state[late]["momentum.0"].zero_()
     alive = [gradient * 1e-3 for gradient in gradients]
-    # The first gradient's factors are its singular vectors and a multiple of the identity, whose basis is rounding:
-    # another one, if that gradient follows statistics that it outgrows.
-    tolerance = 0.4 if scale == 1e-12 else 1e-5
     for found, expected in zip(_changes(came_to_life, late, alive), _changes(began, fresh, alive), strict=True):
         assert expected.norm() > 0.01
-        assert (found - expected).norm() < tolerance * expected.norm()
+        assert (found - expected).norm() < 1e-5 * expected.norm()
     assert came_to_life.diagnostics().num_failed_refreshes == 0
 
 
 @pytest.mark.parametrize("name", [name for name, config in KL.items() if "large_dim_method" not in config])
 def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> None:
     # In the middle of a refresh period, too. Two blocks are one parameter's.
-    scales = [(3, 1e-20), (0, 1.0), (6, 1e-30), (9, 1e-12)]
+    scales = [(3, 1e-20), (0, 1.0), (6, 1e-30), (9, 1e-25)]
     config = {**member(name), "max_preconditioner_dim": 6, "stagger_refresh": False}
     together, apart = parameters([(6, 12), (6, 6), (6, 6)], torch.float32), parameters([(6, 6)] * 4, torch.float32)
     optimizers = [Shampoo(together, **config)], [Shampoo([block], **config) for block in apart]
