@@ -1,8 +1,8 @@
-"""How a job's run leaves Ray Tune."""
+"""How a job's run ends: what ends it, how it leaves Ray Tune, and how its process tells the worker."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 
 class Ending(StrEnum):
@@ -18,6 +18,16 @@ class Ending(StrEnum):
     """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
+
+
+class ExitStatus(IntEnum):
+    """How the process of a run ends. Any other status and any signal is a crash, too: Ray's own code can end it."""
+
+    IN_ORDER = 0
+    """The job has finished, or is no longer this run's."""
+    CRASHED = 1
+    CUT_SHORT = 75
+    """The run was told to end and could not at once, or not in time: the worker gives the job back. No crash."""
 
 
 class RunEnded(BaseException):

@@ -1,7 +1,7 @@
 """One job, one Ray Tune run, one process: `python -m service.scheduler.job_run`, started by the worker.
 
-The worker holds the other end of standard input: its end of file tells the run that the worker is gone. Exit status 0:
-the job has finished, or is no longer this run's; anything else is a crash.
+The worker holds the other end of standard input: its end of file tells the run that the worker is gone. Its exit status
+(`ending.ExitStatus`) tells the worker how it ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.memory import MemoryPredictor, NotPredictable
 from service.planning import JobPlan, plan_job
 from service.scheduler import process_tree, ray_cluster
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
-from service.scheduler.ending import Ending, JobImpossible, RunEnded
+from service.scheduler.ending import Ending, ExitStatus, JobImpossible, RunEnded
 from service.scheduler.feasibility import Feasibility
 from service.scheduler.job_policy import history_of, make_policy
 from service.scheduler.pruning import PolicyPruner
@@ -41,7 +41,7 @@ from service.scheduler.search import PolicySearcher
 from service.scheduler.sharing import Sharing
 from service.scheduler.trainable import WarmTrainable, trial_resources
 from service.scheduler.tune_gangs import TuneGangs
-from service.scheduler.watch import Watch, end_at_once
+from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -68,27 +68,37 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     """Runs a leased job to its end, or until `watch` ends the run."""
     stored = read_stored(database, lease)
     checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
-    address = cluster_address(settings)
+    address, gangs = cluster_address(settings), TuneGangs()
     failure, ending = None, Ending.DONE
     try:
-        _search(database, lease, settings, stored, checkpoints=checkpoints, directory=directory, watch=watch)
+        _search(
+            database, lease, settings, stored, checkpoints=checkpoints, directory=directory, watch=watch, gangs=gangs
+        )
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
-    # Before the job changes hands or its checkpoints go, its ranks must be gone.
+    # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
     watch.stop_for_cluster()
-    ray_cluster.leave(address)
-    if ending in (Ending.ASKED, Ending.STOPPED):
-        _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
-        return
-    watch.stop_for_lease()
-    try:
-        if ending is not Ending.LEASE_LOST:
+    is_to_finish = ending not in (Ending.ASKED, Ending.STOPPED, Ending.LEASE_LOST)
+    if is_to_finish:
+        watch.stop_for_lease()
+    if address is None:
+        ray_cluster.end_local_ranks()
+    else:
+        gangs.end()
+    # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
+    if is_to_finish:
+        try:
             _write(database, lambda session: runs.finish_job(session, lease, failure=failure, now=_now()))
-    except LeaseLost:
-        logger.info("the lease of job %s was lost", lease.job_id)
-    if _is_final(database, lease):
+        except LeaseLost:
+            logger.info("the lease of job %s was lost", lease.job_id)
+    is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
+    with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
+        ray_cluster.leave(address)
+    if is_to_release:
+        _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
+    elif _is_final(database, lease):
         remove(checkpoints)
 
 
@@ -101,6 +111,7 @@ def _search(
     checkpoints: Place,
     directory: Path,
     watch: Watch,
+    gangs: TuneGangs,
 ) -> NoReturn:
     """Tries what the policy asks for.
 
@@ -133,7 +144,6 @@ def _search(
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     if fitting == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    gangs = TuneGangs()
     pruner = PolicyPruner(
         policy,
         metric=plan.metric,
@@ -319,12 +329,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to handle
     watch.end_on_sigterm()
     watch.start()
-    status = 0
+    status = ExitStatus.IN_ORDER
     try:
         run_job(database, lease, settings, directory=options.directory, watch=watch)
     except Exception:  # a process boundary
-        logger.exception("the run of job %s crashed", lease.job_id)
-        status = 1
+        if watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
+            logger.warning("the run of job %s, told to end, could not end in order", lease.job_id, exc_info=True)
+            status = ExitStatus.CUT_SHORT
+        else:
+            logger.exception("the run of job %s crashed", lease.job_id)
+            status = ExitStatus.CRASHED
     process_tree.end_descendants()
     shutil.rmtree(options.directory, ignore_errors=True)
     end_at_once(status=status)

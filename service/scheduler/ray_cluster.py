@@ -6,11 +6,13 @@ import logging
 import math
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ray
 import ray._private.node
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
+HEARING_MILLISECONDS = 50
+"""How long nothing else in this process can run, at a time, while it waits for the head of its cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
             108 characters.
     """
     if address is None:
-        with _only_what_trains():
+        with _only_what_trains(), _hearing_while_the_head_starts():
             ray.init(
                 address="local",
                 namespace=namespace,
@@ -89,6 +93,33 @@ def _only_what_trains() -> Iterator[None]:
         yield
     finally:
         ray._private.node.Node = ordinary  # type: ignore[misc]
+
+
+@contextmanager
+def _hearing_while_the_head_starts() -> Iterator[None]:
+    """Has `ray.init` wait for its head without the interpreter's lock.
+
+    Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
+    runs: the run would not hear that it is to end.
+    """
+    module: Any = ray._private.node  # exports nothing of what it imports
+    wait = module.wait_for_persisted_port
+
+    def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            try:
+                return int(wait(*of, timeout_ms=HEARING_MILLISECONDS))
+            except RuntimeError:  # Ray's, of a file that has not come
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(HEARING_MILLISECONDS / 1000)
+
+    module.wait_for_persisted_port = wait_bit_by_bit
+    try:
+        yield
+    finally:
+        module.wait_for_persisted_port = wait
 
 
 def living_nodes() -> list[Node]:
@@ -134,6 +165,14 @@ def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
         return min(cpus, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):  # no such file, or the word `max`
         return cpus
+
+
+def end_local_ranks() -> None:
+    """Ends the ranks in this process's own local cluster, whatever they are doing, and what could start others.
+
+    Its head stays until `leave`: without one, Ray ends this process after a minute, whatever it is about to write.
+    """
+    process_tree.end_descendants(spare=process_tree.children_named("gcs_server"))
 
 
 def leave(address: str | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ray
 from ray.util import placement_group_table
 
 
@@ -51,6 +52,12 @@ class TuneGangs:
             gang.set_on_stop(None)  # no trial is to hear of its end
             gang.set_on_error(None)
             self._controller._remove_actor(tracked_actor=gang)
+
+    def end(self) -> None:
+        """Ends all of them at once, whatever their ranks do: Ray ends those with the trainable that owns them."""
+        if self._controller is not None:
+            for actor, _ in self._controller._actor_manager._live_actors_to_ray_actors_resources.values():
+                ray.kill(actor)
 
     def turn(self) -> None:
         """Does what Tune's loop stops doing while no trial is in it, but for the trials: it sees gangs off."""

@@ -9,6 +9,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import psutil
@@ -16,7 +18,7 @@ import psutil
 from service.errors import NotFound
 from service.leases import Lease
 from service.scheduler import process_tree, ray_cluster
-from service.scheduler.ending import Ending
+from service.scheduler.ending import Ending, ExitStatus
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 8.0
 """After the run was told to end, how long it may take before it ends without ceremony."""
+LEAVING_SECONDS = 15.0
+"""How long a run whose job has ended may take to leave Ray before it ends without ceremony."""
 CLUSTER_POLL_SECONDS = 2.0
 """How often a run looks whether its Ray cluster still counts on it."""
 PROCESS_POLL_SECONDS = 0.2
@@ -41,6 +45,7 @@ class Watch:
         self._deadline: float | None = None
         self._allowed_seconds: float | None = None
         self._to_stop: frozenset[int] = frozenset()
+        self._is_starting_ray = False
         self._leaving = threading.Event()
         self._finishing = threading.Event()
         self._cluster_watch = threading.Thread(target=self._watch_cluster, name="watch-cluster", daemon=True)
@@ -51,14 +56,21 @@ class Watch:
 
     def start_for_cluster(self) -> None:
         """Watches the connected Ray cluster too, until `stop_for_cluster`."""
+        self._is_starting_ray = False
         self._cluster_watch.start()
 
     def start_for_processes(self) -> None:
-        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`."""
+        """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`.
+
+        Up to `start_for_cluster`, a run that is told to end does so at once: it has nothing to lose, and Ray cannot be
+        interrupted while it starts, which takes longer than anyone should wait for a busy machine.
+        """
+        self._is_starting_ray = True
         threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
 
     def stop_for_cluster(self) -> None:
         """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
+        self._is_starting_ray = False
         self._leaving.set()
         if self._cluster_watch.is_alive():
             self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
@@ -85,6 +97,11 @@ class Watch:
         """The trials that a user has asked to stop."""
         return self._to_stop
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the run was told to end, so that what becomes of it is no crash. Not by the time, which just ends."""
+        return self._told is not None
+
     def seconds_left(self) -> float:
         """Until the run is ended by the time limit; infinite without one."""
         return math.inf if self._deadline is None else self._deadline - time.monotonic()
@@ -100,9 +117,9 @@ class Watch:
         if self._told is None:
             self._told = ending
             logger.info("the run of job %s ends: %s", self._lease.job_id, ending)
-            timer = threading.Timer(PATIENCE_SECONDS, end_at_once, kwargs={"status": 1})
-            timer.daemon = True
-            timer.start()
+            if self._is_starting_ray:
+                end_at_once(status=ExitStatus.CUT_SHORT)
+            _end_after(PATIENCE_SECONDS, status=ExitStatus.CUT_SHORT)
 
     def _watch_worker(self) -> None:
         while os.read(sys.stdin.fileno(), 1024):  # the worker writes nothing; this ends when it is gone
@@ -143,9 +160,9 @@ class Watch:
         vital: set[psutil.Process] = set()
         while not self._leaving.wait(PROCESS_POLL_SECONDS):
             vital |= process_tree.children_named("gcs_server", "raylet")
-            if process_tree.any_is_gone(vital) and not self._leaving.is_set():
+            if process_tree.any_is_gone(vital) and not (self._leaving.is_set() or self.is_told):
                 logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
+                end_at_once(status=ExitStatus.CRASHED)
 
     def _watch_cluster(self) -> None:
         """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
@@ -157,11 +174,39 @@ class Watch:
                 continue
             if lost and not self._leaving.is_set():
                 logger.error("the Ray cluster has lost the machine of this run; job %s starts anew", self._lease.job_id)
-                end_at_once(status=1)
+                end_at_once(status=ExitStatus.CRASHED)
 
 
-def end_at_once(*, status: int) -> NoReturn:
-    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks."""
+@contextmanager
+def at_most(seconds: float, *, status: ExitStatus) -> Iterator[None]:
+    """Ends the process with this status if what is done within takes longer."""
+    timer = _end_after(seconds, status=status)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end_after(seconds: float, *, status: ExitStatus) -> threading.Timer:
+    def end() -> None:
+        logger.warning("the run does not end by itself within %g s", seconds)
+        end_at_once(status=status)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+_ENDING_AT_ONCE = threading.Lock()
+
+
+def end_at_once(*, status: ExitStatus) -> NoReturn:
+    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks.
+
+    The first thread that calls it says how: others may only call it because the first one has ended Ray's processes.
+    """
+    _ENDING_AT_ONCE.acquire()
     process_tree.end_descendants()
     logging.shutdown()
     os._exit(status)

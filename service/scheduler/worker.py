@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from service.domain import JobState
 from service.errors import NotFound
 from service.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
 from service.scheduler import disk, process_tree
@@ -34,6 +35,7 @@ from service.scheduler.checkpoint_storage import (
     remove,
     try_out,
 )
+from service.scheduler.ending import ExitStatus
 from service.scheduler.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
@@ -138,10 +140,12 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
         status, how = _run_to_its_end(lease, settings, writing.database, stop)
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
-    crash = None if stop.is_set() else how
+    crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
     state = writing(lambda session: release_job(session, lease, now=_now(), crash=crash))
-    if status != 0 and not stop.is_set():
-        logger.warning("the run of job %s crashed: %s", lease.job_id, crash)
+    if crash is not None and status != ExitStatus.IN_ORDER:
+        is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
+        when = " after the job's end" if is_written else ""
+        logger.warning("the run of job %s crashed%s: %s", lease.job_id, when, crash)
     logger.info("job %s is %s", lease.job_id, state)
     remove_checkpoints_of_finished_jobs(writing.database, settings.checkpoint_place)
 

@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
+from sqlalchemy import text
 
 from service.controls import cancel_job
 from service.domain import JobState, TrialState
@@ -114,6 +115,22 @@ class ServiceProcesses:
         """Waits for a job's end; the job and its trials."""
         self.wait_for(f"the end of {job_id}", lambda: self.job(job_id).state.is_final, seconds=seconds)
         return self.job(job_id), self.trials(job_id)
+
+    @contextmanager
+    def end_held_up(self) -> Iterator[None]:
+        """Has a run wait in the middle of writing its job's end, which it has begun when the block is entered.
+
+        On PostgreSQL only. No job may end while this waits for one.
+        """
+        with self.database.engine.connect() as connection:
+            connection.execute(text("LOCK TABLE recommendations IN EXCLUSIVE MODE"))  # nothing else writes there
+            self.wait_for("the end of a job to be written", self._waits_for_a_table)
+            yield
+
+    def _waits_for_a_table(self) -> bool:
+        with self.database.engine.connect() as connection:
+            waiting = text("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation IS NOT NULL)")
+            return bool(connection.scalar(waiting))
 
     def logs(self) -> str:
         files = [self.data_dir / "worker.log", *sorted((self.data_dir / "logs").glob("*.log"))]

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from service.domain import JobState, TrialState
+from service.store.session import Database
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
 from tests.waiting import PATIENCE_SECONDS, started
@@ -55,11 +57,16 @@ class ForeignCluster:
     def is_empty(self) -> bool:
         return self.ask() == [[], []]
 
+    def head(self) -> psutil.Process:
+        processes = psutil.Process(self.process.pid).children(recursive=True)
+        return next(process for process in processes if process.name() == "gcs_server")
+
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForeignCluster]:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(32).hex())
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "600")  # its processes live on without its head
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), str(Path.cwd())])}
     command = [sys.executable, "-c", textwrap.dedent(CLUSTER)]
     with (
@@ -73,6 +80,16 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
         assert process.returncode == 0
 
 
+@pytest.fixture
+def service(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """On PostgreSQL, where the end of a job can be held up."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    service = ServiceProcesses(database, tmp_path)
+    yield service
+    service.close()
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
 def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     cluster: ForeignCluster, service: ServiceProcesses
 ) -> None:
@@ -88,3 +105,20 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     assert max(trial.runs for trial in trials) == 2
     assert before
     service.wait_for("an empty cluster", cluster.is_empty)
+
+    # Of a cluster that hangs: the job's end does not wait for its run to leave it, nor the worker for ever.
+    job_id = service.submit(specification(num_trials=1))
+    with service.end_held_up():
+        run, head = service.run_process(), cluster.head()
+        head.suspend()
+    try:
+        job, trials = service.finish(job_id)
+        assert run.is_running()
+        service.wait_for("the end of the run", lambda: not run.is_running())
+    finally:
+        head.resume()
+    assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED]
+    service.wait_for("an empty cluster", cluster.is_empty)
+    assert service.job(job_id).state is JobState.SUCCEEDED
+    assert service.logs().count("crashed") == 1  # the run that was killed above

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
+from service.controls import change_budget
 from service.domain import JobState, TrialState
 from service.store.models import Trial
-from service.store.repositories import JobRepository
-from tests.service.scheduler.service_process import ServiceProcesses
+from service.store.repositories import EventRepository, JobRepository
+from service.store.session import Database
+from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import paced, specification
 from tests.waiting import PATIENCE_SECONDS
 
@@ -104,10 +107,10 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
             assert trial.runs == 2
             assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
     assert [trial.runs for trial in after[len(before) :]] == [1] * (NUM_TRIALS - len(before))
-    assert not (service.data_dir / "checkpoints" / job_id).exists()
 
     worker = service.workers[-1]
     service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+    assert not (service.data_dir / "checkpoints" / job_id).exists()
 
 
 def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
@@ -125,10 +128,56 @@ def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
     assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
 
 
-def test_ctrl_c_while_ray_starts_leaves_nothing_behind(service: ServiceProcesses) -> None:
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    # Without its head, Ray ends a process after so long; a minute by default.
+    headless_seconds = 5.0
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", f"{headless_seconds:g}")
+    service = ServiceProcesses(database, tmp_path)
+    try:
+        worker = service.start_worker()
+        job_id = service.submit(specification(num_trials=1))
+        with service.end_held_up():
+            run = service.run_process()
+            assert service.rank_processes() == []
+            until = time.monotonic() + 2 * headless_seconds
+            service.wait_for("more time than Ray would leave", lambda: time.monotonic() > until or not run.is_running())
+            assert run.is_running(), service.logs()
+            for head in heads(service):
+                head.kill()
+        job, trials = service.finish(job_id)
+        service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+    finally:
+        service.close()
+    assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure
+    assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 1)]
+    with database.reading() as session:
+        told = [event.kind for event in EventRepository(session).after(0, job_id=job_id, limit=1000)]
+    assert told.count("job.recommendation") == 1
+    assert "crashed" not in service.logs()
+
+
+def heads(service: ServiceProcesses) -> list[psutil.Process]:
+    """The heads of the Ray clusters of runs."""
+    return [process for process in service.processes() if process.name() == "gcs_server"]
+
+
+def test_a_run_that_is_told_to_end_while_ray_starts_ends_at_once_and_leaves_nothing_behind(
+    service: ServiceProcesses,
+) -> None:
     service.start_worker()
-    service.submit(specification(num_trials=1))
-    service.wait_for("Ray to start", lambda: any(p.name() == "gcs_server" for p in service.processes()))
+    job_id = service.submit(specification(num_trials=1))
+    service.wait_for("Ray to start", lambda: heads(service) != [])
+    heads(service)[0].suspend()  # now it starts for ever
+    with service.database.writing() as session:
+        change_budget(session, job_id, {"num_trials": 2}, now=datetime.now(UTC))
+    service.wait_for("the next run", lambda: service.job(job_id).attempt == 2)
+    assert service.job(job_id).crashes == 0
+    assert "crashed" not in service.logs()
+    service.wait_for("Ray to start again", lambda: heads(service) != [])
     stop_the_worker(service, signal.SIGINT)
 
 

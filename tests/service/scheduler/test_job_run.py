@@ -97,8 +97,9 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
             assert [measurement.step for measurement in trial.measurements] == [10, 20, 30, 40]
             # A rank that was killed costs the trial a second start, not its life.
             assert trial.runs == (2 if trouble == "kill" and first else 1)
-    assert not (tmp_path / "checkpoints" / job_id).exists()
-    service.wait_for("the end of the run", lambda: not service.rank_processes())
+    assert not service.rank_processes()
+    checkpoints = tmp_path / "checkpoints" / job_id
+    service.wait_for("the end of the job's checkpoints", lambda: not checkpoints.exists())
 
 
 def test_a_trial_that_does_not_fit_is_tried_twice_and_the_same_error_stops_a_job(service: ServiceProcesses) -> None:

@@ -70,7 +70,8 @@ def test_a_population_of_two_slots_survives_the_death_of_its_run(service: Servic
             assert trial.forked_from == before[trial.number].forked_from
             assert trial.parameters == before[trial.number].parameters
     assert any("a fork of a better one takes its place" in (trial.detail or "") for trial in trials)
-    assert not (service.data_dir / "checkpoints" / job_id).exists()
+    checkpoints = service.data_dir / "checkpoints" / job_id
+    service.wait_for("the end of the job's checkpoints", lambda: not checkpoints.exists())
 
     with service.database.reading() as session:
         recommendation = RecommendationRepository(session).of_job(job_id)
