@@ -18,7 +18,7 @@ from service.api import events, problems
 from service.api.body_limit import BodyLimit
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import Clock, refuse_nul, utc_now
-from service.api.doors import Doors
+from service.api.origin_check import OriginCheck
 from service.api.routers import catalogue, health, jobs, recommendations, trials
 from service.dashboard import pages
 from service.settings import Settings
@@ -66,7 +66,7 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
-    app.add_middleware(Doors, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
+    app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
     for module in (jobs, trials, events, recommendations, catalogue, health):

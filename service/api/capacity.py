@@ -58,8 +58,8 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What a probe sees of the database."""
+class ProbeResult:
+    """The state of the database, as a probe finds it."""
 
     is_current: bool
     """Whether it is migrated to this version."""
@@ -72,12 +72,12 @@ class Probe:
 
     def __init__(self, database_url: str) -> None:
         self._database = Database(database_url, num_connections=1)
-        self._looking: asyncio.Task[Sight] | None = None
+        self._looking: asyncio.Task[ProbeResult] | None = None
 
     def close(self) -> None:
         self._database.close()
 
-    async def look(self, *, alive_since: datetime) -> Sight:
+    async def look(self, *, alive_since: datetime) -> ProbeResult:
         """What it sees now; whoever asks while it looks is told the same.
 
         Raises:
@@ -96,14 +96,14 @@ class Probe:
             raise TimeoutError(f"the database has not answered for {PROBE_SECONDS:g} s")
         return looking.result()
 
-    def _look(self, alive_since: datetime) -> Sight:
+    def _look(self, alive_since: datetime) -> ProbeResult:
         if not is_current(self._database):
-            return Sight(is_current=False, num_workers=0)
+            return ProbeResult(is_current=False, num_workers=0)
         with self._database.reading() as session:
-            return Sight(is_current=True, num_workers=WorkerRepository(session).alive_since(alive_since))
+            return ProbeResult(is_current=True, num_workers=WorkerRepository(session).alive_since(alive_since))
 
 
-def _take_error(looking: asyncio.Task[Sight]) -> None:
+def _take_error(looking: asyncio.Task[ProbeResult]) -> None:
     """Keeps asyncio from logging an error that came after whoever asked had given up."""
     if not looking.cancelled():
         looking.exception()

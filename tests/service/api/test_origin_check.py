@@ -82,7 +82,7 @@ def _ask(app: FastAPI, method: str, path: str, headers: Iterable[tuple[str, str]
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("doors")
+    return tmp_path_factory.mktemp("origins")
 
 
 def _app(data_dir: Path, **settings: object) -> FastAPI:

@@ -1,5 +1,5 @@
-"""Who is let in, before anything else looks at a request: it asks for one of the service's own names, else 421; and no
-other site's page sends it where it may change something, else 403.
+"""Checks of a request's `Host` and `Origin`, before anything else looks at it: 421 where it asks for another name than
+the service's own, 403 where another site's page sends it and it may change something.
 
 There is no authentication: whoever reaches the service may use it. A browser on a machine that reaches it must not lend
 that to every page it shows. A page whose name was pointed at the service (DNS rebinding) is of one origin with it for
@@ -30,7 +30,7 @@ OWN_PAGES = ("same-origin", "none")
 """Values of `Sec-Fetch-Site`: the page is one of ours, or there is none, as where a person types an address."""
 
 
-class Doors:
+class OriginCheck:
     """ASGI middleware. Of HTTP alone: the server accepts no other protocol."""
 
     def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
