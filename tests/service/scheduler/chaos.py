@@ -18,7 +18,7 @@ from service.leases import MAX_CRASHES
 from service.store.models import Event, Trial
 from service.store.repositories import EventRepository
 from tests.postgresql import PostgresqlServer
-from tests.service.scheduler.service_process import ServiceProcesses
+from tests.service.scheduler.service_process import ServiceProcesses, is_run
 
 ENDS_THE_RUN = frozenset({"run", "worker", "raylet", "head"})
 """Kills that cost the whole run; `MAX_CRASHES` in a row without progress make the job fail, by design."""
@@ -92,7 +92,7 @@ def _kind(process: psutil.Process) -> str | None:
         return "raylet"
     if name == "gcs_server":
         return "head"
-    if "service.scheduler.job_run" in process.cmdline():
+    if is_run(process):
         return "run"
     return None
 

@@ -147,7 +147,7 @@ class ServiceProcesses:
 
     def run_process(self) -> psutil.Process:
         """The process of the job's run."""
-        [run] = [p for p in self.processes() if _is(p, "service.scheduler.job_run")]
+        [run] = filter(is_run, self.processes())
         return run
 
     def rank_processes(self) -> list[psutil.Process]:
@@ -173,10 +173,17 @@ class ServiceProcesses:
                 worker.wait()
 
 
-def _is(process: psutil.Process, module: str) -> bool:
+def is_run(process: psutil.Process) -> bool:
+    """Whether this is the process of a job's run, and no child of one, which shows its command line until it has its
+    own."""
     with suppress(psutil.NoSuchProcess):
-        return module in process.cmdline()
+        parent = process.parent()
+        return _names_a_run(process) and (parent is None or not _names_a_run(parent))
     return False
+
+
+def _names_a_run(process: psutil.Process) -> bool:
+    return "service.scheduler.job_run" in process.cmdline()
 
 
 def states(trials: list[Trial]) -> list[TrialState]:
