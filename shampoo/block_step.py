@@ -196,11 +196,12 @@ def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars
     if at.has_started:
         begin_statistics(scratch[0], state, step=step)
     assert state.begun is not None
-    if bool((state.begun == state.begun[0]).all()):
+    begun: list[int] = state.begun.tolist()
+    if begun.count(begun[0]) == len(begun):
         # As in almost every step.
-        return _kl_begun(scratch, state, h, at, step, due, begun=int(state.begun[0]))
+        return _kl_begun(scratch, state, h, at, step, due, begun=begun[0])
     start = 0
-    for together, of_block in itertools.groupby(state.begun.tolist()):
+    for together, of_block in itertools.groupby(begun):
         stop = start + len(list(of_block))
         rows = (scratch[0][start:stop], scratch[1][start:stop], scratch[2][start:stop])
         clipped = ((mode, max(first, start) - start, min(last, stop) - start) for mode, first, last in due)

@@ -35,12 +35,11 @@ LEAST_MEAN_SQUARE = 1e-28
 def begin_statistics(G: Tensor, state: BlockState, *, step: int) -> None:
     """Puts `step` down in `begun` for blocks whose statistics are to begin with G, (K, d_1, ..., d_k)."""
     assert state.begun is not None
-    waits = state.begun == 0
-    if not bool(waits.any()):
+    if 0 not in state.begun.tolist():
         return
     squared = torch.linalg.vector_norm(G.flatten(start_dim=1), dim=1).double().square()
     is_measurable = squared >= LEAST_MEAN_SQUARE * math.prod(G.shape[1:])
-    state.begun[waits & is_measurable.cpu()] = step
+    state.begun.masked_fill_((state.begun == 0) & is_measurable.cpu(), step)
 
 
 def kl_root(side: Side, h: Hyperparameters) -> Tensor | None:

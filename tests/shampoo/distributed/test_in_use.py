@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -212,10 +213,11 @@ def test_every_rank_holds_its_share_of_the_state_and_no_whole_parameter(
 
 
 def _on_a_small_machine(mesh: str | None, spare_bytes: int, directory: Path) -> str:
-    # The fault that is injected: a machine with so much memory left.
-    (directory / "meminfo").write_text(f"MemAvailable: {spare_bytes >> 10} kB\n")
+    # The fault that is injected: a machine with so much memory left. A file for each rank, as all write theirs at once.
+    meminfo = directory / f"meminfo-{os.getpid()}"
+    meminfo.write_text(f"MemAvailable: {spare_bytes >> 10} kB\n")
     honest = memory._MEMINFO, memory._CONTROL_GROUP
-    memory._MEMINFO, memory._CONTROL_GROUP = directory / "meminfo", directory
+    memory._MEMINFO, memory._CONTROL_GROUP = meminfo, directory
     try:
         Shampoo(_params(mesh, ((200, 200),) * 8))
     except MemoryError as error:
