@@ -142,7 +142,8 @@ def test_a_trial_is_measured_by_seconds_on_all_ranks_at_once(two_ranks: WarmRank
     assert steps[-1] == 300
     assert len(steps) >= 3
     seconds = [0.0, *(m.seconds for m in found[0])]
-    assert all(after - before >= 0.04 for before, after in itertools.pairwise(seconds[:-1]))
+    # Rank 0 goes by its clock; the time is the mean over the ranks, and on a busy machine the other begins late.
+    assert all(after - before >= 0.05 / 2 for before, after in itertools.pairwise(seconds[:-1]))
 
 
 def test_a_target_is_timed_and_summaries_are_reported() -> None:
