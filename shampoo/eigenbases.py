@@ -15,6 +15,7 @@ Legend: K matrices of size n are stacked, (K, n, n); eigenvectors are columns.
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import partial
 from typing import Literal, TypeAlias
@@ -27,12 +28,13 @@ from shampoo.per_matrix import Call, per_matrix
 
 RefinementMethod: TypeAlias = Literal["qr", "cholesky_qr"]
 
-# Of CholeskyQR before the last. No statistics of gradients were seen to need more, those of rank one apart.
-_MAX_SHIFTED_PASSES = 3
-
 # The shift of a followed basis in roundings of the largest eigenvalue: above the noise of A Q in the null space, and
 # far below every eigenvalue that A's precision tells from zero.
 _SHIFT_ROUNDINGS = 16
+
+# The smallest singular value of the columns that CholeskyQR is given, in roundings. Products with statistics of full
+# rank, of few gradients and of one, and with such whose eigenvalues span twelve decades, were all above it.
+_SMALLEST_SINGULAR_VALUE = 1 / 16
 
 
 def eigenbasis(A: Tensor, *, double: bool = False, solved: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
@@ -179,8 +181,9 @@ def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
     arXiv 1809.11085).
     """
     identity = torch.eye(Y.shape[-1], dtype=Y.dtype, device=Y.device)
-    shift = Y.shape[-1] * torch.finfo(Y.dtype).eps * identity
-    for _ in range(_MAX_SHIFTED_PASSES):
+    rounding = torch.finfo(Y.dtype).eps
+    shift = Y.shape[-1] * rounding * identity
+    for _ in range(_num_shifted_passes(Y.shape[-1], rounding)):
         gram = torch.bmm(Y.mT, Y)
         is_close = _is_close(gram, identity)
         if Y.device.type == "cpu" and is_close.all():
@@ -190,6 +193,15 @@ def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
         gram = torch.bmm(Y.mT, Y)
         is_close = _is_close(gram, identity)
     return torch.where(is_close, _times_inverse_root(Y, gram), torch.nan)
+
+
+def _num_shifted_passes(n: int, rounding: float) -> int:
+    """How many passes with the Gram matrix shifted by n roundings bring singular values near 1.
+
+    A small one grows by the root of the shift's inverse in each. In float32 4 for n of some hundred, 5 of some thousand.
+    """
+    growth = 1 / math.sqrt(n * rounding)
+    return math.ceil(math.log(1 / (_SMALLEST_SINGULAR_VALUE * rounding)) / math.log(growth))
 
 
 def _is_close(gram: Tensor, identity: Tensor) -> Tensor:

@@ -155,7 +155,7 @@ def _eigen(
     solver = h.solver_on(A.device.type)
     stays = torch.zeros(len(A), dtype=torch.bool, device=A.device)
     if h.refresh_tolerance > 0:
-        stays = (off_diagonal_share(A, old) <= h.refresh_tolerance) & ~is_first.to(A.device)
+        stays = (off_diagonal_share(A, old) <= h.refresh_tolerance) & ~_beside(A, is_first)
         if bool(stays.all()):  # the price of leaving work out is that the host looks
             return _Eigen(A.new_zeros(A.shape[:-1]), old, ~stays)
 
@@ -183,11 +183,16 @@ def _low_precision_factor(
     assert side.eigenvalues is not None
     values, Q = side.eigenvalues, rectify(side.basis.read())
     # Where there is nothing yet the sample counts fully.
-    first = is_first.to(values.device).view(-1, 1, 1)
+    first = _beside(values, is_first).view(-1, 1, 1)
     sample = torch.zeros_like(Q)
     accumulate_gram(sample, X, mode, decay=0.0, weight=sample_weight)
     past = torch.where(first, 0.0, torch.bmm(Q * (at.sample_decay * values).unsqueeze(-2), Q.mT))
     return past.add_(torch.where(first, sample, at.sample_weight * sample))
+
+
+def _beside(x: Tensor, flags: Tensor) -> Tensor:
+    """Flags that the host has, on x's device; without waiting for it, as a copy from pageable memory would."""
+    return flags.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else flags.to(x.device)
 
 
 def _root(h: Hyperparameters, at: StepScalars, state: BlockState) -> InverseRoot:

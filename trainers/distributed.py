@@ -108,10 +108,12 @@ def join_process_group(
     Raises:
         ValueError: this process is already in a group.
     """
-    if device.startswith("cuda"):
+    on_cuda = device.startswith("cuda")
+    if on_cuda:
         torch.cuda.set_device(device)
     dist.init_process_group(
-        backend="nccl" if device.startswith("cuda") else "gloo",
+        backend="nccl" if on_cuda else "gloo",
+        device_id=torch.device(device) if on_cuda else None,  # else a barrier has to guess it, and warns
         init_method=init_method,
         rank=rank,
         world_size=world_size,

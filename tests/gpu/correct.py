@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -110,7 +111,7 @@ def host_reads(name: str, device: str) -> HostReads:
             try:
                 contestant.step()
             except RuntimeError as error:
-                found.append(f"{kind} step: {error}")
+                found.append(f"{kind} step: {error}, at {_place(error)}")
                 break
     return HostReads(on, len(kinds), tuple(found))
 
@@ -122,6 +123,12 @@ def _syncs_are_errors() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the optimizer that an error comes from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/shampoo/" in frame.filename]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"
 
 
 def _only_queues(name: str) -> bool:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from shampoo import eigenbases
 from shampoo.eigenbases import (
     RefinementMethod,
     eigenbasis,
@@ -116,6 +117,23 @@ def test_cholesky_qr_gives_the_basis_of_qr(n: int) -> None:
     assert _orthogonality_error(by_cholesky) < 2e-6
     shares = off_diagonal_share(A, by_qr), off_diagonal_share(A, by_cholesky)
     torch.testing.assert_close(*shares, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [80, 512, 1024])
+@pytest.mark.parametrize("rank", [1, 8, 256])
+@pytest.mark.parametrize("decades", [0, 6])
+def test_cholesky_qr_does_without_the_host_whatever_the_rank(
+    monkeypatch: pytest.MonkeyPatch, n: int, rank: int, decades: int
+) -> None:
+    """On a CUDA device there is no second method for what Cholesky QR fails on."""
+    G = torch.randn(1, n, rank) * torch.logspace(0, -decades, rank)
+
+    def refuse(Y: Tensor) -> Tensor:
+        raise AssertionError(f"Cholesky QR failed for {len(Y)} matrices")
+
+    monkeypatch.setattr(eigenbases, "_orthonormal", refuse)
+    _, refined = refined_eigenbasis(G @ G.mT, torch.eye(n).expand(1, n, n), "cholesky_qr")
+    assert _orthogonality_error(refined) < 1e-5
 
 
 @pytest.mark.parametrize("method", METHODS)
