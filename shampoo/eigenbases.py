@@ -198,7 +198,8 @@ def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
 def _num_shifted_passes(n: int, rounding: float) -> int:
     """How many passes with the Gram matrix shifted by n roundings bring singular values near 1.
 
-    A small one grows by the root of the shift's inverse in each. In float32 4 for n of some hundred, 5 of some thousand.
+    A small one grows by the root of the shift's inverse in each: in float32 4 for some hundred columns, 5 for some
+    thousand.
     """
     growth = 1 / math.sqrt(n * rounding)
     return math.ceil(math.log(1 / (_SMALLEST_SINGULAR_VALUE * rounding)) / math.log(growth))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.benchmarks.step_counts import count
 from tests.gpu import ranks
 from tests.gpu.results import Comparison, HostReads, SuiteTests
 from tests.gpu.runner import Task
+from tests.gpu.syncs import syncs_are_errors
 from tests.shampoo.deviations import FLOAT32, OPTIONS, combinations, deviation, solver_on
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import MEMBERS, REPRESENTATIVES, member
@@ -107,22 +107,13 @@ def host_reads(name: str, device: str) -> HostReads:
     for step, kind in enumerate(kinds):
         contestant.prepare(source, step, refresh=kind == "refresh")
         torch.cuda.synchronize()
-        with _syncs_are_errors():
+        with syncs_are_errors():
             try:
                 contestant.step()
             except RuntimeError as error:
                 found.append(f"{kind} step: {error}, at {_place(error)}")
                 break
     return HostReads(on, len(kinds), tuple(found))
-
-
-@contextmanager
-def _syncs_are_errors() -> Iterator[None]:
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def _place(error: BaseException) -> str:

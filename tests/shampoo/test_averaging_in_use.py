@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shampoo import Shampoo
 from shampoo.averaging import WeightAveraging
+from tests.gpu.syncs import syncs_are_errors
 from tests.shampoo.averaging_methods import (
     INNER,
     METHODS,
@@ -340,12 +342,7 @@ def test_the_device_gives_the_same_numbers_without_a_sync(method: str) -> None:
             gradients = [g.to(its[0].device) for g in gradients_like(parameters(SHAPES), step=step)]
             for param, gradient in zip(its, gradients, strict=True):
                 param.grad = gradient
-            if its is params:
-                torch.cuda.set_sync_debug_mode("error")
-            try:
+            with syncs_are_errors() if its is params else nullcontext():
                 optimizer.step()
-            finally:
-                if its is params:
-                    torch.cuda.set_sync_debug_mode("default")
         results.append([tensor.cpu() for tensor in (*values(its), *averaged(optimizer, its))])
     assert_close(results[1], results[0], atol=1e-12)
