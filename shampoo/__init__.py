@@ -3,8 +3,8 @@
 from shampoo import cost
 from shampoo.averaging import WeightAveraging
 from shampoo.diagnostics import Diagnostics
-from shampoo.failures import RefreshFailed
 from shampoo.optimizer import Shampoo
 from shampoo.param_groups import param_groups
+from shampoo.step.failures import RefreshFailed
 
 __all__ = ["Diagnostics", "RefreshFailed", "Shampoo", "WeightAveraging", "cost", "param_groups"]

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from shampoo.block_state import state_layout
-from shampoo.blocking import regions
-from shampoo.buckets import max_chunk_blocks
 from shampoo.choices import Solver
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.sides import side_kinds
+from shampoo.state.block_state import state_layout
+from shampoo.state.blocking import regions
+from shampoo.state.buckets import max_chunk_blocks
+from shampoo.state.factors import side_kinds
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
 # tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.block_state import BlockState, Side
-from shampoo.block_step import block_direction
-from shampoo.buckets import Bucket, Chunk
 from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, Hyperparameters
-from shampoo.timing import step_scalars
+from shampoo.state.block_state import BlockState, Side
+from shampoo.state.buckets import Bucket, Chunk
+from shampoo.state.timing import step_scalars
+from shampoo.step.block_step import block_direction
 
 
 @dataclass(frozen=True, slots=True)

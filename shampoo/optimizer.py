@@ -1,6 +1,6 @@
 """`Shampoo`: the class that holds hyperparameters and state, and walks over the blocks at every step.
 
-The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `refresh`, `matrix_roots`, `eigenbases`,
+The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `refresh`, `inverse_roots`, `eigenbases`,
 `grafting`; the geometry in `blocking`, the storage in `buckets`.
 """
 
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
 from shampoo.choices import (
     AdjustLr,
     CommunicationDtype,
@@ -35,11 +34,9 @@ from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summaris
 from shampoo.distributed.block_rows import Rows
 from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.portable_state import from_portable, to_portable
-from shampoo.distributed.stand_ins import Plan, StandIns, is_shared, reason_for_sharing_nothing
+from shampoo.distributed.sharding_plan import Plan, StandIns, is_shared, reason_for_sharing_nothing
 from shampoo.distributed.topology import world_rank, world_size
-from shampoo.failures import RefreshFailures
-from shampoo.group_step import GroupStep
-from shampoo.groups import (
+from shampoo.group_rules import (
     decay_per_step,
     inherited,
     is_trained,
@@ -50,8 +47,11 @@ from shampoo.groups import (
 )
 from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, DEFAULTS, NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state_transfer import copy_state, own_memory, require_same_layout, take_blocks
-from shampoo.weights import gradient_of
+from shampoo.state.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
+from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
+from shampoo.step.failures import RefreshFailures
+from shampoo.step.group_step import GroupStep
+from shampoo.step.weights import gradient_of
 
 
 class Shampoo(Optimizer):

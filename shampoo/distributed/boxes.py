@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from shampoo.blocking import Region
+from shampoo.state.blocking import Region
 
 Run = tuple[int, int]
 """First block of a region and last block + 1, in row-major order of its grid."""

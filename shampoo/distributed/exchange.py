@@ -27,16 +27,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo import weights
-from shampoo.buckets import state_dtype
 from shampoo.distributed.boxes import Box, wire_views
 from shampoo.distributed.collectives import UnderWay, all_gather, all_to_all
 from shampoo.distributed.flat import FlatLayout, buffer_of, copy_all, pieces_of
 from shampoo.distributed.layout import ShardLayout
 from shampoo.distributed.reduction import Reduction
-from shampoo.distributed.returned import Returned
+from shampoo.distributed.return_path import Returned
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
 from shampoo.distributed.topology import Row, Topology
+from shampoo.state.buckets import state_dtype
+from shampoo.step import weights
 
 _NO_GRADIENT = -1.0
 """In the place of a norm."""

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from shampoo.blocking import Region, regions
 from shampoo.cost import Cost, cost_of_block, estimate, estimate_blocks
 from shampoo.distributed.assignment import Items, Loads, Owned, assign
 from shampoo.distributed.boxes import Run, Runs
 from shampoo.distributed.layout import rows_of_shard
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from shampoo.state.blocking import Region, regions
 
 Shape = tuple[int, ...]
 

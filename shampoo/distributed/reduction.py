@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from shampoo.buckets import state_dtype
 from shampoo.distributed.boxes import wire_views
 from shampoo.distributed.collectives import UnderWay, all_reduce, reduce_scatter
 from shampoo.distributed.flat import copy_all
 from shampoo.distributed.shards import gradient_shard
 from shampoo.distributed.topology import Topology
+from shampoo.state.buckets import state_dtype
 
 if TYPE_CHECKING:
     from shampoo.distributed.exchange import Part

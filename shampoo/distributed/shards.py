@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from shampoo.distributed.layout import is_dtensor
-from shampoo.weights import gradient_of
+from shampoo.step.weights import gradient_of
 
 
 def own_shard(param: Tensor) -> Tensor:

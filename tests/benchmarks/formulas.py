@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from shampoo.blocking import cut, merged_shape
+from shampoo.state.blocking import cut, merged_shape
 from tests.benchmarks.model_shapes import Shapes
 
 Block = tuple[int, ...]

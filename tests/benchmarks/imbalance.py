@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy
 from numpy.typing import NDArray
 
-from shampoo.blocking import regions
 from shampoo.cost import cost_of_block, estimate_blocks
 from shampoo.distributed.ownership import Member, Owners
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.sides import refresh_costs
-from shampoo.stagger import lines
+from shampoo.state.blocking import regions
+from shampoo.state.factors import refresh_costs
+from shampoo.state.stagger import lines
 
 Block = tuple[int, ...]
 

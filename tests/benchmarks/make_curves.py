@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
-from shampoo.failures import RefreshFailed
+from shampoo.step.failures import RefreshFailed
 from tests.benchmarks.curve_tables import DATA, Row, write_table
 from trainers.config import Diverged, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.distributed import single_process_context

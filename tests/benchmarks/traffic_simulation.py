@@ -17,12 +17,12 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from shampoo.blocking import Region, regions
-from shampoo.distributed import stand_ins
+from shampoo.distributed import sharding_plan
 from shampoo.distributed.boxes import Runs
 from shampoo.distributed.layout import rows_of_shard
 from shampoo.distributed.ownership import Member, Owners
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.state.blocking import Region, regions
 
 Counts = NDArray[numpy.int64]
 """By row and place of a rank: (replicas, shards)."""
@@ -92,7 +92,7 @@ def traffic(members: Sequence[Member], owners: Sequence[Owners]) -> Moved:
         kind = (round_, member.h.communication_dtype, member.h.reduce_gradients)
         by_exchange.setdefault(kind, _Tally.empty(shape)).add(tally)
         num_params[kind] += 1
-        gathered = stand_ins.gathered_bytes(math.prod(member.shape) * member.dtype.itemsize, array)
+        gathered = sharding_plan.gathered_bytes(math.prod(member.shape) * member.dtype.itemsize, array)
         held = 4 * tally.numel * member.dtype.itemsize + gathered
         by_round.setdefault(round_, numpy.zeros(shape, dtype=numpy.int64)).__iadd__(held)
     sent, received = numpy.zeros(shape, dtype=numpy.int64), numpy.zeros(shape, dtype=numpy.int64)
@@ -124,8 +124,8 @@ def _rounds(members: Sequence[Member]) -> Iterator[int]:
     """The round of each, as `StandIns` cuts them."""
     number, held = 0, 0.0
     for member in members:
-        of_rank = stand_ins.bytes_in_round(math.prod(member.shape) * member.dtype.itemsize, member.ranks)
-        if held > 0 and held + of_rank > stand_ins.ROUND_BYTES:
+        of_rank = sharding_plan.bytes_in_round(math.prod(member.shape) * member.dtype.itemsize, member.ranks)
+        if held > 0 and held + of_rank > sharding_plan.ROUND_BYTES:
             number, held = number + 1, 0.0
         held += of_rank
         yield number

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import torch
 
-from shampoo.failures import RefreshFailed
+from shampoo.step.failures import RefreshFailed
 from tests.trainers.ranks import WarmRanks
 from trainers.config import Diverged, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.description import WorkloadDescription

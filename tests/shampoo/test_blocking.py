@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shampoo.blocking import Region, cut, merged_shape, regions
 from shampoo.choices import LargeDimMethod, Preconditioner
 from shampoo.hyperparameters import Hyperparameters, unused
-from shampoo.sides import is_plain
+from shampoo.state.blocking import Region, cut, merged_shape, regions
+from shampoo.state.factors import is_plain
 
 SIDES = st.one_of(st.just(0), st.just(1), st.sampled_from([2, 3, 5, 7, 11, 13, 97]), st.integers(2, 24))
 SHAPES = st.lists(SIDES, max_size=5).map(tuple).filter(lambda shape: math.prod(shape) <= 20_000)

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from shampoo import Shampoo
-from shampoo.blocking import regions
 from shampoo.cost import estimate
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.sides import side_kinds
+from shampoo.state.blocking import regions
+from shampoo.state.factors import side_kinds
 from tests.benchmarks.counts import Scratch, StepCounts, allocated_bytes, count_step
 from tests.benchmarks.model_shapes import gpt2, llama_1b, mlp
 from tests.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, member

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.blocking import regions
 from shampoo.diagnostics import Diagnostics
-from shampoo.eigenbases import symmetric_from_lower
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.sides import side_kinds
+from shampoo.linalg.eigenbases import symmetric_from_lower
+from shampoo.state.blocking import regions
+from shampoo.state.factors import side_kinds
 from tests.shampoo.members import MEMBERS, WITH_FACTORS, member
 from tests.shampoo.settings import gradients_like, parameters, train
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo import eigenbases
-from shampoo.eigenbases import (
+from shampoo.linalg import eigenbases
+from shampoo.linalg.eigenbases import (
     RefinementMethod,
     eigenbasis,
     off_diagonal_share,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.failures import RefreshFailed
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.step.failures import RefreshFailed
 from tests.shampoo.members import WITH_FACTORS, member
 from tests.shampoo.settings import DEFAULTS, parameters, train
 

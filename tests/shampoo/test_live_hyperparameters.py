@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.failures import RefreshFailed
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.step.failures import RefreshFailed
 from tests.shampoo.members import MEMBERS, WITH_FACTORS, member
 from tests.shampoo.settings import parameters, train
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.matrix_roots import InverseRoot, RootMethod, inverse_root, root_of_eigenvalues
+from shampoo.linalg.inverse_roots import InverseRoot, RootMethod, inverse_root, root_of_eigenvalues
 from tests.shampoo.matrices import gradients_statistics, second_differences, with_eigenvalues
 
 METHODS: tuple[RootMethod, ...] = get_args(RootMethod)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import shampoo.weights
+import shampoo.step.weights
 from shampoo import Shampoo
 from tests.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.shampoo.settings import gradients_like, parameters, train
@@ -23,7 +23,7 @@ NUM_STEPS = 9
 @pytest.fixture
 def host_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps as where reading a number would stop a queue of work, as on a GPU."""
-    monkeypatch.setattr(shampoo.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
 
 
 def _num_skipped(optimizer: Shampoo, params: list[nn.Parameter]) -> list[int]:
@@ -100,7 +100,7 @@ def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
 ) -> None:
     outcomes: list[dict[str, Any]] = []
     for devices in (frozenset({"cpu"}), frozenset[str]()):
-        monkeypatch.setattr(shampoo.weights, "READABLE_DEVICES", devices)
+        monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", devices)
         params = parameters(SHAPES)
         optimizer = Shampoo(params, **member(name, weight_decay=0.1))
         train(optimizer, params, range(NUM_STEPS))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.orthogonalization import PolynomialName, orthogonalize
+from shampoo.linalg.orthogonalization import PolynomialName, orthogonalize
 
 BANDS: dict[tuple[PolynomialName, int], tuple[float, float]] = {
     ("muon", 5): (0.68, 1.21),

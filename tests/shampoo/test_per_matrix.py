@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.per_matrix import per_matrix
+from shampoo.linalg.per_matrix import per_matrix
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -116,7 +116,7 @@ def test_a_forked_process_starts_threads_of_its_own() -> None:
     # The matrices are small: OpenMP itself, which PyTorch uses for large ones in the calling thread, survives no fork.
     script = """
 import os, sys, torch
-from shampoo.per_matrix import per_matrix
+from shampoo.linalg.per_matrix import per_matrix
 torch.set_num_threads(2)
 def double(A):
     return (A * 2,)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
-from shampoo.mode_products import mode_products
+from shampoo.linalg.mode_products import mode_products
 from tests.shampoo.members import member
 from tests.shampoo.settings import gradients_like, parameters
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.quantization import (
+from shampoo.state.quantization import (
     BLOCK_VALUES,
     StateDtype,
     Structure,

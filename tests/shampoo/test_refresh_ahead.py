@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo import Shampoo, refresh_ahead
-from shampoo.per_matrix import Call, per_matrix_together
+from shampoo import Shampoo
+from shampoo.linalg.per_matrix import Call, per_matrix_together
+from shampoo.step import refresh_ahead
 from tests.shampoo.members import member
 from tests.shampoo.settings import gradients_like, parameters, train
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.rounding import rounding_noise, stochastic_round_to_bfloat16_
+from shampoo.step.rounding import rounding_noise, stochastic_round_to_bfloat16_
 
 LARGEST = torch.finfo(torch.bfloat16).max
 

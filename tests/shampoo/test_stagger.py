@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-import shampoo.buckets
+import shampoo.state.buckets
 from shampoo import Shampoo
-from shampoo.blocking import regions
-from shampoo.buckets import Stepped, make_buckets
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.sides import side_kinds
-from shampoo.stagger import lines
+from shampoo.state.blocking import regions
+from shampoo.state.buckets import Stepped, make_buckets
+from shampoo.state.factors import side_kinds
+from shampoo.state.stagger import lines
 from tests.shampoo.members import REPRESENTATIVES, WITH_FACTORS, member
 from tests.shampoo.settings import gradients_like, parameters, train
 
@@ -188,7 +188,7 @@ def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: 
     whole, cut = parameters(SHAPES), parameters(SHAPES)
     config = _config(name)
     one = Shampoo(whole, **config)
-    monkeypatch.setitem(shampoo.buckets.CHUNK_BYTES, "cpu", 1)  # four blocks to a chunk
+    monkeypatch.setitem(shampoo.state.buckets.CHUNK_BYTES, "cpu", 1)  # four blocks to a chunk
     other = Shampoo(cut, **config)
     num_chunks = [
         [sum(1 for _ in b.chunks(dict.fromkeys(p, 1))) for b in o._all_buckets()]

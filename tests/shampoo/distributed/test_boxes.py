@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.blocking import regions
 from shampoo.distributed.boxes import Runs, boxes, num_owned, sub_grids, wire_views
 from shampoo.distributed.layout import rows_of_shard
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.state.blocking import regions
 
 SHAPES = [(24, 10), (17, 9), (3, 20), (1, 30, 7), (8, 4, 3, 3), (20, 20, 20), (40,), (5, 1), (2, 2), ()]
 

@@ -11,8 +11,8 @@ import pytest
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.distributed import stand_ins
-from shampoo.distributed.stand_ins import StandIns
+from shampoo.distributed import sharding_plan
+from shampoo.distributed.sharding_plan import StandIns
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from tests.benchmarks import distributed_step
@@ -57,7 +57,7 @@ def _on_ranks(mesh: str, groups: Sequence[Group], round_bytes: int) -> tuple[int
         return tensor if mesh_here is None else sharded.over_ranks(tensor, mesh_here)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stand_ins, "ROUND_BYTES", round_bytes)
+        patch.setattr(sharding_plan, "ROUND_BYTES", round_bytes)
         made: list[dict[str, Any]] = []
         for group in groups:
             weights = [placed(tensor) for tensor in sharded.initial_weights(group.shapes)]
@@ -76,7 +76,7 @@ def _on_ranks(mesh: str, groups: Sequence[Group], round_bytes: int) -> tuple[int
 def _are_as_simulated(
     ranks: Ranks, mesh: str, groups: Sequence[Group], monkeypatch: pytest.MonkeyPatch, round_bytes: int
 ) -> None:
-    monkeypatch.setattr(stand_ins, "ROUND_BYTES", round_bytes)
+    monkeypatch.setattr(sharding_plan, "ROUND_BYTES", round_bytes)
     simulated = simulate(groups, _array(mesh), device="cpu")
     moved = simulated.moved
     found = ranks[sharded.num_ranks(mesh)].run(_on_ranks, mesh, groups, round_bytes)
@@ -89,7 +89,7 @@ def _are_as_simulated(
 def test_a_simulation_is_what_sharded_ranks_hold_and_send_to_the_byte(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch, mesh: str, name: str
 ) -> None:
-    _are_as_simulated(ranks, mesh, _groups(name), monkeypatch, stand_ins.ROUND_BYTES)
+    _are_as_simulated(ranks, mesh, _groups(name), monkeypatch, sharding_plan.ROUND_BYTES)
 
 
 @pytest.mark.parametrize("communication_dtype", ["float32", "bfloat16"])
@@ -103,7 +103,7 @@ def test_a_simulation_is_what_ranks_with_plain_parameters_hold_and_send_to_the_b
         Group(group.shapes, {**group.config, **sharing, "communication_dtype": communication_dtype})
         for group in _groups(name)
     ]
-    _are_as_simulated(ranks, mesh, groups, monkeypatch, stand_ins.ROUND_BYTES)
+    _are_as_simulated(ranks, mesh, groups, monkeypatch, sharding_plan.ROUND_BYTES)
 
 
 @pytest.mark.parametrize("mesh", ["ddp two", "ddp three"])

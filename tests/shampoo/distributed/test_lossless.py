@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
-from shampoo import Shampoo, weights
+from shampoo import Shampoo
+from shampoo.step import weights
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import REPRESENTATIVES, member
 from tests.trainers.ranks import WarmRanks

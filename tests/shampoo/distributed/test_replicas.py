@@ -13,8 +13,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from shampoo import Shampoo, weights
-from shampoo.distributed import stand_ins
+from shampoo import Shampoo
+from shampoo.distributed import sharding_plan
+from shampoo.step import weights
 from tests.shampoo.distributed import sharded
 from tests.shampoo.members import member
 from tests.trainers.ranks import WarmRanks
@@ -158,7 +159,7 @@ def test_ranks_that_would_make_no_share_smaller_are_not_asked(ranks: Ranks) -> N
 
 
 def _in_small_rounds(mesh: str, config: dict[str, Any]) -> tuple[list[Tensor], int]:
-    honest, stand_ins.ROUND_BYTES = stand_ins.ROUND_BYTES, 600
+    honest, sharding_plan.ROUND_BYTES = sharding_plan.ROUND_BYTES, 600
     try:
         params = [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(), mesh)]
         optimizer = Shampoo(params, **config, **sharded.options(mesh))
@@ -167,7 +168,7 @@ def _in_small_rounds(mesh: str, config: dict[str, Any]) -> tuple[list[Tensor], i
                 param.grad = sharded.like(sharded.gradient(index, step, sharded.SHAPES[index]), param)
             optimizer.step()
     finally:
-        stand_ins.ROUND_BYTES = honest
+        sharding_plan.ROUND_BYTES = honest
     return [sharded.whole(param) for param in params], len(optimizer._stand_ins._rounds)
 
 
@@ -315,12 +316,12 @@ def test_gradients_that_one_rank_has_move_all_of_a_parameter_on_any_device(ranks
 
 
 def _left_by_diagnostics() -> tuple[int, list[bool]]:
-    honest, stand_ins.ROUND_BYTES = stand_ins.ROUND_BYTES, 600
+    honest, sharding_plan.ROUND_BYTES = sharding_plan.ROUND_BYTES, 600
     try:
         params = [nn.Parameter(x) for x in sharded.initial_weights()]
         optimizer = Shampoo(params, **member("shampoo_adam"), distributed="lossless", communication_dtype="bfloat16")
     finally:
-        stand_ins.ROUND_BYTES = honest
+        sharding_plan.ROUND_BYTES = honest
     for index, param in enumerate(params):
         param.grad = sharded.gradient(index, 0, sharded.SHAPES[index])
     versions = [param._version for param in params]

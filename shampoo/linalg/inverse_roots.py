@@ -21,9 +21,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from shampoo.coupled_newton import coupled_newton, root_order
-from shampoo.eigenbases import eigendecomposition, symmetric_from_lower, warn_of_failures
-from shampoo.per_matrix import Call, per_matrix
+from shampoo.linalg.coupled_newton import coupled_newton, root_order
+from shampoo.linalg.eigenbases import eigendecomposition, symmetric_from_lower, warn_of_failures
+from shampoo.linalg.per_matrix import Call, per_matrix
 
 RootMethod: TypeAlias = Literal["eigh", "eigh64", "coupled_newton"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from shampoo.block_step import Due, Solved, update_gram_factors
-from shampoo.buckets import Bucket, Chunk
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.per_matrix import per_matrix_together
-from shampoo.refresh import solver_call
-from shampoo.timing import StepScalars, step_scalars
+from shampoo.linalg.per_matrix import per_matrix_together
+from shampoo.state.buckets import Bucket, Chunk
+from shampoo.state.timing import StepScalars, step_scalars
+from shampoo.step.block_step import Due, Solved, update_gram_factors
+from shampoo.step.refresh import solver_call
 
 MAX_BYTES = 32 << 20
 """Of factors to solve ahead; a step that refreshes more has enough of them in every chunk."""

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.buckets import Chunk, Piece, state_dtype
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
+from shampoo.state.buckets import Chunk, Piece, state_dtype
+from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
 
 READABLE_DEVICES = frozenset({"cpu"})
 """Where the host reads a number without waiting for a queue of work."""

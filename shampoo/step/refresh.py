@@ -24,22 +24,28 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo.block_state import BlockState, Side
 from shampoo.choices import Solver
-from shampoo.eigenbases import (
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.linalg.eigenbases import (
     eigenbasis,
     eigenbasis_call,
     off_diagonal_share,
     refined_eigenbasis,
     refined_eigenbasis_call,
 )
-from shampoo.hyperparameters import Hyperparameters
-from shampoo.matrix_roots import InverseRoot, condition_of_eigenvalues, inverse_root, root_call, root_of_eigenvalues
-from shampoo.mode_products import accumulate_gram, mode_products
-from shampoo.per_matrix import Call
-from shampoo.quantization import rectify
-from shampoo.stored_matrices import StoredMatrices
-from shampoo.timing import StepScalars
+from shampoo.linalg.inverse_roots import (
+    InverseRoot,
+    condition_of_eigenvalues,
+    inverse_root,
+    root_call,
+    root_of_eigenvalues,
+)
+from shampoo.linalg.mode_products import accumulate_gram, mode_products
+from shampoo.linalg.per_matrix import Call
+from shampoo.state.block_state import BlockState, Side
+from shampoo.state.quantization import rectify
+from shampoo.state.stored_matrices import StoredMatrices
+from shampoo.state.timing import StepScalars
 
 
 @dataclass(frozen=True, slots=True)

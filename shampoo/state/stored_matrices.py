@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shampoo.choices import StateDtype
-from shampoo.quantization import Structure, pack, packed_layout, unpack
+from shampoo.state.quantization import Structure, pack, packed_layout, unpack
 
 TensorSpec = tuple[tuple[int, ...], torch.dtype]
 

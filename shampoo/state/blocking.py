@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.sides import is_plain
+from shampoo.state.factors import is_plain
 
 
 def merged_shape(shape: Sequence[int], max_dim: int) -> tuple[int, ...]:

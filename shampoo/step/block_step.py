@@ -29,15 +29,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from shampoo import grafting
-from shampoo.block_state import BlockState
 from shampoo.choices import Grafting
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
-from shampoo.mode_products import accumulate_gram, mode_products, scale_along
-from shampoo.orthogonalization import orthogonalize
-from shampoo.refresh import read_basis, read_root, refresh_side
-from shampoo.timing import StepScalars, step_scalars
+from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.linalg.orthogonalization import orthogonalize
+from shampoo.state.block_state import BlockState
+from shampoo.state.timing import StepScalars, step_scalars
+from shampoo.step import grafting
+from shampoo.step.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
+from shampoo.step.refresh import read_basis, read_root, refresh_side
 
 Scratch = tuple[Tensor, Tensor, Tensor]
 Due = tuple[tuple[int, int, int], ...]

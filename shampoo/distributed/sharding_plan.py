@@ -13,8 +13,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from shampoo.blocking import Region, regions
-from shampoo.buckets import Piece, Stepped
 from shampoo.cost import Cost
 from shampoo.distributed.assignment import Loads
 from shampoo.distributed.block_rows import BLOCKS, Rows
@@ -33,6 +31,8 @@ from shampoo.distributed.ownership import (
 from shampoo.distributed.shards import empty, fill, gradient_shard, own_shard, stand_in
 from shampoo.distributed.topology import RankArray, Topology, of_replicas, world_size
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.state.blocking import Region, regions
+from shampoo.state.buckets import Piece, Stepped
 
 T = TypeVar("T")
 Groups = Sequence[tuple[Sequence[Tensor], Hyperparameters]]

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.block_step import Scratch, Solved, block_direction
-from shampoo.buckets import Bucket
-from shampoo.failures import RefreshFailures
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
-from shampoo.weights import Weights, finite_gradients, per_row
+from shampoo.state.buckets import Bucket
+from shampoo.step.block_step import Scratch, Solved, block_direction
+from shampoo.step.failures import RefreshFailures
+from shampoo.step.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
+from shampoo.step.weights import Weights, finite_gradients, per_row
 
 
 class GroupStep:

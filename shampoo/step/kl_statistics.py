@@ -22,11 +22,11 @@ import math
 import torch
 from torch import Tensor
 
-from shampoo.block_state import BlockState, Side
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.mode_products import accumulate_gram, mode_products, scale_along
-from shampoo.refresh import read_basis, refresh_side
-from shampoo.timing import StepScalars
+from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.state.block_state import BlockState, Side
+from shampoo.state.timing import StepScalars
+from shampoo.step.refresh import read_basis, refresh_side
 
 LEAST_MEAN_SQUARE = 1e-28
 """Of a gradient that statistics begin with: 1e10 times what float32 can still divide by, in any dtype."""

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]  # documented, but the stubs do not export it
 
-from shampoo.per_matrix import Call, per_matrix
+from shampoo.linalg.per_matrix import Call, per_matrix
 
 RefinementMethod: TypeAlias = Literal["qr", "cholesky_qr"]
 

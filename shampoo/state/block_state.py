@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.quantization import Structure
-from shampoo.sides import SideKind, is_plain, side_kinds
-from shampoo.stored_matrices import StoredMatrices, TensorSpec
+from shampoo.state.factors import SideKind, is_plain, side_kinds
+from shampoo.state.quantization import Structure
+from shampoo.state.stored_matrices import StoredMatrices, TensorSpec
 
 HOST = ("refreshed", "begun")
 """The only tensors that lie in the memory of the host wherever the others are: the host decides by them."""
