@@ -370,7 +370,7 @@ def _settings(**options: object) -> Settings:
     from pydantic import ValidationError
 
     from service.settings import ENV_PREFIX, Settings
-    from trainers.places import masked
+    from trainers.storage import masked
 
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]

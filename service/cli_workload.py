@@ -15,7 +15,7 @@ app = typer.Typer(
     help="Bring a model of your own: start from a template, and check what you have.", no_args_is_help=True
 )
 
-_TEMPLATE = "workload_template.py"
+_TEMPLATE = "workload/template.py"
 _TEMPLATE_CLASS = "WorkloadTemplate"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 
@@ -64,7 +64,7 @@ def check(
     """Checks that a workload keeps the rules that trials rely on. Exit status 0: no rule failed."""
     import subprocess
 
-    from trainers.describe import environment_of_children
+    from trainers.workloads.describe import environment_of_children
 
     given = {"--batch-size": batch_size, "--timeout": timeout, "--threads": threads}
     command = [sys.executable, "-m", "trainers.workload_check", name]

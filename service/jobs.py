@@ -33,8 +33,8 @@ from service.store.repositories import (
 )
 from service.transitions import record_job_event
 from service.winners import resolve_winners
-from trainers.description import ParameterGroup
-from trainers.descriptions import BUILT_IN
+from trainers.workload.description import ParameterGroup
+from trainers.workloads.built_in import BUILT_IN
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""

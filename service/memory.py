@@ -23,7 +23,7 @@ from typing import Any, Self
 from service.domain import Phase
 from service.planning import JobPlan
 from trainers.config import TrialConfig
-from trainers.describe import environment_of_children
+from trainers.workloads.describe import environment_of_children
 
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from search_spaces.optimizers import ARGUMENTS
-from trainers.description import ParameterGroup
+from trainers.workload.description import ParameterGroup
 
 
 @dataclass(frozen=True, slots=True)

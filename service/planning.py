@@ -16,8 +16,8 @@ from service.specification import Constraint, EarlierWinner, JobSpecification, O
 from service.strict_model import MAX_SEED
 from service.workloads import describe_workload
 from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
-from trainers.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
-from trainers.workload import check_options
+from trainers.workload.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
+from trainers.workloads.registry import check_options
 
 
 @dataclass(frozen=True, slots=True)

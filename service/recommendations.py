@@ -28,7 +28,7 @@ from service.parameter_groups import OwnSettings, caveat, own_settings
 from service.pareto import FrontPoint, front_of
 from service.setbacks import setback_caveat
 from service.snippets import render
-from trainers.description import ParameterGroup
+from trainers.workload.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "

@@ -11,7 +11,7 @@ from pydantic import Field, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.hosts import ANY_HOST, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
-from trainers.places import Place, place_of
+from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
 

@@ -9,11 +9,11 @@ from functools import lru_cache
 from service.errors import InvalidInput
 from service.settings import Settings
 from trainers.config import InvalidConfig
-from trainers.describe import Installed, ask, ask_for_installed
-from trainers.description import WorkloadDescription
-from trainers.descriptions import BUILT_IN
-from trainers.user_workload import is_reference
-from trainers.workload import UnknownWorkload, entry_points
+from trainers.workload.description import WorkloadDescription
+from trainers.workload.user_workload import is_reference
+from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.describe import Installed, ask, ask_for_installed
+from trainers.workloads.registry import UnknownWorkload, entry_points
 
 logger = logging.getLogger(__name__)
 

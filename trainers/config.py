@@ -191,7 +191,7 @@ class TrialConfig:
     """Everything that determines one training run; equal configs train equal models."""
 
     workload: str
-    """Name of a registered workload, or `module:Class` (`trainers.workload`)."""
+    """Name of a registered workload, or `module:Class` (`trainers.workloads.registry`)."""
     workload_options: Mapping[str, Json] = field(default_factory=dict)
     """Arguments of the workload, e.g. label smoothing."""
     optimizer: OptimizerConfig

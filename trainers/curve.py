@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainers.config import InvalidConfig, TargetConfig
-from trainers.description import LOOP_METRICS, Direction, split_summary
+from trainers.workload.description import LOOP_METRICS, Direction, split_summary
 
 CENSORED_SECONDS = 1e7
 """`seconds_to_target` from here on, four months, say that the target was missed. Seconds have no bound of their own,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import Diverged
-from trainers.distributed import RankContext, gather_over_ranks
-from trainers.sharding import local_part
+from trainers.parallel.sharding import local_part
+from trainers.ranks.context import RankContext, gather_over_ranks
 
 
 def alarm(losses: Sequence[Tensor], max_loss: float) -> Tensor | list[float]:

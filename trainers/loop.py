@@ -18,21 +18,21 @@ from trainers.checkpoints import (
     set_random_state,
 )
 from trainers.config import InvalidConfig, Measurement, TrialConfig
-from trainers.consumer import GivenUp
 from trainers.curve import Curve
-from trainers.distributed import (
+from trainers.divergence import alarm, check_finite, raise_diverged
+from trainers.memory import peak_bytes, reset_peak, state_bytes
+from trainers.ranks.consumer import GivenUp
+from trainers.ranks.context import (
     RankContext,
     max_over_ranks,
     start_sum_over_ranks,
     sum_over_ranks,
     synchronise_buffers,
 )
-from trainers.divergence import alarm, check_finite, raise_diverged
-from trainers.memory import peak_bytes, reset_peak, state_bytes
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
 from trainers.trial import Trial, build_trial
-from trainers.workload import CountsEvents, HasTokens, Workload, describe, load
+from trainers.workloads.registry import CountsEvents, HasTokens, Workload, describe, load
 
 
 def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:

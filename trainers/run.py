@@ -25,7 +25,8 @@ import torch
 
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
-from trainers.distributed import (
+from trainers.loop import train
+from trainers.ranks.context import (
     RankContext,
     is_torchrun,
     join_torchrun_group,
@@ -33,9 +34,8 @@ from trainers.distributed import (
     process_group_context,
     single_process_context,
 )
-from trainers.loop import train
-from trainers.lost_ranks import is_of_a_lost_rank
-from trainers.places import InvalidPlace, Place, place_of
+from trainers.ranks.lost_ranks import is_of_a_lost_rank
+from trainers.storage import InvalidPlace, Place, place_of
 
 DONE = 0
 NOT_WRITTEN = 1

@@ -13,11 +13,11 @@ from torch.optim import Optimizer
 from shampoo import Shampoo, WeightAveraging
 from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.config import TrialConfig
-from trainers.distributed import RankContext
 from trainers.optimizers import build_trial_optimizer, parameter_groups
-from trainers.parallelism import ParallelModel, parallelise
+from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
-from trainers.workload import Workload
+from trainers.ranks.context import RankContext
+from trainers.workloads.registry import Workload
 
 
 @dataclass(frozen=True, slots=True)

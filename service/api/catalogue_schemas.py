@@ -9,7 +9,7 @@ from pydantic import ConfigDict, JsonValue
 from service.api import examples
 from service.api.read_model import ReadModel
 from service.domain import Direction
-from trainers.description import WorkloadDescription
+from trainers.workload.description import WorkloadDescription
 
 if TYPE_CHECKING:
     from search_spaces import SearchSpace

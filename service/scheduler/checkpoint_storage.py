@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.errors import ServiceError
-from trainers.places import Place
-from trainers.places.failure import StoreFailed
+from trainers.storage import Place
+from trainers.storage.failure import StoreFailed
 
 if TYPE_CHECKING:
-    from trainers.places.store import Store
+    from trainers.storage.object_store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ def try_out(place: Place, *, setting: str, value: str) -> None:
 
 
 def _store(place: Place, *, outage_seconds: float | None = None) -> Store:
-    from trainers.places.store import Store  # imports pyarrow
+    from trainers.storage.object_store import Store  # imports pyarrow
 
     assert not isinstance(place, Path)
     return Store(place, outage_seconds=outage_seconds)

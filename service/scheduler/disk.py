@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from service.scheduler.checkpoint_storage import bytes_in, checkpoint_bytes
-from trainers.places import Place
+from trainers.storage import Place
 
 LOG_BYTES = 8 * 2**20
 """A run that finds the job's log larger than this begins a new one; the one before it is kept."""

@@ -6,7 +6,7 @@ import threading
 
 
 class GroupConsumer:
-    """Implements `trainers.consumer.Consumer` for the trials of one rank, one after the other.
+    """Implements `trainers.ranks.consumer.Consumer` for the trials of one rank, one after the other.
 
     `take` and `give_up` are called from a thread of their own, with the trial's serial number in its group, so it does
     not matter how they and the start of the next trial overtake each other.

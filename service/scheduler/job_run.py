@@ -48,7 +48,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 from trainers.config import TrialConfig
-from trainers.places import Place
+from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
 

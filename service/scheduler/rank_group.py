@@ -28,7 +28,7 @@ from service.domain import FailureReason
 from service.scheduler.group_consumer import GroupConsumer
 from service.scheduler.retries import STORE_FAILED
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
-from trainers.consumer import GivenUp
+from trainers.ranks.consumer import GivenUp
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Rank:
 
     def join(self, *, rank: int, world_size: int, meeting_point: str) -> int:
         """Joins the process group, if there is more than one rank; this process's id."""
-        from trainers.distributed import join_process_group  # imports torch
+        from trainers.ranks.context import join_process_group  # imports torch
 
         self._rank, self._world_size = rank, world_size
         if world_size > 1:
@@ -111,11 +111,11 @@ class Rank:
     ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
 
-        `checkpoint_directory` is a path or a URI, as `trainers.places.text_of` gives it.
+        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it.
         """
-        from trainers.distributed import RankContext  # imports torch
         from trainers.loop import train  # imports torch
-        from trainers.places import place_of
+        from trainers.ranks.context import RankContext  # imports torch
+        from trainers.storage import place_of
 
         self.stop()
         self._consumer.begin(trial)
@@ -172,9 +172,9 @@ def describe_failure(error: BaseException) -> Failure:
     """What an exception of the training loop means for its trial."""
     import torch  # called in the ranks only
 
-    from trainers.lost_ranks import is_of_a_lost_rank
     from trainers.memory import peak_bytes
-    from trainers.places.failure import StoreFailed
+    from trainers.ranks.lost_ranks import is_of_a_lost_rank
+    from trainers.storage.failure import StoreFailed
 
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"

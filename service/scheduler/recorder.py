@@ -35,7 +35,7 @@ from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.transitions import STOPPED
 from trainers.config import Measurement, TrialConfig
-from trainers.places import Place, text_of
+from trainers.storage import Place, text_of
 
 logger = logging.getLogger(__name__)
 

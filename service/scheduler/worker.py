@@ -41,8 +41,8 @@ from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
-from trainers.places import Place, masked
-from trainers.places.failure import StoreFailed
+from trainers.storage import Place, masked
+from trainers.storage.failure import StoreFailed
 
 T = TypeVar("T")
 

@@ -100,7 +100,7 @@ class Job(Base):
     further_objectives: Mapped[list[Any]] = mapped_column(server_default="[]")
     """[metric, direction] of each objective after the first."""
     parameter_groups: Mapped[list[Any] | None]
-    """Each `trainers.description.ParameterGroup` of the workload; None: the job is older than this column."""
+    """Each `trainers.workload.description.ParameterGroup` of the workload; None: the job is older than this column."""
     num_trials: Mapped[int]
     num_steps: Mapped[int]
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from trainers.workloads.stdlib_gpt import StdlibGPT
+from trainers.workloads.language.stdlib_gpt import StdlibGPT
 
 
 class BriefGPT(StdlibGPT):

@@ -50,7 +50,7 @@ from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training_runs import Curve, RankGroups, Recipe, Task, Trainers
 from tests.benchmarks.tuning import Trial, best, replaced, search
 from trainers.config import AveragingConfig, ParallelismConfig
-from trainers.workload import describe
+from trainers.workloads.registry import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
 TUNED = ("adamw", "shampoo", "soap", "kl")

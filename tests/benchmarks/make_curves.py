@@ -25,8 +25,8 @@ from search_spaces import Categorical, Float, Integer, Parameter, Scalar, Search
 from shampoo.step.failures import RefreshFailed
 from tests.benchmarks.curve_tables import DATA, Row, write_table
 from trainers.config import Diverged, OptimizerConfig, ScheduleConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 OBJECTIVE = "validation_loss"
 

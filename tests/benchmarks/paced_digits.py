@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor, nn
 
-from trainers.description import WorkloadDescription, WorkloadOption
-from trainers.workloads.digits import DigitsMLP
+from trainers.workload.description import WorkloadDescription, WorkloadOption
+from trainers.workloads.digits.digits import DigitsMLP
 
 DESCRIPTION = WorkloadDescription(
     name="paced-digits",

@@ -22,7 +22,7 @@ from torch.nn import functional
 from shampoo import Shampoo
 from tests.benchmarks.ranks_simulation import PLAIN, Group
 from tests.benchmarks.traffic_simulation import of_all_reduce
-from trainers.workloads.transformer import GPT, TransformerShape
+from trainers.workloads.language.transformer import GPT, TransformerShape
 
 SPREAD = ("lossless", "local", "shared")
 MODES = (*SPREAD, "replicated")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from trainers.description import WorkloadDescription
-from trainers.workloads.digits import DigitsMLP
+from trainers.workload.description import WorkloadDescription
+from trainers.workloads.digits.digits import DigitsMLP
 
 DESCRIPTION = WorkloadDescription(
     name="timed-digits",

@@ -40,17 +40,17 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tests.benchmarks.report import Cell, report
 from trainers.config import OptimizerConfig, TrialConfig
-from trainers.distributed import (
+from trainers.loop import train
+from trainers.optimizers import build_optimizer, parameter_groups
+from trainers.ranks.context import (
     RankContext,
     join_process_group,
     leave_process_group,
     process_group_context,
     single_process_context,
 )
-from trainers.loop import train
-from trainers.optimizers import build_optimizer, parameter_groups
 from trainers.schedule import factor
-from trainers.workload import describe, load
+from trainers.workloads.registry import describe, load
 
 CASES = ("digits-mlp", "digits-convnet", "stdlib-gpt:tiny", "stdlib-gpt:small")
 NUM_WARM_UP_CYCLES = 2

@@ -19,10 +19,10 @@ import torch
 from shampoo.step.failures import RefreshFailed
 from tests.trainers.ranks import WarmRanks
 from trainers.config import Diverged, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
-from trainers.description import WorkloadDescription
-from trainers.distributed import RankContext, process_group_context, single_process_context
 from trainers.loop import train
-from trainers.workload import describe
+from trainers.ranks.context import RankContext, process_group_context, single_process_context
+from trainers.workload.description import WorkloadDescription
+from trainers.workloads.registry import describe
 
 OBJECTIVE = "validation_loss"
 RUN_TIMEOUT_SECONDS = 3600

@@ -149,8 +149,8 @@ def _stock_rank(config: dict[str, Any]) -> None:
     import torch
 
     from trainers.config import TrialConfig
-    from trainers.distributed import process_group_context
     from trainers.loop import train
+    from trainers.ranks.context import process_group_context
 
     torch.set_num_threads(1)
     # Checkpoints as ours writes them.

@@ -20,8 +20,8 @@ import pytest
 from tests.trainers.ranks import WarmRanks
 from tests.waiting import run_in_a_session
 from trainers import run
-from trainers.distributed import process_group_context
 from trainers.loop import train
+from trainers.ranks.context import process_group_context
 
 ROOT = Path(__file__).parents[2]
 BLOCK = next(

@@ -22,8 +22,8 @@ from shampoo import WeightAveraging
 from tests.trainers.workloads import small_data
 from tests.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
-from trainers.descriptions import BUILT_IN
-from trainers.workload import load
+from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import load
 
 pytestmark = pytest.mark.slow
 

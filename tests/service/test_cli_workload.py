@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from service.cli import app
 from tests.waiting import PATIENCE_SECONDS
-from trainers import workload_template
+from trainers.workload import template
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_new_prints_the_template_under_the_name(name: str, module: str, class_na
     assert result.exit_code == 0, result.output
     (found,) = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.ClassDef))
     assert found.name == class_name
-    assert result.stdout == Path(workload_template.__file__).read_text().replace("WorkloadTemplate", class_name)
+    assert result.stdout == Path(template.__file__).read_text().replace("WorkloadTemplate", class_name)
     assert f"Saved as {module}.py" in result.stderr
     assert f"shampoo-tuner workload check {module}:{class_name}" in result.stderr
 
@@ -57,7 +57,7 @@ def shampoo_tuner(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str
 
 def test_check_runs_where_it_is_started_and_passes_everything_on(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from trainers.workload_template import WorkloadTemplate\n"
+        "from trainers.workload.template import WorkloadTemplate\n"
         "class Mine(WorkloadTemplate):\n"
         "    def __init__(self, *, width: int, name: str) -> None:\n"
         "        raise ValueError(f'{width!r} {name!r} is not what I want')\n"

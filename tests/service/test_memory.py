@@ -22,12 +22,12 @@ from tests.service.scenarios import specification
 from tests.trainers.workloads import small_data
 from tests.waiting import PATIENCE_SECONDS
 from trainers.config import TrialConfig
-from trainers.descriptions import BUILT_IN
-from trainers.distributed import single_process_context
 from trainers.memory import state_bytes
 from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
+from trainers.ranks.context import single_process_context
 from trainers.trial import build_trial
-from trainers.workload import load
+from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import load
 
 KIND = {"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}
 

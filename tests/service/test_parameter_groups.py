@@ -19,8 +19,8 @@ from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
 from tests.service.live import running
 from tests.service.scenarios import NOW, claimed_job, run_trial
-from trainers.description import ParameterGroup
-from trainers.descriptions import BUILT_IN
+from trainers.workload.description import ParameterGroup
+from trainers.workloads.built_in import BUILT_IN
 
 TABLES = "embeddings of tokens and positions, and the output layer"
 VECTORS = "biases and weights of norms"

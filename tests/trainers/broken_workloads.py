@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data_order import rank_batches
+from trainers.data.order import rank_batches
 
 NUM_EXAMPLES = 50
 NUM_FEATURES = 5

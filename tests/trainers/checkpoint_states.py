@@ -35,7 +35,7 @@ from trainers.checkpoints import (
 )
 from trainers.checkpoints.communication import open_channel
 from trainers.config import Measurement, OptimizerConfig, TrialConfig
-from trainers.distributed import RankContext, join_process_group, process_group_context, single_process_context
+from trainers.ranks.context import RankContext, join_process_group, process_group_context, single_process_context
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, betas=(0.9, 0.95)),

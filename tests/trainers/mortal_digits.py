@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainers.workloads.digits import DigitsMLP
+from trainers.workloads.digits.digits import DigitsMLP
 
 MORTAL_RANK = 1
 

@@ -22,12 +22,12 @@ from shampoo import WeightAveraging
 from tests.trainers.parallel_models import PartlyUsed, build
 from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
-from trainers.distributed import RankContext, process_group_context, single_process_context, synchronise_buffers
-from trainers.parallelism import ParallelModel, parallelise
+from trainers.parallel.ddp import ReplicatedModel
+from trainers.parallel.parallelise import ParallelModel, parallelise
+from trainers.parallel.simple_fsdp import SimplyShardedModel
 from trainers.precision import DTYPES, MixedPrecision
-from trainers.replication import ReplicatedModel
-from trainers.simple_fsdp import SimplyShardedModel
-from trainers.workload import Workload
+from trainers.ranks.context import RankContext, process_group_context, single_process_context, synchronise_buffers
+from trainers.workloads.registry import Workload
 
 BATCH_SIZE = 24
 """Divisible by 2, 3 and 4 ranks, and what they have by 2 parts."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tests.waiting import PATIENCE_SECONDS
-from trainers.distributed import join_process_group, leave_process_group
+from trainers.ranks.context import join_process_group, leave_process_group
 
 
 def rank_context() -> ForkServerContext:

@@ -37,7 +37,7 @@ from trainers.checkpoints import (
     seed_random,
     set_random_state,
 )
-from trainers.distributed import single_process_context
+from trainers.ranks.context import single_process_context
 
 CONTEXT = single_process_context()
 

@@ -22,11 +22,11 @@ from tests.trainers.trials import assert_same_bits, final_state, small_trial, wi
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointMissing, CheckpointNotStored, StoreFailed, fork_checkpoint
 from trainers.config import TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.places import Place, place_of
-from trainers.places import store as stores
-from trainers.places.store import Store
+from trainers.ranks.context import single_process_context
+from trainers.storage import Place, place_of
+from trainers.storage import object_store as stores
+from trainers.storage.object_store import Store
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -13,7 +13,7 @@ from tests.trainers.checkpoint_states import checkpoints, names, newest_step, re
 from tests.trainers.ranks import WarmRanks, rank_context
 from tests.trainers.trials import assert_same_bits
 from tests.waiting import PATIENCE_SECONDS
-from trainers.distributed import DEFAULT_TIMEOUT_SECONDS
+from trainers.ranks.context import DEFAULT_TIMEOUT_SECONDS
 
 
 @pytest.mark.parametrize(

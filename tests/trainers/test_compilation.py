@@ -16,9 +16,9 @@ from tests.trainers.parallel_training import (
     trial_config,
 )
 from tests.trainers.ranks import WarmRanks
-from trainers import compilation
-from trainers.compilation import CompiledModel, run_uncompiled
-from trainers.distributed import single_process_context
+from trainers.parallel import compilation
+from trainers.parallel.compilation import CompiledModel, run_uncompiled
+from trainers.ranks.context import single_process_context
 
 pytestmark = [
     pytest.mark.slow,

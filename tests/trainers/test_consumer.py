@@ -11,9 +11,9 @@ import pytest
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import small_trial, without_clock
 from trainers.config import Measurement
-from trainers.consumer import GivenUp
-from trainers.distributed import RankContext, process_group_context, single_process_context
 from trainers.loop import train
+from trainers.ranks.consumer import GivenUp
+from trainers.ranks.context import RankContext, process_group_context, single_process_context
 
 
 class Impatient:

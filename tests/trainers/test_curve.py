@@ -9,7 +9,7 @@ import pytest
 
 from trainers.config import InvalidConfig, TargetConfig
 from trainers.curve import CENSORED_SECONDS, NUM_LAST, Curve
-from trainers.description import Direction
+from trainers.workload.description import Direction
 
 DIRECTIONS: dict[str, Direction] = {"loss": "minimize", "accuracy": "maximize"}
 

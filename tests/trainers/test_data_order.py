@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainers.data_order import epoch_permutation, rank_batches
+from trainers.data.order import epoch_permutation, rank_batches
 
 
 def global_batches(**changes: int) -> Iterator[Tensor]:

@@ -20,8 +20,8 @@ from tests.trainers.trials import (
     without_clock,
 )
 from trainers.config import OptimizerConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 DROPOUT = {"hidden_sizes": [32, 16], "dropout": 0.2}
 

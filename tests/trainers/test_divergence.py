@@ -10,8 +10,8 @@ from torch import nn
 
 from tests.trainers.ranks import WarmRanks
 from trainers.config import Diverged
-from trainers.distributed import process_group_context, single_process_context
 from trainers.divergence import alarm, check_finite, raise_diverged
+from trainers.ranks.context import process_group_context, single_process_context
 
 
 @pytest.mark.parametrize(

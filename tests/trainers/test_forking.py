@@ -12,8 +12,8 @@ import pytest
 from tests.trainers.trials import OPTIMIZERS, small_trial, without_clock
 from trainers.checkpoints import CheckpointMismatch, CheckpointMissing, fork_checkpoint
 from trainers.config import AveragingConfig, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
-from trainers.distributed import RankContext, single_process_context
 from trainers.loop import train
+from trainers.ranks.context import RankContext, single_process_context
 
 STEP = 20
 DROPOUT = {"hidden_sizes": [32, 16], "dropout": 0.2}

@@ -19,7 +19,7 @@ import pytest
 from tests.trainers import readers
 from tests.trainers.worker_processes import worker_processes
 from tests.waiting import PATIENCE_SECONDS, started, wait_until
-from trainers.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
+from trainers.data.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_workers_end_by_themselves_when_the_trainer_is_killed() -> None:
     program = (
         "from itertools import count\n"
         "from tests.trainers import readers\n"
-        "from trainers.loading import read_in_order\n"
+        "from trainers.data.loading import read_in_order\n"
         "for process, _ in read_in_order(readers.pid_and_task, count(), num_workers=2):\n"
         "    print(process, flush=True)\n"
     )

@@ -8,10 +8,10 @@ import torch
 
 from tests.trainers.trials import OPTIMIZERS, assert_same_bits, final_state, small_trial, without_clock
 from trainers.config import Diverged, InvalidConfig, OptimizerConfig, TrialConfig
-from trainers.description import LOOP_METRICS, TARGET_METRICS
-from trainers.distributed import RankContext, single_process_context
 from trainers.loop import train
-from trainers.workload import UnknownWorkload, describe
+from trainers.ranks.context import RankContext, single_process_context
+from trainers.workload.description import LOOP_METRICS, TARGET_METRICS
+from trainers.workloads.registry import UnknownWorkload, describe
 
 DROPOUT = {"hidden_sizes": [32, 16], "dropout": 0.2}
 

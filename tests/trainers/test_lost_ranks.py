@@ -19,8 +19,8 @@ import torch.distributed as dist
 
 from tests.trainers.trials import determined, small_trial
 from tests.waiting import PATIENCE_SECONDS
-from trainers.distributed import DEFAULT_TIMEOUT_SECONDS
-from trainers.lost_ranks import is_of_a_lost_rank
+from trainers.ranks.context import DEFAULT_TIMEOUT_SECONDS
+from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.run import DONE, LOST
 
 TIMEOUT_SECONDS = 20.0

@@ -9,8 +9,8 @@ from torch import nn
 
 from tests.trainers.parallel_models import TiedGPT
 from trainers.config import InvalidConfig
-from trainers.model_blocks import blocks_of
-from trainers.workload import Workload
+from trainers.parallel.model_blocks import blocks_of
+from trainers.workloads.registry import Workload
 
 
 class Names:

@@ -11,8 +11,8 @@ from tests.trainers.parallel_training import MODES
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import final_state, run_to_the_end, run_trial, small_trial, without_clock
 from trainers.config import AveragingConfig, CompressionConfig, OptimizerConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 SHARDED = ("fsdp2", "hsdp", "simple_fsdp")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.s3_server import S3Server
-from trainers.places import InvalidPlace, StoreUri, masked, place_of, text_of
-from trainers.places import store as stores
-from trainers.places.failure import StoreFailed
-from trainers.places.store import Store
+from trainers.storage import InvalidPlace, StoreUri, masked, place_of, text_of
+from trainers.storage import object_store as stores
+from trainers.storage.failure import StoreFailed
+from trainers.storage.object_store import Store
 
 
 @pytest.mark.parametrize("text", ["checkpoints", "/shared/a:b", "./s3", "C:checkpoints", ""])

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import nn
 
-from trainers.recomputation import recompute_in_backward
+from trainers.parallel.recomputation import recompute_in_backward
 
 
 def test_running_statistics_count_a_batch_once() -> None:

@@ -22,10 +22,10 @@ from trainers.config import (
     TargetConfig,
     TrialConfig,
 )
-from trainers.distributed import RankContext, single_process_context
 from trainers.loop import train
 from trainers.memory import peak_bytes, reset_peak
-from trainers.workloads.digits import DigitsMLP
+from trainers.ranks.context import RankContext, single_process_context
+from trainers.workloads.digits.digits import DigitsMLP
 
 
 def measurements(config: TrialConfig, directory: Path | None = None) -> list[Measurement]:

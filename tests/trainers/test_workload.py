@@ -7,14 +7,14 @@ import sys
 import pytest
 
 from trainers.config import InvalidConfig
-from trainers.workload import UnknownWorkload, check_options, describe, descriptions, load
+from trainers.workloads.registry import UnknownWorkload, check_options, describe, descriptions, load
 
 
 def test_descriptions_are_read_without_importing_torch() -> None:
     program = """if True:
         import sys
-        import trainers.config, trainers.workload
-        trainers.workload.check_options(trainers.workload.describe("digits-mlp"), {"dropout": 0.5})
+        import trainers.config, trainers.workloads.registry
+        trainers.workloads.registry.check_options(trainers.workloads.registry.describe("digits-mlp"), {"dropout": 0.5})
         heavy = {"torch", "numpy", "sklearn", "ray"} & sys.modules.keys()
         sys.exit(f"imported {heavy}" if heavy else 0)
     """

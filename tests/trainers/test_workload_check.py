@@ -11,12 +11,12 @@ import pytest
 
 from tests.trainers import broken_workloads
 from tests.waiting import PATIENCE_SECONDS
-from trainers.describe import environment_of_children
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.outcome import Outcome
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.supervisor import check
+from trainers.workloads.describe import environment_of_children
 
 MODULE = broken_workloads.__name__
 

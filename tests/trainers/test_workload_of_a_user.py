@@ -16,12 +16,12 @@ import pytest
 from tests.trainers.broken_workloads import Sound
 from tests.waiting import wait_until
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
-from trainers.describe import ask, ask_for_installed, environment_of_children
-from trainers.description import WorkloadOption
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.user_workload import description_of, explain, is_reference, options_of, printable
-from trainers.workload import UnknownWorkload, describe, load
+from trainers.ranks.context import single_process_context
+from trainers.workload.description import WorkloadOption
+from trainers.workload.user_workload import description_of, explain, is_reference, options_of, printable
+from trainers.workloads.describe import ask, ask_for_installed, environment_of_children
+from trainers.workloads.registry import UnknownWorkload, describe, load
 
 MINE = """
 from __future__ import annotations
@@ -216,7 +216,7 @@ def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) ->
 
 def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
     (mine / "described.py").write_text(
-        "from trainers.description import WorkloadDescription\n"
+        "from trainers.workload.description import WorkloadDescription\n"
         "D = WorkloadDescription(name='told', title='t', implementation='tests.trainers.broken_workloads:Sound',\n"
         "    metrics={'train_loss': 'minimize'}, default_objective='train_loss', default_num_steps=1,\n"
         "    default_evaluate_every=1, default_batch_size=1)\n"
@@ -241,7 +241,7 @@ def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
 def test_the_command_prints_json_and_nothing_that_the_module_prints(mine: Path) -> None:
     (mine / "mine.py").write_text(f"{MINE}\nimport os\nprint('hello')\nos.write(1, b'\\xff\\x00')\n")
     shown = subprocess.run(
-        [sys.executable, "-m", "trainers.describe", "mine:Mine"],
+        [sys.executable, "-m", "trainers.workloads.describe", "mine:Mine"],
         env=environment_of_children(),
         capture_output=True,
         check=True,

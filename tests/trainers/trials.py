@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainers.checkpoints import CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
-from trainers.distributed import process_group_context
 from trainers.loop import train
-from trainers.workload import load
+from trainers.ranks.context import process_group_context
+from trainers.workloads.registry import load
 
 OPTIMIZERS = {
     "adamw": OptimizerConfig("adamw", {"lr": 3e-3}),

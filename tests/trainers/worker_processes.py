@@ -10,7 +10,7 @@ def worker_processes() -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE and "trainers.loading_worker" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE and "trainers.data.loading_worker" in child.cmdline()
     ]
 
 

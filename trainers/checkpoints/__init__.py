@@ -12,7 +12,7 @@
     checkpoints.wait()
 
 A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`, below a path that all
-ranks see; in a store (`trainers.places`), `step-00000040-TOKEN` that is complete with its manifest. Tensors are in the
+ranks see; in a store (`trainers.storage`), `step-00000040-TOKEN` that is complete with its manifest. Tensors are in the
 safetensors format, all else is JSON: there is nothing in it that could execute code when it is read.
 """
 
@@ -27,7 +27,7 @@ from trainers.checkpoints.forking import fork_checkpoint
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
-from trainers.places.failure import StoreFailed
+from trainers.storage.failure import StoreFailed
 
 __all__ = [
     "CheckpointMismatch",

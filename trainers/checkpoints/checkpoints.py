@@ -20,9 +20,9 @@ from trainers.checkpoints.reading import read, together, verify
 from trainers.checkpoints.trial_files import trial_files
 from trainers.checkpoints.writing import Failure, Staged, raise_if_any, write
 from trainers.config import Measurement, TrialConfig
-from trainers.distributed import RankContext
-from trainers.places import Place
-from trainers.places.failure import StoreFailed
+from trainers.ranks.context import RankContext
+from trainers.storage import Place
+from trainers.storage.failure import StoreFailed
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 import torch
 import torch.distributed as dist
 
-from trainers.distributed import RankContext
+from trainers.ranks.context import RankContext
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from trainers.checkpoints.errors import CheckpointMismatch, CheckpointMissing, D
 from trainers.checkpoints.manifest import Manifest
 from trainers.checkpoints.trial_files import CheckpointFiles, TrialFiles, trial_files
 from trainers.config import TrialConfig
-from trainers.places import Place
+from trainers.storage import Place
 
 IN_FLIGHT = frozenset({"schedule", "gradient_clip_norm"}) | manifests.MAY_DIFFER
 """Fields of a config in which a fork may differ from its parent, beside the optimizer's arguments: they are read anew

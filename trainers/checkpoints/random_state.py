@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainers.distributed import RankContext
+from trainers.ranks.context import RankContext
 
 
 def seed_random(seed: int) -> None:

@@ -17,9 +17,9 @@ from io import BufferedReader
 from typing import IO
 
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
-from trainers.places import StoreUri
-from trainers.places.failure import StoreFailed
-from trainers.places.store import Store
+from trainers.storage import StoreUri
+from trainers.storage.failure import StoreFailed
+from trainers.storage.object_store import Store
 
 _NAME = re.compile(r"step-(\d{8,})-[0-9a-f]{16}")
 

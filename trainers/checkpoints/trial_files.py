@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from io import BufferedReader
 from typing import Protocol, TypeAlias
 
-from trainers.places import Place, StoreUri
+from trainers.storage import Place, StoreUri
 
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 1 << 24

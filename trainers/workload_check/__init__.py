@@ -1,1 +1,2 @@
-"""Checks that a workload keeps the rules of `trainers.workload.Workload`: `python -m trainers.workload_check NAME`."""
+"""Checks that a workload keeps the rules of `trainers.workloads.registry.Workload`: `python -m trainers.workload_check
+NAME`."""

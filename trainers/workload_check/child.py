@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from trainers.user_workload import explain, printable
+from trainers.workload.user_workload import explain, printable
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked, Outcome
 from trainers.workload_check.rules import RULES, Rule
 from trainers.workload_check.subject import Subject

@@ -26,7 +26,7 @@ MAX_EXAMPLES = 200_000
 """Of an epoch that is looked at whole, as long as it takes no more than this:"""
 MAX_EPOCH_SECONDS = 20.0
 MAX_REPEATED_SHARE = 0.005
-_USE_DATA_ORDER = "trainers.data_order.rank_batches gives the indices of each rank's examples"
+_USE_DATA_ORDER = "trainers.data.order.rank_batches gives the indices of each rank's examples"
 
 
 def check_batches(subject: Subject) -> str:

@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from trainers.config import InvalidConfig
-from trainers.user_workload import explain, problems_of
+from trainers.workload.user_workload import explain, problems_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import Subject
 
@@ -22,7 +22,7 @@ def check_description(subject: Subject) -> str:
     try:
         description = subject.description
     except InvalidConfig as error:
-        raise Broken(str(error.message), "See the top of trainers/user_workload.py for an example") from error
+        raise Broken(str(error.message), "See the top of trainers/workload/user_workload.py for an example") from error
     problems = problems_of(description)
     if problems:
         raise Broken("; ".join(problems), "Correct the description")
@@ -54,7 +54,9 @@ def check_construction(subject: Subject) -> str:
         raise Broken(f"the constructor refuses its options: {explain(error)}", "Give others with --option") from error
     missing = [name for name in _METHODS if not callable(getattr(workload, name, None))]
     if missing:
-        raise Broken(f"there is no method {', '.join(missing)}", "trainers.workload.Workload says what each must do")
+        raise Broken(
+            f"there is no method {', '.join(missing)}", "trainers.workloads.registry.Workload says what each must do"
+        )
     for method, keywords in _KEYWORDS.items():
         refused = _refused_keywords(getattr(workload, method), keywords)
         if refused:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, Json
-from trainers.description import WorkloadDescription
-from trainers.user_workload import import_class, is_reference, options_of
-from trainers.workload import Workload, check_options, describe
+from trainers.workload.description import WorkloadDescription
+from trainers.workload.user_workload import import_class, is_reference, options_of
 from trainers.workload_check.outcome import NotChecked
+from trainers.workloads.registry import Workload, check_options, describe
 
 T = TypeVar("T")
 

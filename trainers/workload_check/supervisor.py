@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import IO, Any
 
 from trainers.config import Json
-from trainers.describe import environment_of_children
-from trainers.user_workload import printable
+from trainers.workload.user_workload import printable
 from trainers.workload_check.outcome import Outcome
+from trainers.workloads.describe import environment_of_children
 
 START_TIMEOUT_SECONDS = 120.0
 """For the process to import torch, on a busy machine."""

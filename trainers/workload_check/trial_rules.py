@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from trainers.config import OptimizerConfig, TrialConfig
-from trainers.describe import environment_of_children
-from trainers.description import LOOP_METRICS
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.user_workload import printable
+from trainers.ranks.context import single_process_context
+from trainers.workload.description import LOOP_METRICS
+from trainers.workload.user_workload import printable
 from trainers.workload_check.batches import digest_of
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import SEED, Subject, first_batches
+from trainers.workloads.describe import environment_of_children
 
 NUM_STEPS = 6
 EVALUATE_EVERY = 2

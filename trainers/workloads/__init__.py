@@ -1,1 +1,2 @@
-"""The built-in workloads, one file per family. Described in `trainers.workload`; imported only where they train."""
+"""The built-in workloads, one file per family. Described in `trainers.workloads.registry`; imported only where they
+train."""

@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data_order import rank_batches
+from trainers.data.order import rank_batches
 
 NUM_VALIDATION_EXAMPLES = 58
 

@@ -25,8 +25,8 @@ from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
 from tests.waiting import PATIENCE_SECONDS
 from trainers.config import TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 pytestmark = pytest.mark.slow
 

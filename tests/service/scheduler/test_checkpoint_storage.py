@@ -27,8 +27,8 @@ from tests.s3_server import SECRET, S3Server
 from tests.service.scheduler.service_process import ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
 from tests.waiting import PATIENCE_SECONDS, wait_until
-from trainers.places import Place, place_of
-from trainers.places.store import Store
+from trainers.storage import Place, place_of
+from trainers.storage.object_store import Store
 
 
 @pytest.fixture(params=["path", "file", "s3"])

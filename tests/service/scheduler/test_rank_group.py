@@ -28,7 +28,7 @@ from tests.trainers.trials import determined
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Measurement
-from trainers.workloads.digits import DigitsMLP
+from trainers.workloads.digits.digits import DigitsMLP
 
 pytestmark = [
     pytest.mark.slow,

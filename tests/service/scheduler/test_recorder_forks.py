@@ -14,8 +14,8 @@ from service.specification import JobSpecification
 from service.store.session import Database
 from tests.service.scheduler.test_recorder import SPECIFICATION, Tune, measured
 from trainers.config import TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 POPULATION = JobSpecification.model_validate(
     {

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from shampoo import Shampoo
-from trainers.workloads.digits import digits
+from trainers.workloads.digits.digits import digits
 
 RANK = 4
 WIDTH = 32

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import Measurement, OptimizerConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import load
-from trainers.workloads.image_folder import ImageFolder
+from trainers.ranks.context import single_process_context
+from trainers.workloads.images.image_folder import ImageFolder
+from trainers.workloads.registry import load
 
 NUM_TRAIN, NUM_VALIDATION = 40, 12
 """Images per class."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainers.workloads.image_data import write_split_tree
-from trainers.workloads.click_generator import write_click_log
+from trainers.workloads.clicks.generator import write_click_log
 
 GPT2: dict[str, Any] = {
     "architecture": "gpt2",

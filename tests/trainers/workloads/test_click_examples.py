@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.workloads import click_examples
-from trainers.workloads.click_examples import ClickLog, read_click_log
-from trainers.workloads.click_generator import click_lines
-from trainers.workloads.click_parser import NUM_COUNTS, NUM_FIELDS, parse
+from trainers.workloads.clicks import examples
+from trainers.workloads.clicks.examples import ClickLog, read_click_log
+from trainers.workloads.clicks.generator import click_lines
+from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, parse
 
 pyarrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
@@ -59,8 +59,8 @@ def test_files_of_a_directory_are_one_log_in_their_order(
 ) -> None:
     root = in_three_files(tmp_path / "days")
     if in_processes:
-        monkeypatch.setattr(click_examples, "PART_BYTES", 200_000)
-        assert len(list(click_examples._in_portions(click_examples.data_files("path", str(root))))) == 4
+        monkeypatch.setattr(examples, "PART_BYTES", 200_000)
+        assert len(list(examples._in_portions(examples.data_files("path", str(root))))) == 4
     log = read(tmp_path, root)
     assert log.examples.tobytes() == parse(LINES).examples.tobytes()
     assert (log.num_malformed_lines, log.first_malformed_line) == (0, "")
@@ -100,7 +100,7 @@ def test_malformed_lines_are_passed_over_up_to_a_limit(
     lines[900:900] = [b"rubbish", b"1\t2"]
     (root / "day_10").write_bytes(b"\n".join(lines) + b"\n" + b"x" * 300_000)
     if in_processes:
-        monkeypatch.setattr(click_examples, "PART_BYTES", 200_000)
+        monkeypatch.setattr(examples, "PART_BYTES", 200_000)
     log = read(tmp_path, root, limit=3)
     assert log.examples.tobytes() == parse(LINES).examples.tobytes()
     assert (log.num_malformed_lines, log.first_malformed_line) == (3, f"{root / 'day_10'}, line 901")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainers.workloads.click_generator import ClickTruth, click_lines, main, write_click_log
-from trainers.workloads.click_parser import NUM_CATEGORIES, NUM_COUNTS, parse
+from trainers.workloads.clicks.generator import ClickTruth, click_lines, main, write_click_log
+from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS, parse
 
 
 def test_a_seed_makes_one_log_of_which_a_shorter_one_is_the_beginning(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ from tests.trainers.ranks import WarmRanks
 from tests.trainers.test_run import config_file, measurements, torchrun
 from tests.trainers.workloads import promises
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import CountsEvents, HasParameterGroups, describe, load
-from trainers.workloads.click_generator import write_click_log
-from trainers.workloads.click_log import SHAPES, ClickPrediction, entropy, table_rows
-from trainers.workloads.click_model import DLRM, ClickShape
-from trainers.workloads.click_parser import NUM_CATEGORIES, NUM_COUNTS
+from trainers.ranks.context import single_process_context
+from trainers.workloads.clicks.click_log import SHAPES, ClickPrediction, entropy, table_rows
+from trainers.workloads.clicks.generator import write_click_log
+from trainers.workloads.clicks.model import DLRM, ClickShape
+from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
+from trainers.workloads.registry import CountsEvents, HasParameterGroups, describe, load
 
 NUM_EXAMPLES = 12_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trainers.workloads.click_generator import click_lines
-from trainers.workloads.click_parser import EXAMPLE, NUM_CATEGORIES, NUM_COUNTS, category_numbers, parse
+from trainers.workloads.clicks.generator import click_lines
+from trainers.workloads.clicks.parser import EXAMPLE, NUM_CATEGORIES, NUM_COUNTS, category_numbers, parse
 
 
 def line(label: str = "1", counts: str = "5", categories: str = "ab12cd34") -> str:

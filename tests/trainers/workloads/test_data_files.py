@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainers.workloads import data_files as module
-from trainers.workloads.data_files import content_digest, data_files, line_end, stretches
+from trainers.data import files as module
+from trainers.data.files import content_digest, data_files, line_end, stretches
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from trainers.config import InvalidConfig
-from trainers.workload import load
-from trainers.workloads.digits import DigitsMLP, digits
+from trainers.workloads.digits.digits import DigitsMLP, digits
+from trainers.workloads.registry import load
 
 
 def digits_mlp(**options: Any) -> DigitsMLP:

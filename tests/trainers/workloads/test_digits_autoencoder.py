@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from trainers.workloads.digits import digits
-from trainers.workloads.digits_autoencoder import DigitsAutoencoder, divergence
+from trainers.workloads.digits.autoencoder import DigitsAutoencoder, divergence
+from trainers.workloads.digits.digits import digits
 
 
 def test_the_model_narrows_to_a_linear_code_and_widens_again() -> None:

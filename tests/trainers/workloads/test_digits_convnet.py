@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from trainers.config import InvalidConfig
-from trainers.workload import load
-from trainers.workloads.digits import digits
-from trainers.workloads.digits_convnet import DigitsConvnet
+from trainers.workloads.digits.convnet import DigitsConvnet
+from trainers.workloads.digits.digits import digits
+from trainers.workloads.registry import load
 
 
 def test_the_parameters_are_kernels_and_norms() -> None:

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from tests.waiting import PATIENCE_SECONDS
-from trainers.workloads import digits_data
-from trainers.workloads.digits_data import read_digits, stratified_split
+from trainers.workloads.digits import data
+from trainers.workloads.digits.data import read_digits, stratified_split
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
@@ -24,7 +24,7 @@ def test_the_digits_are_those_of_scikit_learn() -> None:
 def test_a_scikit_learn_that_keeps_them_elsewhere_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     spec = ModuleSpec("sklearn", None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path)]
-    monkeypatch.setattr(digits_data, "find_spec", lambda _: spec)
+    monkeypatch.setattr(data, "find_spec", lambda _: spec)
     images, labels = read_digits()
     assert images.shape == (1797, 64)
     assert labels.dtype == np.int64
@@ -43,8 +43,9 @@ def test_the_split_is_that_of_scikit_learn(num_validation: int) -> None:
 
 def test_a_rank_gets_the_digits_without_importing_scikit_learn() -> None:
     program = (
-        "import sys, trainers.loop, trainers.workload\n"
-        "for name in ('digits-mlp', 'digits-convnet', 'digits-autoencoder'): trainers.workload.load(name, {})\n"
+        "import sys, trainers.loop\n"
+        "from trainers.workloads.registry import load\n"
+        "for name in ('digits-mlp', 'digits-convnet', 'digits-autoencoder'): load(name, {})\n"
         "assert not {'sklearn', 'scipy', 'pandas'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_SECONDS)

@@ -16,9 +16,9 @@ from torch import Tensor
 from tests.trainers.ranks import WarmRanks
 from tests.trainers.trials import assert_same_bits, final_state, run_trial, small_trial, without_clock
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import describe, load
+from trainers.ranks.context import single_process_context
+from trainers.workloads.registry import describe, load
 
 WORKLOADS = ["digits-mlp", "digits-autoencoder", "digits-convnet", "stdlib-gpt"]
 SIZED = [name for name in WORKLOADS if "size" in describe(name).options]

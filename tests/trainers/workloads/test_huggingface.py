@@ -16,10 +16,10 @@ from tests.trainers.trials import run_trial
 from tests.trainers.workloads import promises
 from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
 from trainers.optimizers import parameter_groups
-from trainers.workload import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload, describe, load
+from trainers.ranks.context import single_process_context
+from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload, describe, load
 
 NAME = "huggingface"
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -263,8 +263,8 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(fields: dict[str, Any
 
 def test_the_library_is_imported_by_this_workload_alone() -> None:
     script = (
-        "import sys, trainers.loop, trainers.workload\n"
-        "for name in ('digits-mlp', 'stdlib-gpt'): trainers.workload.load(name, {})\n"
+        "import sys, trainers.loop, trainers.workloads.registry\n"
+        "for name in ('digits-mlp', 'stdlib-gpt'): trainers.workloads.registry.load(name, {})\n"
         "assert not {'transformers', 'huggingface_hub'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_SECONDS)

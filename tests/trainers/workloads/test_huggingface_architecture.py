@@ -20,10 +20,10 @@ from tests.trainers.workloads import promises, test_huggingface
 from tests.trainers.workloads.test_huggingface import ATTENTION, BERT, LLAMA, NAME, RESNET, VIT
 from tests.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import load
-from trainers.workloads.huggingface_architecture import Architecture, quiet, transformers
+from trainers.ranks.context import single_process_context
+from trainers.workloads.huggingface.architecture import Architecture, quiet, transformers
+from trainers.workloads.registry import load
 
 GPT2 = {**test_huggingface.GPT2, "config": {**test_huggingface.GPT2["config"], "vocab_size": 260}}
 """With a vocabulary as any real model has it: larger than some tokenizer's."""
@@ -343,7 +343,7 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
 import huggingface_hub, transformers
 import torch
 from trainers.config import InvalidConfig
-from trainers.workload import load
+from trainers.workloads.registry import load
 from huggingface_hub import constants
 assert not constants.HF_HUB_OFFLINE
 local = {{"model_path": {str(gpt2)!r}, "weights": "pretrained"}}

@@ -14,10 +14,10 @@ from tests.trainers.ranks import WarmRanks
 from tests.trainers.workloads import promises
 from tests.trainers.workloads.test_huggingface import BERT, GPT2, NAME, RESNET, VIT, options
 from trainers.config import InvalidConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import CountsEvents, load
-from trainers.workloads.huggingface_labelled_text import PACKAGES, WordTokenizer, read_corpus, stdlib_packages
+from trainers.ranks.context import single_process_context
+from trainers.workloads.huggingface.labelled_text import PACKAGES, WordTokenizer, read_corpus, stdlib_packages
+from trainers.workloads.registry import CountsEvents, load
 
 ROWS = [
     (f"review {number}: {word}\nsecond line", label)

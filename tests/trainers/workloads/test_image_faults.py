@@ -17,9 +17,9 @@ from tests.trainers.trials import without_clock
 from tests.trainers.worker_processes import worker_processes
 from tests.trainers.workloads.image_data import write_split_tree, write_tree
 from tests.trainers.workloads.image_trials import NUM_TRAIN, NUM_VALIDATION, evaluation, folder, ran, stream, trial
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workloads.image_transforms import training_image
+from trainers.ranks.context import single_process_context
+from trainers.workloads.images.transforms import training_image
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ from tests.trainers.workloads.image_data import (
     write_split_tree,
     write_tree,
 )
-from trainers.workloads import image_columns
-from trainers.workloads.image_files import FoundImages, Images, find_images
-from trainers.workloads.image_unreadable import UnreadableImage
+from trainers.workloads.images import columns as image_columns
+from trainers.workloads.images.files import FoundImages, Images, find_images
+from trainers.workloads.images.unreadable import UnreadableImage
 
 
 def find(path: Path, **options: Any) -> FoundImages:

@@ -31,12 +31,12 @@ from tests.trainers.workloads.image_trials import (
     trial,
 )
 from trainers.config import InvalidConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import CountsEvents, HasBlocks, HasParameterGroups, describe, load
-from trainers.workloads import image_folder
-from trainers.workloads.image_folder import standardised
-from trainers.workloads.image_transforms import validation_image
+from trainers.ranks.context import single_process_context
+from trainers.workloads.images import image_folder
+from trainers.workloads.images.image_folder import standardised
+from trainers.workloads.images.transforms import validation_image
+from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, describe, load
 
 
 @pytest.fixture(scope="session")

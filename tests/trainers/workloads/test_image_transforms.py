@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from tests.trainers.workloads.image_data import drawing, encoded
-from trainers.workloads.image_transforms import (
+from trainers.workloads.images.transforms import (
     MAX_PIXELS,
     Pixels,
     UnreadableImage,

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from tests.waiting import started, wait_until
-from trainers.workloads.job_processes import Job, run_jobs
+from trainers.data.processes import Job, run_jobs
 
 MODULE = """
 import os, sys, time
 from pathlib import Path
-from trainers.workloads.job_processes import serve
+from trainers.data.processes import serve
 
 def work(job):
     n = job["n"]
@@ -68,7 +68,7 @@ def test_a_process_that_is_killed_is_an_error() -> None:
 def test_a_process_ends_with_the_one_that_gave_the_job(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     jobs = json.dumps([{"n": 100, "pid_file": str(pid_file)}, {"n": 1}])
-    code = f"from trainers.workloads.job_processes import run_jobs; run_jobs('square_job', None, {jobs})"
+    code = f"from trainers.data.processes import run_jobs; run_jobs('square_job', None, {jobs})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with started([sys.executable, "-c", code], env=environment) as giver:
         wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the job to begin")

@@ -12,13 +12,13 @@ import platformdirs
 import pytest
 
 from tests.waiting import PATIENCE_SECONDS, started
-from trainers.workloads.prepared_data import DIRECTORY_VARIABLE, MANIFEST, cache_directory, prepared
+from trainers.data.prepared import DIRECTORY_VARIABLE, MANIFEST, cache_directory, prepared
 
 # A process that prepares an entry, and says so in a file; with "die", it is killed half-way.
 PREPARE = """
 import os, sys, time
 from pathlib import Path
-from trainers.workloads.prepared_data import prepared
+from trainers.data.prepared import prepared
 
 directory, log, fate = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 

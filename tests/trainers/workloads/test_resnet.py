@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.workloads.resnet import RESNETS, BasicBlock, Bottleneck, ResNet
+from trainers.workloads.images.resnet import RESNETS, BasicBlock, Bottleneck, ResNet
 
 
 def seeded(name: str, num_classes: int = 10) -> ResNet:

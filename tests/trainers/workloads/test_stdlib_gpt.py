@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from trainers.workloads.stdlib_gpt import GPT, SHAPES, StdlibGPT, sequences
-from trainers.workloads.stdlib_text import stdlib_text
+from trainers.workloads.language.stdlib_gpt import GPT, SHAPES, StdlibGPT, sequences
+from trainers.workloads.language.stdlib_text import stdlib_text
 
 CONTEXT = SHAPES["tiny"].context_length
 

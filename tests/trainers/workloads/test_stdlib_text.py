@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainers.workloads.stdlib_text import END_OF_FILE, VALIDATION_PERIOD, is_held_out, read_text, stdlib_text
+from trainers.workloads.language.stdlib_text import END_OF_FILE, VALIDATION_PERIOD, is_held_out, read_text, stdlib_text
 
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainers.workloads import text_corpus, text_documents
-from trainers.workloads.text_corpus import Corpus, CorpusSource, read_corpus
-from trainers.workloads.text_documents import held_out_documents
-from trainers.workloads.text_tokenizer import NUM_BYTES, FileTokenizer, text_tokenizer
+from trainers.workloads.language import corpus as text_corpus
+from trainers.workloads.language import documents
+from trainers.workloads.language.corpus import Corpus, CorpusSource, read_corpus
+from trainers.workloads.language.documents import held_out_documents
+from trainers.workloads.language.tokenizer import NUM_BYTES, FileTokenizer, text_tokenizer
 
 pyarrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
@@ -157,9 +158,9 @@ def test_however_it_is_cut_the_tokens_are_the_same(
         with monkeypatch.context() as patch:
             # Several portions, so in processes of their own; parts of files within them; pieces of parts.
             patch.setattr(text_corpus, "PART_BYTES", 20_000)
-            patch.setattr(text_documents, "CHUNK_BYTES", 400)
+            patch.setattr(documents, "CHUNK_BYTES", 400)
             if name == "byte":  # of others, a part's first and last tokens may differ
-                patch.setattr(text_documents, "PART_BYTES", 500)
+                patch.setattr(documents, "PART_BYTES", 500)
             cut = read_corpus(
                 CorpusSource(path=str(directory), tokenizer=name), cache_directory=tmp_path / f"cut {name == 'byte'}"
             )
@@ -217,7 +218,7 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place(
 ) -> None:
     tokenizer = write_tokenizer(tmp_path / "tokenizer.json", ["abc"])
     (directory / "9.txt").write_bytes(b"fine\n" * 30 + b"caf\xe9 here\n")
-    monkeypatch.setattr(text_documents, "CHUNK_BYTES", 50)
+    monkeypatch.setattr(documents, "CHUNK_BYTES", 50)
     if in_processes:
         monkeypatch.setattr(text_corpus, "PART_BYTES", 12_000)
     with pytest.raises(ValueError, match=r"9.txt is not UTF-8 at byte 153: "):

@@ -16,12 +16,12 @@ from tests.trainers.ranks import WarmRanks
 from tests.trainers.test_run import config_file, measurements, torchrun
 from tests.trainers.workloads import promises
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
-from trainers.distributed import single_process_context
 from trainers.loop import train
-from trainers.workload import HasBlocks, HasParameterGroups, HasTokens, describe, load
-from trainers.workloads.text_lm import SHAPES, TextLM, rounded_vocabulary
-from trainers.workloads.transformer import GPT
-from trainers.workloads.transformer_llama import Llama
+from trainers.ranks.context import single_process_context
+from trainers.workloads.language.llama import Llama
+from trainers.workloads.language.text_lm import SHAPES, TextLM, rounded_vocabulary
+from trainers.workloads.language.transformer import GPT
+from trainers.workloads.registry import HasBlocks, HasParameterGroups, HasTokens, describe, load
 
 FILES = ("argparse", "ast", "calendar", "configparser", "dataclasses", "doctest", "inspect", "pdb", "tarfile", "typing")
 CONTEXT = SHAPES["gpt"]["tiny"].context_length

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainers.workloads.transformer import GPT, TransformerShape, parameter_groups
-from trainers.workloads.transformer_llama import Llama, LlamaBlock, rotate, rotation_angles, swiglu_width
+from trainers.workloads.language.llama import Llama, LlamaBlock, rotate, rotation_angles, swiglu_width
+from trainers.workloads.language.transformer import GPT, TransformerShape, parameter_groups
 
 SHAPE = TransformerShape(num_blocks=2, num_heads=4, width=32, context_length=24, num_tokens=50, num_key_value_heads=2)
 MODELS: list[type[GPT] | type[Llama]] = [GPT, Llama]

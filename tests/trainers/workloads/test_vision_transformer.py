@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trainers.workloads.vision_transformer import VISION_TRANSFORMERS, VisionTransformer
+from trainers.workloads.images.vision_transformer import VISION_TRANSFORMERS, VisionTransformer
 
 
 def seeded(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.description import WorkloadDescription, WorkloadOption
+from trainers.workload.description import WorkloadDescription, WorkloadOption
 
 DESCRIPTION = WorkloadDescription(
     name="troubled-digits",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from trainers.workloads.digits import DigitsMLP
+from trainers.workloads.digits.digits import DigitsMLP
 
 
 class TroubledDigits(DigitsMLP):

@@ -1,0 +1,186 @@
+"""Data parallelism: each rank has the whole model (`ddp`), and gradients are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.config import CompressionConfig
+from trainers.parallel.parallel_model import ParallelModel
+from trainers.ranks.context import RankContext
+
+if TYPE_CHECKING:
+    from trainers.parallel.compression import GradientCompression
+
+BUCKET_BYTES = 25 * 2**20
+"""Gradients that are exchanged at once in the first step; the size of DDP's own buckets."""
+
+
+class ReplicatedModel(ParallelModel):
+    """Each rank has the whole model; with one rank, it is the plain model.
+
+    The first step runs without `DistributedDataParallel`, and gradients are averaged after it: then it is known which
+    parameters get no gradient on any rank, e.g. those of a layer that the loss does not reach. DDP would wait for them
+    in vain, or else search the graph for them in every step; like this it is told to ignore them. Of a parameter that
+    gets its first gradient later, ranks would not exchange it: that is an error.
+    """
+
+    is_sharded: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model: nn.Module,
+        context: RankContext,
+        *,
+        call: nn.Module | None = None,
+        compression: CompressionConfig | None = None,
+        seed: int = 0,
+    ) -> None:
+        """`call`: the module that calls the model in training, e.g. compiled; None: the model itself."""
+        super().__init__(model, context)
+        self._call = model if call is None else call
+        self._replica: DistributedDataParallel | None = None
+        self._without_gradient: list[str] | None = None
+        self._compression: GradientCompression | None = None
+        if compression is not None and context.world_size > 1:
+            from trainers.parallel.compression import GradientCompression  # loads NumPy, which most trials do not need
+
+            self._compression = GradientCompression(compression, seed=seed)
+
+    @property
+    def forward(self) -> nn.Module:
+        if self.context.world_size == 1:
+            return self._call
+        if self._without_gradient is None:
+            return self.model
+        if self._replica is None:
+            self._replica = self._replicate(self._without_gradient)
+        return self._replica
+
+    def accumulating(self, *, is_last: bool) -> AbstractContextManager[None]:
+        if self.context.world_size == 1:
+            return nullcontext()
+        if self._without_gradient is None:
+            return self._first_step() if is_last else nullcontext()
+        if is_last:
+            return nullcontext()
+        replica = self.forward
+        assert isinstance(replica, DistributedDataParallel)
+        return replica.no_sync()
+
+    def clip_gradients(self, max_norm: float) -> Tensor:
+        return nn.utils.clip_grad_norm_(self.model.parameters(), max_norm)
+
+    @contextmanager
+    def for_evaluation(self) -> Iterator[nn.Module]:
+        yield self.model
+
+    def state_dict(self) -> dict[str, Any]:
+        """Names of the parameters without gradient, once known, and what compression remembers."""
+        state: dict[str, Any] = {}
+        if self._without_gradient is not None:
+            state["without_gradient"] = list(self._without_gradient)
+        if self._compression is not None:
+            state["compression"] = self._compression.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._replica = None
+        self._without_gradient = state.get("without_gradient")
+        if self._compression is not None and "compression" in state:
+            self._compression.load_state_dict(state["compression"], device=self.context.device)
+
+    @property
+    def num_elements_sent(self) -> tuple[int, int]:
+        """With compression: elements of gradients that this rank sent in compressed steps, and without it would have.
+
+        Raises:
+            ValueError: nothing is compressed.
+        """
+        if self._compression is None:
+            raise ValueError("gradients are not compressed in this trial")
+        return self._compression.num_elements_sent
+
+    @contextmanager
+    def _first_step(self) -> Iterator[None]:
+        yield
+        named = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        has_gradient = torch.tensor([parameter.grad is not None for _, parameter in named], dtype=torch.uint8)
+        has_gradient = has_gradient.to(self.context.device)
+        dist.all_reduce(has_gradient, op=dist.ReduceOp.MAX)
+        used = [bool(flag) for flag in has_gradient.tolist()]
+        for (_, parameter), is_used in zip(named, used, strict=True):
+            if is_used and parameter.grad is None:  # on this rank alone
+                parameter.grad = torch.zeros_like(parameter)
+        _average([parameter.grad for _, parameter in named if parameter.grad is not None])
+        self._without_gradient = [name for (name, _), is_used in zip(named, used, strict=True) if not is_used]
+
+    def _replicate(self, without_gradient: Sequence[str]) -> DistributedDataParallel:
+        on_cuda = self.context.device.startswith("cuda")
+        for name in without_gradient:
+            self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))  # type: ignore[no-untyped-call]
+        ignored = {id(self.model.get_parameter(name)) for name in without_gradient}
+        names = [name for name, parameter in self._call.named_parameters() if id(parameter) in ignored]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._call, names)  # type: ignore[no-untyped-call]
+        replica = DistributedDataParallel(
+            self._call,
+            device_ids=[torch.device(self.context.device)] if on_cuda else None,
+            gradient_as_bucket_view=True,  # no second copy of the gradients
+            init_sync=False,  # they are equal already
+        )
+        if not on_cuda or self._compression is not None:
+            # After its first backward pass DDP lays its buckets out anew, in the order in which gradients became ready.
+            # From three ranks on, the order in which gloo adds an element up depends on its place in the bucket, so the
+            # first step after a resume would round otherwise than the same step of an uninterrupted run; and what
+            # compression remembers is laid out as the buckets are. Laying the final buckets out at once, in the order
+            # of the parameters, makes all steps alike. DDP has no public way to ask for it but
+            # `find_unused_parameters`, which costs another collective per step.
+            replica.reducer._push_all_rebuilt_params()
+            replica.reducer._rebuild_buckets()
+        if self._compression is not None:
+            self._compression.attach(replica)
+        return replica
+
+
+def _refusal(name: str) -> Callable[[Tensor], None]:
+    """A hook that raises when the parameter gets a gradient after all."""
+
+    def refuse(_: Tensor) -> None:
+        raise RuntimeError(
+            f"parameter {name} had no gradient in the first step and has one now: ddp exchanges gradients of the same "
+            "parameters in every step"
+        )
+
+    return refuse
+
+
+def _average(gradients: Sequence[Tensor]) -> None:
+    """Replaces gradients by their means over ranks."""
+    world_size = dist.get_world_size()
+    for bucket in _buckets(gradients):
+        flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
+        dist.all_reduce(flat)
+        flat /= world_size
+        means = torch.split(flat, [gradient.numel() for gradient in bucket])
+        for gradient, mean in zip(bucket, means, strict=True):
+            gradient.copy_(mean.view_as(gradient))
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors in order, in lists of one dtype and, unless it is one tensor, of at most `BUCKET_BYTES`."""
+    bucket: list[Tensor] = []
+    num_bytes = 0
+    for tensor in tensors:
+        if bucket and (num_bytes + tensor.nbytes > BUCKET_BYTES or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket, num_bytes = [], 0
+        bucket.append(tensor)
+        num_bytes += tensor.nbytes
+    if bucket:
+        yield bucket

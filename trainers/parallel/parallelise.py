@@ -1,0 +1,117 @@
+"""From a model and a trial's config to the model that its ranks train together."""
+
+from __future__ import annotations
+
+import json
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.utils import _sync_module_states
+
+from trainers.config import InvalidConfig, TrialConfig
+from trainers.parallel.ddp import BUCKET_BYTES, ReplicatedModel
+from trainers.parallel.model_blocks import blocks_of
+from trainers.parallel.parallel_model import ParallelModel
+from trainers.precision import DTYPES
+from trainers.ranks.context import RankContext
+from trainers.workloads.registry import Workload
+
+__all__ = ["ParallelModel", "parallelise"]
+
+
+def parallelise(model: nn.Module, workload: Workload, config: TrialConfig, context: RankContext) -> ParallelModel:
+    """Shares `model`, which is on the context's device, between the ranks as the config says. All ranks start from
+    rank 0's parameters and buffers. Call it before the optimizer is built, which gets the parameters of the result's
+    `model`; the model itself is changed, too.
+
+    Modules, made one inside the other: recomputed (activation checkpointing), compiled, sharded or replicated.
+
+    Raises:
+        InvalidConfig: the config does not fit the model or the world size; the message names the field.
+    """
+    mode = config.parallelism.mode if context.world_size > 1 else "ddp"
+    _check(model, config, context)
+    if context.world_size > 1:
+        _sync_module_states(model, dist.group.WORLD, BUCKET_BYTES, 0, ())  # type: ignore[arg-type]
+    blocks = blocks_of(workload, model) if mode in ("fsdp2", "hsdp") or config.activation_checkpointing else []
+    if config.activation_checkpointing:
+        from trainers.parallel.recomputation import recompute_in_backward
+
+        if not blocks:
+            raise InvalidConfig("activation_checkpointing", "the model has no blocks whose activations to recompute")
+        recompute_in_backward(blocks)
+    kind = _kind(config, context, mode) if config.compile else None
+    if mode == "ddp":
+        call = None
+        if kind is not None:
+            from trainers.parallel.compilation import CompiledModel
+
+            call = CompiledModel(model, kind=kind)
+        return ReplicatedModel(model, context, call=call, compression=config.compression, seed=config.seed)
+
+    from trainers.ranks.device_meshes import device_mesh
+
+    mesh = device_mesh(
+        device_type=torch.device(context.device).type,
+        world_size=context.world_size,
+        shard_size=config.parallelism.shard_size or context.world_size,
+    )
+    dtype = DTYPES[config.precision]
+    if mode == "simple_fsdp":
+        from trainers.parallel.simple_fsdp import SimplyShardedModel
+
+        return SimplyShardedModel(model, context, mesh=mesh, dtype=dtype, kind=kind)
+
+    from trainers.parallel.fsdp2 import FullyShardedModel
+
+    if kind is not None:
+        from trainers.parallel.compilation import compile_blocks
+
+        compile_blocks(blocks, kind=kind)
+    return FullyShardedModel(model, context, mesh=mesh, blocks=blocks, dtype=dtype)
+
+
+def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
+    if context.world_size == 1:
+        return
+    mode, shard_size = config.parallelism.mode, config.parallelism.shard_size
+    if shard_size is not None and context.world_size % shard_size != 0:
+        raise InvalidConfig(
+            "parallelism.shard_size", f"must divide the world size {context.world_size}, got {shard_size}"
+        )
+    scalars = [name for name, parameter in model.named_parameters() if parameter.ndim == 0]
+    if mode in ("fsdp2", "hsdp") and scalars:
+        raise InvalidConfig(
+            "parallelism.mode",
+            f"{mode} cannot shard parameters without dimensions ({', '.join(scalars)}): give them the shape (1,), or "
+            "use simple_fsdp",
+        )
+    if mode == "simple_fsdp":
+        recurrent = [name for name, module in model.named_modules() if isinstance(module, nn.RNNBase)]
+        if recurrent:
+            raise InvalidConfig(
+                "parallelism.mode",
+                f"simple_fsdp cannot shard {', '.join(recurrent)}, which keeps its weights beside its attributes: use "
+                "fsdp2",
+            )
+    if config.compression is not None and scalars:
+        raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
+
+
+def _kind(config: TrialConfig, context: RankContext, mode: str) -> str:
+    """All that compiled code depends on, beside the model: trials of one kind compile once."""
+    return json.dumps(
+        {
+            "workload": config.workload,
+            "workload_options": dict(config.workload_options),
+            "batch_size": config.batch_size // (context.world_size * config.accumulation_steps),
+            "precision": config.precision,
+            "activation_checkpointing": config.activation_checkpointing,
+            "mode": mode,
+            "world_size": context.world_size,
+            "shard_size": config.parallelism.shard_size,
+            "device": context.device,
+        },
+        sort_keys=True,
+    )

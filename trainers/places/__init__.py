@@ -1,5 +1,0 @@
-"""Where checkpoints lie: in a directory, or in a store of `pyarrow.fs`, which is imported only where one is used."""
-
-from trainers.places.address import InvalidPlace, Place, StoreUri, masked, place_of, text_of
-
-__all__ = ["InvalidPlace", "Place", "StoreUri", "masked", "place_of", "text_of"]

@@ -1,0 +1,180 @@
+"""A directory in a store of `pyarrow.fs`, with patience for one that fails for a moment.
+
+There is no rename in an object store, and no flush to disk in any: a file is there when its writer was closed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import BinaryIO, TypeVar
+
+from trainers.storage.failure import StoreFailed
+from trainers.storage.location import StoreUri, masked
+
+try:
+    import pyarrow as pa
+    from pyarrow import fs
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("checkpoints in a store need the package pyarrow", name="pyarrow") from error
+
+T = TypeVar("T")
+
+OUTAGE_SECONDS = 60.0
+"""How long what failed is tried again; well below the time that ranks wait for each other."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
+
+_CHUNK_BYTES = 1 << 24
+_OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
+"""Where there are no directories to make."""
+_PERMANENT = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "NO_SUCH_BUCKET",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+)
+"""Errors of S3 that no patience mends."""
+_DEFAULTS = (
+    # A small file then is one request, and not the three of an upload in parts.
+    ("s3", "allow_delayed_open", "true"),
+    # Its own patience of a quarter of an hour is beyond that of ranks that wait for each other.
+    *((scheme, "retry_limit_seconds", "60") for scheme in ("gs", "gcs")),
+)
+"""Options of a URI that are others here than pyarrow's own, unless it has them."""
+_REQUEST_ID = re.compile(r" \(Request ID: [^)]*\)")
+
+logger = logging.getLogger(__name__)
+
+
+class Store:
+    """A directory in a store. Methods take paths below it, and may be called from any thread."""
+
+    def __init__(self, uri: StoreUri, *, outage_seconds: float | None = None) -> None:
+        """Nothing is asked of the store yet.
+
+        Args:
+            outage_seconds: for how long what failed is tried again; None: `OUTAGE_SECONDS`.
+
+        Raises:
+            StoreFailed: the URI has options that pyarrow does not know, or its library for the scheme is missing.
+        """
+        self.uri = uri
+        self._outage_seconds = outage_seconds
+        try:
+            self._fs, root = _connect(uri.root)
+        except (OSError, pa.ArrowException, NotImplementedError) as error:
+            raise _failed(uri, "cannot be used", error) from None
+        self._root = "/".join(part for part in (root.rstrip("/"), uri.path) if part) or "/"
+        if root.startswith("/") and not self._root.startswith("/"):
+            self._root = f"/{self._root}"
+
+    def files(self) -> dict[str, int]:
+        """Bytes of every file, by path."""
+        selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        found = self._patiently("cannot be listed", lambda: self._fs.get_file_info(selector))
+        return {self._below(info.path): info.size or 0 for info in found if info.type == fs.FileType.File}
+
+    def directories(self) -> list[str]:
+        """Names of the directories right below."""
+        selector = fs.FileSelector(self._root, allow_not_found=True)
+        found = self._patiently("cannot be listed", lambda: self._fs.get_file_info(selector))
+        return sorted(self._below(info.path) for info in found if info.type == fs.FileType.Directory)
+
+    def read(self, path: str) -> bytes:
+        """A file's content. Raises: FileNotFoundError, StoreFailed."""
+
+        def read() -> bytes:
+            with self._fs.open_input_stream(self._full(path)) as stream:
+                content: bytes = stream.read()
+                return content
+
+        return self._patiently(f"cannot give {path}", read)
+
+    def download(self, path: str, file: BinaryIO) -> None:
+        """Writes a file's content to the beginning of an empty local one. Raises: FileNotFoundError, StoreFailed."""
+
+        def download() -> None:
+            file.seek(0)
+            file.truncate()
+            with self._fs.open_input_stream(self._full(path)) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    file.write(chunk)
+
+        self._patiently(f"cannot give {path}", download)
+
+    def write(self, path: str, chunks: Callable[[], Iterable[bytes | memoryview]]) -> str:
+        """Writes or replaces a file; gives its SHA-256. `chunks` is called again when the store has failed.
+
+        A process that is killed meanwhile leaves no file in an object store; elsewhere it can leave a part of one.
+
+        Raises:
+            StoreFailed: the store refused.
+        """
+        full = self._full(path)
+
+        def write() -> str:
+            checksum = hashlib.sha256()
+            if self._fs.type_name not in _OBJECT_STORES:
+                self._fs.create_dir(str(PurePosixPath(full).parent), recursive=True)
+            with self._fs.open_output_stream(full) as stream:
+                for chunk in chunks():
+                    checksum.update(chunk)
+                    stream.write(chunk)
+            return checksum.hexdigest()
+
+        return self._patiently(f"cannot take {path}", write)
+
+    def delete(self, directory: str = "") -> None:
+        """Deletes a directory with all that is in it, if it is there; `""`: this one."""
+
+        def delete() -> None:
+            try:
+                self._fs.delete_dir(self._full(directory))
+            except FileNotFoundError:
+                return
+
+        self._patiently(f"cannot delete {directory or 'it'}", delete)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root.rstrip('/')}/{path}" if path else self._root
+
+    def _below(self, full: str) -> str:
+        return full[len(self._root.rstrip("/")) + 1 :].rstrip("/")
+
+    def _patiently(self, what: str, action: Callable[[], T]) -> T:
+        """Does it, again and again for a while if the store fails. Raises: FileNotFoundError, StoreFailed."""
+        patience = OUTAGE_SECONDS if self._outage_seconds is None else self._outage_seconds
+        deadline, pause = time.monotonic() + patience, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return action()
+            except FileNotFoundError:
+                raise
+            except (OSError, pa.ArrowException) as error:
+                is_permanent = not isinstance(error, OSError) or any(code in str(error) for code in _PERMANENT)
+                if is_permanent or time.monotonic() + pause > deadline:
+                    raise _failed(self.uri, what, error) from None
+                logger.warning("%s; tried again in %.1f s", _failed(self.uri, what, error), pause)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _failed(uri: StoreUri, what: str, error: Exception) -> StoreFailed:
+    # A request's number would make one and the same error another each time.
+    return StoreFailed(f"{uri} {what}: {masked(_REQUEST_ID.sub('', str(error)))}")
+
+
+@lru_cache(maxsize=8)
+def _connect(root: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a URI without a path, and the path in it that it names; connections are kept."""
+    for scheme, option, value in _DEFAULTS:
+        if root.startswith(f"{scheme}://") and f"{option}=" not in root:
+            root += f"{'&' if '?' in root else '?'}{option}={value}"
+    connected: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(root)
+    return connected

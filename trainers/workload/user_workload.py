@@ -1,0 +1,226 @@
+"""A workload of a user's own, named `module:Class`: a class that carries its description as class attributes.
+
+    class MyModel:
+        title = "What it trains, on which data"
+        metrics = {"validation_loss": "minimize"}      # those that `evaluate` gives; the loop adds `train_loss`
+        default_objective = "validation_loss"
+        default_num_steps = 200
+        default_evaluate_every = 20
+        default_batch_size = 64
+
+        def __init__(self, *, width: Annotated[int, "units of the hidden layer"] = 64) -> None: ...
+
+Its options are the constructor's parameters; one without default is required. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import traceback
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from trainers.config import InvalidConfig, Json
+from trainers.workload.description import Direction, ParameterGroup, WorkloadDescription, WorkloadOption
+
+MAX_REFERENCE_LENGTH = 200
+"""What the database keeps of a workload's name."""
+MAX_ERROR_LENGTH = 500
+
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
+_ATTRIBUTES = ("title", "metrics", "default_objective", *_DEFAULT_NUMBERS)
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def is_reference(name: str) -> bool:
+    """Whether a workload's name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
+    return len(name) <= MAX_REFERENCE_LENGTH and _REFERENCE.fullmatch(name) is not None
+
+
+def import_class(reference: str) -> type[Any]:
+    """The class that `module:Class` names. This runs the module's code.
+
+    Raises:
+        InvalidConfig: the module cannot be imported, for whatever reason, or has no such class.
+    """
+    module_name, _, class_name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # the boundary to a user's own code
+        raise InvalidConfig("workload", _why_not_imported(module_name, error)) from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        there = ", ".join(sorted(name for name, value in vars(module).items() if _is_own_class(value, module_name)))
+        what = "no class" if found is None else f"no class but {printable(repr(found), limit=80)}"
+        raise InvalidConfig(
+            "workload",
+            f"module {module_name} has {what} {class_name!r} (its classes: {printable(there or '-', limit=200)})",
+        )
+    return found
+
+
+def description_of(cls: type[Any], *, name: str) -> WorkloadDescription:
+    """The description that a class carries; `name` is what the workload is called.
+
+    Raises:
+        InvalidConfig: attributes are missing or impossible; the message names all of them.
+    """
+    reference = f"{cls.__module__}:{cls.__qualname__}"
+    missing = [attribute for attribute in _ATTRIBUTES if not hasattr(cls, attribute)]
+    if missing:
+        raise InvalidConfig("workload", f"{reference} lacks the class attributes {', '.join(missing)}")
+    metrics = cls.metrics
+    if isinstance(metrics, Mapping):
+        metrics = {"train_loss": "minimize", **metrics}
+    description = WorkloadDescription(
+        name=name,
+        title=cls.title,
+        implementation=name if is_reference(name) else reference,
+        metrics=metrics,
+        default_objective=cls.default_objective,
+        default_num_steps=cls.default_num_steps,
+        default_evaluate_every=cls.default_evaluate_every,
+        default_batch_size=cls.default_batch_size,
+        options=options_of(cls),
+        parameter_groups=(ParameterGroup(f"as {reference}.parameter_groups says"),)
+        if callable(getattr(cls, "parameter_groups", None))
+        else (),
+    )
+    problems = problems_of(description)
+    if problems:
+        raise InvalidConfig("workload", f"{reference} is described wrongly: {'; '.join(problems)}")
+    return description
+
+
+def problems_of(description: WorkloadDescription) -> list[str]:
+    """What is impossible in a description, each as a phrase that names the attribute and its value."""
+    problems = []
+    if not isinstance(description.title, str) or not description.title.strip():
+        problems.append(f"title must be a text, got {description.title!r:.80}")
+    metrics, directions = description.metrics, get_args(Direction)
+    if not isinstance(metrics, Mapping) or not metrics:
+        problems.append(f"metrics must be a dict of directions by name, got {metrics!r:.80}")
+        metrics = {}
+    for metric, direction in metrics.items():
+        if not isinstance(metric, str) or not metric:
+            problems.append(f"metrics must have names that are texts, got {metric!r:.80}")
+        if direction not in directions:
+            problems.append(f"metrics[{metric!r}] must be {' or '.join(directions)}, got {direction!r:.80}")
+    if metrics and description.default_objective not in metrics:
+        known = ", ".join(map(str, metrics))
+        problems.append(
+            f"default_objective must be one of the metrics ({known}), got {description.default_objective!r}"
+        )
+    for attribute in _DEFAULT_NUMBERS:
+        value = getattr(description, attribute)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            problems.append(f"{attribute} must be an integer >= 1, got {value!r:.80}")
+    for option, spec in description.options.items():
+        if not _is_json(spec.default):
+            problems.append(
+                f"the default of option {option} must be JSON (text, number, list, ...), got {spec.default!r:.80}"
+            )
+    return problems
+
+
+def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
+    """The constructor's parameters; `*args` and `**kwargs` are none.
+
+    What an option is for is taken from `Annotated[type, "what it is for"]`, with the annotation behind it.
+
+    Raises:
+        InvalidConfig: a parameter is positional-only, so that no option can be passed to it.
+    """
+    options = {}
+    hints = _type_hints(cls)
+    for name, parameter in _parameters(cls).items():
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise InvalidConfig("workload", f"parameter {name} of {cls.__name__} must not be positional-only")
+        if parameter.kind in _KEYWORD_KINDS:
+            required = parameter.default is inspect.Parameter.empty
+            default = None if required else _as_json(parameter.default)
+            text = _option_text(hints.get(name, parameter.annotation))
+            options[name] = WorkloadOption(default, text, required=required)
+    return options
+
+
+def explain(error: BaseException) -> str:
+    """An exception of a user's code in one printable line: its type, message, file and line."""
+    if isinstance(error, SystemExit):
+        what = f"it called sys.exit({error.code!r})"
+    else:
+        what = f"{type(error).__name__}: {_text_of(error)}" if _text_of(error) else type(error).__name__
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return printable(what, limit=MAX_ERROR_LENGTH) + where
+
+
+def printable(text: str, *, limit: int) -> str:
+    """The text on one line, cut to `limit` characters, with what cannot be printed as escapes."""
+    line = " ".join(text.split())
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line[:limit])
+    return shown if len(line) <= limit else f"{shown}..."
+
+
+def _why_not_imported(module_name: str, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+        places = f"the installed packages and {Path.cwd()}"
+        return f"there is no module {error.name!r} among {places}"
+    return f"module {module_name} cannot be imported: {explain(error)}"
+
+
+def _is_own_class(value: object, module_name: str) -> bool:
+    return isinstance(value, type) and value.__module__ == module_name
+
+
+def _parameters(cls: type[Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(cls).parameters
+    except ValueError:  # written in C
+        return {}
+
+
+def _type_hints(cls: type[Any]) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(cls.__init__, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # names that only a type checker imports
+        return {}
+
+
+def _option_text(annotation: Any) -> str:
+    notes: list[str] = []
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation, *metadata = get_args(annotation)
+        notes = [note for note in metadata if isinstance(note, str)]
+    if annotation is inspect.Parameter.empty:
+        return ""
+    kind = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return f"{notes[0]} ({kind})" if notes else kind
+
+
+def _as_json(default: Any) -> Json:
+    """The default as JSON has it; what JSON cannot hold stays as it is, and is refused with the description."""
+    if isinstance(default, tuple):
+        return [_as_json(part) for part in default]
+    return typing.cast("Json", default)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the boundary to a user's own code
+        return "(its message cannot be shown)"

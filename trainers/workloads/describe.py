@@ -1,0 +1,151 @@
+"""Describes workloads in a process of its own, so that whoever asks imports nothing of anyone's code.
+
+    python -m trainers.workloads.describe my_package.models:MyModel
+
+prints the description as JSON, or why there is none. `ask` and `ask_for_installed` are the other end: they start that
+command where this process runs and imports from, and read what it prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from trainers.config import InvalidConfig
+from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.user_workload import explain, printable
+from trainers.workloads.registry import describe, description_from, entry_points
+
+TIMEOUT_SECONDS = 25.0
+"""For a workload's module to be imported; torch alone takes seconds. Those who ask over HTTP wait 30 s."""
+
+_MAX_ANSWER_BYTES = 10_000_000
+_SHOWN_OF_OUTPUT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What the entry points of installed packages name."""
+
+    descriptions: tuple[WorkloadDescription, ...]
+    problems: Mapping[str, str]
+    """Why an entry point gives no description, by its name."""
+
+
+def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescription:
+    """The description of the workload `name`, of whatever kind.
+
+    Raises:
+        InvalidConfig: there is none; the message says why, e.g. with the error of the import.
+    """
+    answer = _run(["--", name], what=name, timeout_seconds=timeout_seconds)
+    if "refused" in answer:
+        raise InvalidConfig("workload", str(answer["refused"]))
+    return _from_json(answer["description"])
+
+
+def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
+    """What installed packages bring.
+
+    Raises:
+        InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.
+    """
+    answer = _run(["--installed"], what="the installed workloads", timeout_seconds=timeout_seconds)
+    return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
+
+
+def environment_of_children() -> dict[str, str]:
+    """Environment variables with which another Python imports from where this one does, its directory first."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])}
+
+
+def _run(arguments: Sequence[str], *, what: str, timeout_seconds: float) -> Any:
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trainers.workloads.describe", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=noise,
+            env=environment_of_children(),
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired as expired:
+            raise InvalidConfig("workload", f"{what}: its import takes more than {timeout_seconds:g} s") from expired
+        finally:
+            with suppress(ProcessLookupError):  # and whatever the module has started
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        try:
+            return json.loads(output.read(_MAX_ANSWER_BYTES))
+        except ValueError as error:
+            how = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+            said = printable(_end_of(noise), limit=_SHOWN_OF_OUTPUT)
+            raise InvalidConfig(
+                "workload", f"{what}: its import ended the process with {how}{f': {said}' if said else ''}"
+            ) from error
+
+
+def _end_of(noise: IO[bytes]) -> str:
+    noise.seek(max(0, noise.seek(0, os.SEEK_END) - _SHOWN_OF_OUTPUT))
+    return noise.read().decode(errors="replace")
+
+
+def _from_json(data: dict[str, Any]) -> WorkloadDescription:
+    options = {name: WorkloadOption(**option) for name, option in data["options"].items()}
+    groups = tuple(ParameterGroup(**group) for group in data["parameter_groups"])
+    return WorkloadDescription(**{**data, "options": options, "parameter_groups": groups})
+
+
+def _installed() -> dict[str, Any]:
+    descriptions: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for entry_point in entry_points():
+        try:
+            description = description_from(entry_point)
+        except InvalidConfig as error:
+            problems[entry_point.name] = error.message
+        else:
+            descriptions.setdefault(description.name, asdict(description))
+    return {"descriptions": list(descriptions.values()), "problems": problems}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; 0 if it could say what was asked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m trainers.workloads.describe", description="Describes workloads as JSON."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("name", nargs="?", help="a workload's name, or module:Class")
+    what.add_argument("--installed", action="store_true", help="all that installed packages bring")
+    options = parser.parse_args(arguments)
+    # What an imported module prints, however it does it, must not get between the lines of the answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    status = 0
+    try:
+        answer = _installed() if options.installed else {"description": asdict(describe(options.name))}
+        text = json.dumps(answer, allow_nan=False)
+    except InvalidConfig as error:
+        text, status = json.dumps({"refused": error.message}), 2
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+        text, status = json.dumps({"refused": f"{options.name} cannot be described: {explain(error)}"}), 2
+    answers.write(text + "\n")
+    answers.close()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

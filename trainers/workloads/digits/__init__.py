@@ -1,0 +1,1 @@
+"""The workloads on the handwritten digits that ship with scikit-learn. Never data of a user's."""

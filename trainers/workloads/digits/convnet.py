@@ -1,0 +1,53 @@
+"""A small convolutional network that classifies the handwritten digits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import nn
+
+from trainers.workloads.digits.digits import NUM_CLASSES, DigitsClassification, digits
+from trainers.workloads.sizes import shape_of_size
+
+CHANNELS = {"tiny": (16, 32, 64), "small": (32, 64, 128)}
+"""Output channels of the convolutions."""
+
+CHANNELS_PER_GROUP = 8
+"""Of the normalisation."""
+
+
+class DigitsConvnet(DigitsClassification):
+    """A convolutional network that classifies the digits; cross-entropy loss."""
+
+    def __init__(self, *, size: str, label_smoothing: float) -> None:
+        self.channels = shape_of_size(size, CHANNELS)
+        pixels = digits().train_pixels
+        # One mean and deviation for all pixels: a convolution treats all places alike, and standardising each pixel
+        # would blow up the margins, where ink is rare.
+        mean, deviation = pixels.mean(), pixels.std(correction=0)
+        super().__init__(
+            train_images=(pixels - mean) / deviation,
+            validation_images=(digits().validation_pixels - mean) / deviation,
+            label_smoothing=label_smoothing,
+        )
+
+    def build_model(self) -> nn.Module:
+        """3x3 convolutions at 8x8, 4x4 and 2x2 pixels, the mean over pixels, and a linear layer.
+
+        The parameters are those of `convolution0`, `norm0`, ..., `output`. Normalisation is by groups of channels
+        within each image, not by batch: a rank's batch is its share of the global one, so batch statistics would make
+        the model depend on the number of ranks, and with small shares be mostly noise.
+        """
+        layers: OrderedDict[str, nn.Module] = OrderedDict(images=nn.Unflatten(1, (1, 8, 8)))
+        inputs = 1
+        for index, outputs in enumerate(self.channels):
+            stride = 1 if index == 0 else 2
+            # No bias: the normalisation has one.
+            layers[f"convolution{index}"] = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+            layers[f"norm{index}"] = nn.GroupNorm(outputs // CHANNELS_PER_GROUP, outputs)
+            layers[f"relu{index}"] = nn.ReLU()
+            inputs = outputs
+        layers["mean"] = nn.AdaptiveAvgPool2d(1)
+        layers["flat"] = nn.Flatten()
+        layers["output"] = nn.Linear(inputs, NUM_CLASSES)
+        return nn.Sequential(layers)

@@ -1,0 +1,77 @@
+"""What is known of architectures that `transformers` builds without building anything."""
+
+from __future__ import annotations
+
+from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+
+DESCRIPTIONS = (
+    WorkloadDescription(
+        name="huggingface",
+        title="Any architecture of Hugging Face transformers: language model, image or text classifier",
+        implementation="trainers.workloads.huggingface.huggingface:HuggingFace",
+        metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+        default_objective="validation_loss",
+        default_num_steps=400,
+        default_evaluate_every=40,
+        default_batch_size=32,
+        options={
+            "task": WorkloadOption("causal-lm", "causal-lm, image-classification or sequence-classification"),
+            "architecture": WorkloadOption(
+                None,
+                "as transformers calls it (model_type), e.g. gpt2, llama, bert, resnet or vit; null: that of "
+                "model_path, or a small gpt2, vit or bert",
+            ),
+            "config": WorkloadOption(
+                {},
+                "fields of the architecture's config class instead of its defaults (or of those in model_path), e.g. "
+                '{"num_hidden_layers": 4}',
+            ),
+            "model_path": WorkloadOption(
+                None, "a local directory with config.json, and safetensors files for pretrained weights"
+            ),
+            "weights": WorkloadOption("random", "random, or pretrained to read them from model_path"),
+            "path": WorkloadOption(
+                None,
+                "causal-lm: text as for text-lm; image-classification: images as for image-folder; "
+                "sequence-classification: a CSV, TSV or Parquet file or a directory of them; null: the source of "
+                "Python's standard library (language model; or from which package a piece of it is), or the digits",
+            ),
+            "validation_path": WorkloadOption(
+                None, "of text: as path, for validation; null: a part of path is held out"
+            ),
+            "text_column": WorkloadOption(None, "of tables: the column with the text; null: text"),
+            "label_column": WorkloadOption(None, "of tables: the column with the class; null: label"),
+            "tokenizer": WorkloadOption(
+                None,
+                "of text: byte, or the path of a tokenizer.json; null: that in model_path, or else byte, "
+                "or words where pieces of the standard library are classified",
+            ),
+            "cache_directory": WorkloadOption(
+                None,
+                "of causal-lm: where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
+            ),
+            "context_length": WorkloadOption(
+                None, "of text: tokens that the model sees at once; null: 64, or as many as it takes if that is fewer"
+            ),
+            "image_size": WorkloadOption(None, "of images: their side in pixels; null: as the config has it, or 32"),
+            "min_crop_area": WorkloadOption(None, "of images of a path: as for image-folder; null: 0.08"),
+            "horizontal_flip": WorkloadOption(None, "of images of a path: as for image-folder; null: true"),
+            "num_workers": WorkloadOption(None, "of images of a path: as for image-folder; null: 2"),
+            "precondition_embeddings": WorkloadOption(
+                False, "whether Shampoo preconditions embeddings and a language model's output layer, too"
+            ),
+            "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
+            "max_validation_examples": WorkloadOption(
+                None, "examples evaluated at each measurement, spread over what is held out; null: 512"
+            ),
+        },
+        parameter_groups=(
+            ParameterGroup(
+                "embeddings, and the output layer of a language model",
+                {"preconditioner": "none"},
+                unless="precondition_embeddings",
+            ),
+            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
+        ),
+    ),
+)

@@ -1,0 +1,183 @@
+"""Texts with labels: a user's table (CSV, TSV, Parquet), or pieces of Python's own standard library.
+
+The latter asks from which package a piece of source comes: real data that every Python has, no download.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainers.data.files import data_files
+from trainers.workloads.language.stdlib_text import VALIDATION_PERIOD
+from trainers.workloads.optional_library import optional_library
+
+PACKAGES = ("asyncio", "email", "http", "importlib", "logging", "multiprocessing", "unittest", "urllib", "xml")
+"""Those that every Python from 3.11 on has and that are large enough to learn from."""
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+
+
+NUM_WORDS = 1024
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
+"""Parts of identifiers, numbers, and every other sign by itself; white space counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """Some texts and the class of each."""
+
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    """Indices into the names of the classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledCorpus:
+    """A classification task."""
+
+    train: LabelledTexts
+    validation: LabelledTexts
+    class_names: tuple[str, ...]
+
+
+class WordTokenizer:
+    """Numbers the words that are most frequent in some texts; one number stands for all others."""
+
+    num_tokens = NUM_WORDS
+    end_of_text: int | None = 0
+    identity = "words"
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        counts = Counter(word for text in texts for word in _WORD.findall(text))
+        # Sorted, because words that are equally frequent come in the order of the texts.
+        words = sorted(counts, key=lambda word: (-counts[word], word))[: NUM_WORDS - 2]
+        self._numbers = {word: number for number, word in enumerate(words, start=2)}
+
+    def encode(self, text: bytes) -> NDArray[np.uint32]:
+        """The numbers of the words: (n,)."""
+        return np.array([self._numbers.get(word, 1) for word in _WORD.findall(text.decode())], dtype=np.uint32)
+
+
+@cache
+def stdlib_packages(length: int) -> LabelledCorpus:
+    """Pieces of `length` characters of the source of `PACKAGES`, as many of each, and the package of each piece.
+
+    Pieces do not overlap; of each package they are spread over all its files, and one in ten is held out. Guessing
+    gives an accuracy of 1/9.
+
+    Raises:
+        ValueError: this Python comes without the source of its library, or the packages have too few such pieces.
+    """
+    directory = Path(sysconfig.get_paths()["stdlib"])
+    of_package = [list(_pieces(directory / name, length)) for name in PACKAGES]
+    num_each = min(map(len, of_package))
+    if num_each < VALIDATION_PERIOD:
+        raise ValueError(
+            f"{directory} has {num_each} pieces of {length} characters of the package that has fewest; a smaller "
+            "context_length gives more, and some slim distributions of Python leave the source out"
+        )
+    spread = [[pieces[index * len(pieces) // num_each] for index in range(num_each)] for pieces in of_package]
+    rows = [(index, text, label) for label, pieces in enumerate(spread) for index, text in enumerate(pieces)]
+    held_out = [(text, label) for index, text, label in rows if index % VALIDATION_PERIOD == 0]
+    rest = [(text, label) for index, text, label in rows if index % VALIDATION_PERIOD != 0]
+    return LabelledCorpus(_labelled(rest), _labelled(held_out), PACKAGES)
+
+
+def read_corpus(
+    path: str, *, validation_path: str | None = None, text_column: str = "text", label_column: str = "label"
+) -> LabelledCorpus:
+    """The texts of a table, or of all tables of a directory; the classes are the labels there are, sorted.
+
+    Without a `validation_path`, one text in ten is held out, chosen by the text itself: equal texts are on one side.
+
+    Raises:
+        ValueError: no such files or columns, a text or label is missing, fewer than two classes, or a label that
+            occurs in validation only.
+    """
+    rows = list(_rows("path", path, text_column, label_column))
+    if validation_path is None:
+        held_out = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD == 0]
+        rows = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD != 0]
+    else:
+        held_out = list(_rows("validation_path", validation_path, text_column, label_column))
+    names = tuple(sorted({label for _, label in rows}))
+    if len(names) < 2:
+        raise ValueError(f"label_column {label_column!r} must have at least two labels, got {', '.join(names)}")
+    if not rows or not held_out:
+        raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out")
+    numbers = {name: number for number, name in enumerate(names)}
+    unknown = sorted({label for _, label in held_out} - numbers.keys())
+    if unknown:
+        raise ValueError(
+            f"label_column {label_column!r}: {unknown[0]!r} is held out, but not among the training labels"
+        )
+    train, validation = (_labelled([(text, numbers[label]) for text, label in part]) for part in (rows, held_out))
+    return LabelledCorpus(train, validation, names)
+
+
+def _labelled(rows: Sequence[tuple[str, int]]) -> LabelledTexts:
+    return LabelledTexts(tuple(text for text, _ in rows), tuple(label for _, label in rows))
+
+
+def _pieces(package: Path, length: int) -> Iterator[str]:
+    # Sorted, because the order of a directory is the file system's.
+    for file in sorted(package.rglob("*.py")):
+        if not {"test", "tests"} & set(file.relative_to(package).parts):
+            text = file.read_text(encoding="utf-8")
+            yield from (text[start : start + length] for start in range(0, len(text) - length + 1, length))
+
+
+def _rows(option: str, path: str, text_column: str, label_column: str) -> Iterator[tuple[str, str]]:
+    """Text and label of each row of the tables at the path."""
+    for file in data_files(option, path, suffixes=(*_DELIMITERS, *_PARQUET_SUFFIXES)):
+        table = _read_table(file.path, (text_column, label_column))
+        columns = [table.column(name).cast("string").to_pylist() for name in (text_column, label_column)]
+        for number, (text, label) in enumerate(zip(*columns, strict=True)):
+            if text is None or label is None:
+                raise ValueError(f"{option} {file.path}: row {number} has no {label_column if text else text_column}")
+            yield text, label
+
+
+def _read_table(file: Path, columns: tuple[str, str]) -> Any:
+    """Both columns of the table in the file.
+
+    Raises:
+        ValueError: the file is none, or lacks a column.
+    """
+    arrow = optional_library("pyarrow", extra="text", purpose="the huggingface workload on tables")
+    try:
+        if file.name.lower().endswith(_PARQUET_SUFFIXES):
+            parquet = optional_library("pyarrow.parquet", extra="text", purpose="the huggingface workload on tables")
+            _check_columns(file, parquet.read_schema(file).names, columns)
+            return parquet.read_table(file, columns=list(dict.fromkeys(columns)))
+        delimiter = _DELIMITERS.get(file.suffix.lower())
+        if delimiter is None:
+            raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
+        csv = optional_library("pyarrow.csv", extra="text", purpose="the huggingface workload on tables")
+        table = csv.read_csv(
+            file,
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(columns, arrow.string())),
+        )
+    except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {error}") from error
+    _check_columns(file, table.column_names, columns)
+    return table
+
+
+def _check_columns(file: Path, names: Sequence[str], columns: tuple[str, str]) -> None:
+    for option, column in zip(("text_column", "label_column"), columns, strict=True):
+        if column not in names:
+            raise ValueError(f"{option} must be one of {', '.join(names)} in {file}, got {column!r}")

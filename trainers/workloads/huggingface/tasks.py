@@ -1,0 +1,144 @@
+"""What the workloads on architectures of `transformers` share: batches, loss and metrics over examples in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainers.data.order import rank_batches
+from trainers.workloads.digits.digits import share
+from trainers.workloads.huggingface.architecture import Architecture, blocks, parameter_groups
+from trainers.workloads.option_values import boolean, integer
+
+Batch: TypeAlias = tuple[Tensor, ...]
+"""Parts of some examples, each with the examples as its first dimension."""
+
+DEFAULT_VALIDATION_EXAMPLES = 512
+NUM_EXAMPLES_AT_ONCE = 64
+"""In evaluation, of examples that are predicted once each."""
+
+
+class Examples(Protocol):
+    """A data set, indexed by example."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: Tensor, /) -> Batch:
+        """The examples of these numbers, (b,) int64."""
+
+
+class ArchitectureWorkload:
+    """A model that an `Architecture` builds; its blocks, and how its parameters are trained."""
+
+    def __init__(self, architecture: Architecture, *, precondition_embeddings: bool) -> None:
+        self.architecture = architecture
+        self._precondition_embeddings = boolean("precondition_embeddings", precondition_embeddings)
+
+    def build_model(self) -> nn.Module:
+        """The library's own model, with the library's own names, so that its state can be loaded there."""
+        return self.architecture.build()
+
+    def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
+        return blocks(model)
+
+    def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
+        return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
+
+
+class WorkloadInMemory(ArchitectureWorkload, ABC):
+    """Trains and evaluates on two data sets; a subclass says what the model predicts of a batch.
+
+    Args:
+        architecture: of the model.
+        train: the training set.
+        validation: what is held out; of it, `max_validation_examples` (None: 512) are evaluated, spread over all.
+        label_smoothing: of the training loss, in [0, 1).
+        num_examples_at_once: in evaluation: bounds its memory.
+        precondition_embeddings: see `parameter_groups`.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        *,
+        train: Examples,
+        validation: Examples,
+        label_smoothing: float,
+        max_validation_examples: int | None,
+        num_examples_at_once: int = NUM_EXAMPLES_AT_ONCE,
+        precondition_embeddings: bool = False,
+    ) -> None:
+        super().__init__(architecture, precondition_embeddings=precondition_embeddings)
+        self.label_smoothing = share("label_smoothing", label_smoothing)
+        limit = max_validation_examples
+        limit = DEFAULT_VALIDATION_EXAMPLES if limit is None else integer("max_validation_examples", limit)
+        if not len(train) or not len(validation):
+            raise ValueError(f"the data give {len(train)} examples to train on and {len(validation)} held out")
+        self._train = train
+        self._num_at_once = num_examples_at_once
+        self._validation = validation
+        num_validation = min(limit, len(validation))
+        self._evaluated = torch.arange(num_validation) * len(validation) // num_validation
+
+    @abstractmethod
+    def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The model's predictions (n, classes) and the right classes (n,) int64."""
+
+    @property
+    def num_train_examples(self) -> int:
+        return len(self._train)
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[Batch]:
+        """Batches as the data set gives them, of batch_size / world_size examples."""
+        for indices in rank_batches(
+            self.num_train_examples,
+            batch_size=batch_size,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            start_step=start_step,
+        ):
+            yield self._train[indices]
+
+    def loss(self, model: nn.Module, batch: object) -> Tensor:
+        """Mean cross-entropy, in nats."""
+        logits, targets = self.logits_and_targets(model, cast("Batch", batch))
+        return functional.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+
+    def evaluate(
+        self, model: nn.Module, *, rank: int, world_size: int, device: str
+    ) -> Mapping[str, tuple[float, float]]:
+        """`validation_loss` (without label smoothing) and `validation_accuracy` on every `world_size`-th example."""
+        loss_sum, num_correct, num_targets = 0.0, 0, 0
+        evaluated = self._evaluated[rank::world_size]
+        for start in range(0, len(evaluated), self._num_at_once):
+            indices = evaluated[start : start + self._num_at_once]
+            batch = tuple(part.to(device) for part in self._validation[indices])
+            logits, targets = self.logits_and_targets(model, batch)
+            loss_sum += functional.cross_entropy(logits.float(), targets, reduction="sum").item()
+            num_correct += int((logits.argmax(dim=1) == targets).sum())
+            num_targets += len(targets)
+        return {
+            "validation_loss": (loss_sum, float(num_targets)),
+            "validation_accuracy": (float(num_correct), float(num_targets)),
+        }
+
+
+class ExamplesInMemory:
+    """A data set of tensors, each with the examples as its first dimension."""
+
+    def __init__(self, *parts: Tensor) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+    def __getitem__(self, indices: Tensor, /) -> Batch:
+        return tuple(part[indices] for part in self._parts)

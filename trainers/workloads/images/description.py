@@ -1,0 +1,70 @@
+"""What is known of images in a directory or in Parquet files without building anything."""
+
+from __future__ import annotations
+
+from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+
+DESCRIPTIONS = (
+    WorkloadDescription(
+        name="image-folder",
+        title=(
+            "Your images (class directories, Parquet or Arrow), ResNet or ViT; the ImageNet recipe is 90 epochs with "
+            "cosine and a warm-up of 5"
+        ),
+        implementation="trainers.workloads.images.image_folder:ImageFolder",
+        metrics={
+            "train_loss": "minimize",
+            "validation_loss": "minimize",
+            "validation_accuracy": "maximize",
+            "num_unreadable_images": "minimize",
+            "num_restarted_loaders": "minimize",
+        },
+        default_objective="validation_accuracy",
+        # Two epochs of ImageNet, or fifty of 50,000 images. The recipe's 90 epochs are 90 * images / batch size steps:
+        # 450,410 on ImageNet at this batch size, with a warmup_fraction of 5 / 90.
+        default_num_steps=10_000,
+        default_evaluate_every=1_000,
+        default_batch_size=256,
+        options={
+            "path": WorkloadOption(
+                None,
+                "a directory with train/<class>/*.jpg and validation/<class>/*.jpg (also .png, .webp), or with "
+                "<class>/*.jpg alone; or a Parquet or Arrow file, or a directory of them, with train and validation in "
+                "their names",
+                required=True,
+            ),
+            "architecture": WorkloadOption(
+                "resnet50",
+                "resnet18, resnet50, vit-tiny, vit-small or vit-base; for small images resnet20 or vit-nano",
+            ),
+            "image_size": WorkloadOption(224, "height and width to which images are cropped and scaled, in pixels"),
+            "patch_size": WorkloadOption(
+                None, "of vit: height and width of a patch, a divisor of image_size; null: 16"
+            ),
+            "validation_share": WorkloadOption(
+                None, "where there is no validation split: share of each class held out, in (0, 1); null: 0.1"
+            ),
+            "label_smoothing": WorkloadOption(0.1, "label smoothing of the training loss, in [0, 1)"),
+            "min_crop_area": WorkloadOption(
+                0.08, "smallest share of an image's area that a random crop takes, in (0, 1]"
+            ),
+            "horizontal_flip": WorkloadOption(True, "whether every other training image is mirrored"),
+            "num_workers": WorkloadOption(
+                2, "processes per rank that decode images; 0: none, the rank decodes between its steps"
+            ),
+            "max_unreadable_share": WorkloadOption(
+                0.01, "share of unreadable images above which the trial fails, in [0, 1); ten are always passed over"
+            ),
+            "image_column": WorkloadOption(
+                "image", "of Parquet and Arrow: column with the bytes of the files, or structures with a field bytes"
+            ),
+            "label_column": WorkloadOption("label", "of Parquet and Arrow: column with the class, integers or strings"),
+        },
+        parameter_groups=(
+            ParameterGroup(
+                "all but weights of convolutions and linear layers: biases, norms, a ViT's positions and class token",
+                {"weight_decay": 0.0},
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,70 @@
+"""What is known of language models on text files without building anything."""
+
+from __future__ import annotations
+
+from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+
+DESCRIPTIONS = (
+    WorkloadDescription(
+        name="text-lm",
+        title="Your text (files or Parquet), GPT-like or Llama-like language model",
+        implementation="trainers.workloads.language.text_lm:TextLM",
+        metrics={
+            "train_loss": "minimize",
+            "validation_loss": "minimize",
+            "validation_bits_per_byte": "minimize",
+            "validation_accuracy": "maximize",
+        },
+        default_objective="validation_loss",
+        default_num_steps=400,
+        default_evaluate_every=40,
+        default_batch_size=32,
+        options={
+            "path": WorkloadOption(
+                None,
+                "a text file, a Parquet file, or a directory of them (*.txt, *.text, *.md, *.rst, *.parquet, *.pq); a "
+                "text file is one document, and so is each row of a Parquet file",
+                required=True,
+            ),
+            "file_pattern": WorkloadOption(
+                None, "which files of a directory are read instead, as a glob, e.g. **/*.py; null: those named above"
+            ),
+            "text_column": WorkloadOption(None, "the column of Parquet files that holds the text; null: text"),
+            "validation_path": WorkloadOption(None, "as path, with the text for validation; null: a part is held out"),
+            "validation_share": WorkloadOption(
+                None,
+                "share of the documents held out for validation, in (0, 1), or of the bytes (the last ones) where path "
+                "is one text file; null: 0.1",
+            ),
+            "validation_seed": WorkloadOption(None, "seed that decides which documents are held out; null: 0"),
+            "num_validation_sequences": WorkloadOption(
+                256, "validation sequences evaluated at each measurement, spread over the text; null: all"
+            ),
+            "tokenizer": WorkloadOption("byte", "byte, or the path of a Hugging Face tokenizer.json"),
+            "cache_directory": WorkloadOption(
+                None, "where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory"
+            ),
+            "architecture": WorkloadOption("gpt", "gpt or llama"),
+            "size": WorkloadOption("tiny", "size of the model: tiny, small, gpt2-124m (gpt) or llama-124m (llama)"),
+            "num_blocks": WorkloadOption(None, "transformer blocks; null: as the size has it"),
+            "num_heads": WorkloadOption(None, "attention heads; null: as the size has it"),
+            "num_key_value_heads": WorkloadOption(None, "heads of keys and values (llama); null: as the size has it"),
+            "width": WorkloadOption(None, "width of the residual stream; null: as the size has it"),
+            "context_length": WorkloadOption(None, "tokens that the model sees at once; null: as the size has it"),
+            "tie_embeddings": WorkloadOption(
+                None, "whether the output layer is the embedding; null: as the size has it (only gpt2-124m)"
+            ),
+            "precondition_embeddings": WorkloadOption(
+                False, "whether Shampoo preconditions embeddings and output layer, too, or steps them as Adam does"
+            ),
+        },
+        parameter_groups=(
+            ParameterGroup(
+                "embeddings of tokens and positions, and the output layer",
+                {"preconditioner": "none"},
+                unless="precondition_embeddings",
+            ),
+            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
+        ),
+    ),
+)
