@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from service.api.catalogue_schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.api.estimate_schemas import JobEstimate
-from service.api.schemas import (
+from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.estimates import JobEstimate
+from service.api.schemas.jobs import (
     EventRead,
     JobRead,
     MeasurementPage,
@@ -25,10 +25,10 @@ from service.api.schemas import (
     TrialConfigRead,
     TrialRead,
 )
-from service.api.service_schemas import Problem, Readiness
+from service.api.schemas.service import Problem, Readiness
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
 
 DEFAULT_URL = "http://127.0.0.1:8730"
 TIMEOUT_SECONDS = 30.0

@@ -77,7 +77,8 @@ class Direction(StrEnum):
 
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes
-# there when a user wants more of it, a finished trial when it is to be tried again: `service.controls` says when.
+# there when a user wants more of it, a finished trial when it is to be tried again: `service.use_cases.steer` says
+# when.
 JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.PAUSED, JobState.FAILED, JobState.CANCELLED}),
     JobState.RUNNING: frozenset(

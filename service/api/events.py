@@ -20,7 +20,7 @@ from service.api import examples, problems
 from service.api.capacity import Turns
 from service.api.dependencies import JobId, ReadSession
 from service.api.paging import LARGEST_BIGINT
-from service.api.schemas import EventRead
+from service.api.schemas.jobs import EventRead
 from service.domain import JobState
 from service.errors import ServiceBusy
 from service.store.repositories import EventRepository, JobRepository

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from service.api import examples
 from service.api.fields import field_of, small, value_at
-from service.api.service_schemas import FieldError, Problem
+from service.api.schemas.service import FieldError, Problem
 from service.api.text import join_field
 from service.errors import (
     BudgetSpent,

@@ -17,17 +17,15 @@ from starlette.templating import Jinja2Templates
 
 from service.api import problems
 from service.api.dependencies import Now, ReadSession, SettingsDependency
-from service.best_values import number, spread
-from service.controls import RETRIABLE, budget_is_left
+from service.api.figures import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH, static_mounts
-from service.dashboard.plots import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
 from service.domain import JobState, TrialState
 from service.errors import InvalidInput, NotFound
-from service.evidence import evidence_from_json
-from service.jobs import progress_of, specification_of
-from service.pareto import front_of
-from service.recommendations import snippet_from_json
+from service.evidence.best_values import number, spread
+from service.evidence.pareto_front import front_of
+from service.evidence.recommend import snippet_from_json
+from service.evidence.types import evidence_from_json
 from service.store.models import Job
 from service.store.repositories import (
     JobRepository,
@@ -35,7 +33,9 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
-from service.waiting import waiting_of
+from service.use_cases.steer import RETRIABLE, budget_is_left
+from service.use_cases.submit import progress_of, specification_of
+from service.use_cases.waiting import waiting_of
 
 __all__ = ["router", "static_mounts"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from service.best_values import DASH, number
-from service.dashboard.plots import PlotTrial
+from service.api.figures import PlotTrial
 from service.domain import Direction, JobState, Phase, TrialState
-from service.evidence import EQUAL_WITHIN
-from service.evidence import Verdict as Outcome
-from service.jobs import JobProgress
-from service.recommendations import compare, improvement_over
+from service.evidence.best_values import DASH, number
+from service.evidence.recommend import compare, improvement_over
+from service.evidence.types import EQUAL_WITHIN
+from service.evidence.types import Verdict as Outcome
 from service.store.models import Job, Trial
+from service.use_cases.submit import JobProgress
 
 OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
 BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
@@ -52,7 +52,7 @@ class SeedRow:
     mean: float | None
     standard_deviation: float | None
     results: list[Mapping[str, Any] | None]
-    """A `service.evidence.SeedResult` as JSON for each of the table's seeds; None: not trained."""
+    """A `service.evidence.types.SeedResult` as JSON for each of the table's seeds; None: not trained."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One job, one Ray Tune run, one process: `python -m service.scheduler.job_run`, started by the worker.
 
 The worker holds the other end of standard input: its end of file tells the run that the worker is gone. Its exit status
-(`ending.ExitStatus`) tells the worker how it ended.
+(`run_end.ExitStatus`) tells the worker how it ended.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from typing import NoReturn
 
 from ray import tune
 
-from service import runs
-from service.budgets import device_hours, running_seconds
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
-from service.jobs import specification_of
-from service.leases import Lease, release_job
-from service.memory import MemoryPredictor, NotPredictable
-from service.planning import JobPlan, plan_job
-from service.scheduler import process_tree, ray_cluster
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
-from service.scheduler.ending import Ending, ExitStatus, JobImpossible, RunEnded
-from service.scheduler.feasibility import Feasibility
-from service.scheduler.job_policy import history_of, make_policy
-from service.scheduler.pruning import PolicyPruner
-from service.scheduler.rank_group import GroupSize
-from service.scheduler.recorder import OUTAGE_SECONDS, Recorder
-from service.scheduler.retries import Retries, Setbacks
-from service.scheduler.run_environment import cluster_address
-from service.scheduler.search import PolicySearcher
-from service.scheduler.sharing import Sharing
-from service.scheduler.trainable import WarmTrainable, trial_resources
-from service.scheduler.tune_gangs import TuneGangs
+from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.cluster.run_environment import cluster_address
+from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.retries import Retries, Setbacks
+from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.tune.placement_groups import TuneGangs
+from service.scheduler.tune.pruner import PolicyPruner
+from service.scheduler.tune.recorder import OUTAGE_SECONDS, Recorder
+from service.scheduler.tune.run_end import Ending, ExitStatus, JobImpossible, RunEnded
+from service.scheduler.tune.searcher import PolicySearcher
+from service.scheduler.tune.sharing import Sharing
+from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
+from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
+from service.use_cases import run
+from service.use_cases.budgets import device_hours, running_seconds
+from service.use_cases.leases import Lease, release_job
+from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable
+from service.use_cases.submit import specification_of
 from trainers.config import TrialConfig
 from trainers.storage import Place
 
@@ -90,7 +90,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            _write(database, lambda session: runs.finish_job(session, lease, failure=failure, now=_now()))
+            _write(database, lambda session: run.finish_job(session, lease, failure=failure, now=_now()))
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)

@@ -16,11 +16,11 @@ from typing import NoReturn
 import psutil
 
 from service.errors import NotFound
-from service.leases import Lease
-from service.scheduler import process_tree, ray_cluster
-from service.scheduler.ending import Ending, ExitStatus
+from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.tune.run_end import Ending, ExitStatus
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ import psutil
 
 from service.domain import JobState
 from service.errors import NotFound
-from service.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
-from service.scheduler import disk, process_tree
+from service.scheduler import disk
 from service.scheduler.checkpoint_storage import (
     CheckpointsUnusable,
     checkpoints_of,
@@ -35,12 +34,14 @@ from service.scheduler.checkpoint_storage import (
     remove,
     try_out,
 )
-from service.scheduler.ending import ExitStatus
-from service.scheduler.run_environment import DIRECTORY_VARIABLE, run_environment
+from service.scheduler.cluster import process_tree
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
+from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
+from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
 from trainers.storage import Place, masked
 from trainers.storage.failure import StoreFailed
 

@@ -11,10 +11,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from service.migrations import VERSION_TABLE
+from service.store.migrations import VERSION_TABLE
 from service.store.session import Database
 
-MIGRATIONS = Path(__file__).parent.parent / "migrations"
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def migrate(database: Database, revision: str = "head") -> None:

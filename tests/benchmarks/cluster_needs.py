@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Self
 
 from service.domain import Direction, TrialState
-from service.runs import TrialMeasurements, record_measurements
-from service.scheduler.searching.auto import AutoSearch
-from service.scheduler.searching.samplers import Outcome
-from service.specification import MAX_TRIALS
+from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.samplers import Outcome
+from service.specification.job import MAX_TRIALS
 from service.store.migrate import migrate
 from service.store.session import Database
+from service.use_cases.run import TrialMeasurements, record_measurements
 from tests.benchmarks.curve_families import NUM_UNITS, space_sample, task
 from tests.benchmarks.report import report
 from tests.postgresql import controlled_postgresql_server

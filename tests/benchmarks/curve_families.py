@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
-from service.scheduler.searching.encoding import Encoding
+from service.scheduler.policy.searching.encoding import Encoding
 
 Family: TypeAlias = Literal["plain", "crossing", "noisy", "diverging", "conditional", "loss"]
 FAMILIES: tuple[Family, ...] = get_args(Family)

@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from sklearn.ensemble import ExtraTreesRegressor
 
 from search_spaces import Scalar, SearchSpace
-from service.scheduler.searching.encoding import Array, Encoding
+from service.scheduler.policy.searching.encoding import Array, Encoding
 
 DATA = Path(__file__).parent / "data"
 

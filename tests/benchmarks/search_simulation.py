@@ -12,7 +12,7 @@ import numpy as np
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.policy import Decision, Done, GiveUp, Policy, Resume, Start, Wait
+from service.scheduler.policy.protocol import Decision, Done, GiveUp, Policy, Resume, Start, Wait
 
 Objective = Callable[[Mapping[str, Scalar]], list[float]]
 

@@ -98,8 +98,8 @@ def warm_trainable(directory: Path) -> Any:
     """Our trainable, which keeps its ranks between trials."""
     from ray import tune
 
-    from service.scheduler.rank_group import GroupSize
-    from service.scheduler.trainable import TrialOrder, WarmTrainable, trial_resources
+    from service.scheduler.ranks.rank_group import GroupSize
+    from service.scheduler.tune.trainable import TrialOrder, WarmTrainable, trial_resources
 
     size = GroupSize(WORLD_SIZE, 1.0, 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.searching.samplers import Outcome, make_sampler
+from service.scheduler.policy.searching.samplers import Outcome, make_sampler
 from tests.benchmarks.training_runs import Curve, Recipe
 from trainers.config import OptimizerConfig, ScheduleConfig
 

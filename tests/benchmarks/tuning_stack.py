@@ -13,19 +13,19 @@ from typing import Any
 
 from ray import tune
 
-from service.jobs import create_job
-from service.leases import claim_job, register_worker
-from service.planning import plan_job
-from service.scheduler.ending import RunEnded
-from service.scheduler.job_policy import make_policy
-from service.scheduler.pruning import PolicyPruner
-from service.scheduler.rank_group import GroupSize
-from service.scheduler.recorder import Recorder
-from service.scheduler.retries import Retries
-from service.scheduler.search import PolicySearcher
-from service.specification import JobSpecification
+from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.retries import Retries
+from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.tune.pruner import PolicyPruner
+from service.scheduler.tune.recorder import Recorder
+from service.scheduler.tune.run_end import RunEnded
+from service.scheduler.tune.searcher import PolicySearcher
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from service.store.migrate import migrate
 from service.store.session import Database
+from service.use_cases.leases import claim_job, register_worker
+from service.use_cases.submit import create_job
 
 DATABASE = "benchmark.sqlite3"
 # What a job's run has in its environment; before Ray is imported.

@@ -17,8 +17,8 @@ import torch
 import yaml
 
 import shampoo
-from service.planning import plan_job
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from shampoo.hyperparameters import Preconditioner
 from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, slowness
 

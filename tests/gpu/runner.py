@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any
 
-from service.scheduler import process_tree
+from service.scheduler.cluster import process_tree
 from tests.gpu.results import Figure, Measured, Results
 
 START_SECONDS = 180.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from service.cli.demo import running_service
 from service.client import ApiError, Client, WaitedTooLong
-from service.demo import running_service
 from service.domain import TrialState
-from service.scheduler import process_tree
+from service.scheduler.cluster import process_tree
 from service.settings import ENV_PREFIX, Settings
 from tests.gpu.results import TuningJob
 from tests.gpu.runner import Task

@@ -10,13 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from socket import create_server
 
-from service.api.app import create_app
 from service.api.dependencies import Clock, utc_now
 from service.domain import Phase
-from service.runs import finish_job
-from service.serve import Server
+from service.server.app import create_app
+from service.server.serve import Server
 from service.settings import Settings
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.scenarios import NOW, claimed_job, run_trial
 from tests.waiting import PATIENCE_SECONDS
 

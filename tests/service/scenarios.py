@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import insert
 
 from service.domain import FailureReason, Phase, TrialState
-from service.jobs import create_job, specification_of
-from service.leases import Lease, claim_job, register_worker
-from service.planning import plan_job
-from service.runs import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease, claim_job, register_worker
+from service.use_cases.run import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
+from service.use_cases.submit import create_job, specification_of
 from trainers.config import Measurement, TrialConfig
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -18,16 +18,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from service import terminal
-from service.api.schemas import JobRead
-from service.cli import app
+from service.api.schemas.jobs import JobRead
+from service.cli import terminal
+from service.cli.commands import app
+from service.cli.terminal import progress_line
 from service.client import Client
 from service.domain import JobState, Phase
-from service.runs import finish_job
 from service.store.migrate import is_current
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.terminal import progress_line
+from service.use_cases.run import finish_job
 from tests.service.live import finished_job, running
 from tests.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
 from tests.waiting import PATIENCE_SECONDS, started

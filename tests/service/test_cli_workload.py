@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
+from service.cli.commands import app
 from tests.waiting import PATIENCE_SECONDS
 from trainers.workload import template
 
@@ -44,7 +44,8 @@ def test_new_refuses_what_can_be_no_module_or_class(name: str) -> None:
 
 
 def shampoo_tuner(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "from service.cli import main; main()"  # as the console script: without the current directory to import from
+    # As the console script: without the current directory to import from.
+    code = "from service.cli.commands import main; main()"
     return subprocess.run(
         [sys.executable, "-P", "-c", code, *arguments],
         cwd=cwd,

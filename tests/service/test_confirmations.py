@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from service import terminal
-from service.confirmations import compare_over_seeds, confirm, mean_curve
+from service.cli import terminal
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence import ConfirmedConfig, FinishedTrial, SeedResult, Verdict, evidence_from_json
-from service.recommendations import Recommendation, python_snippet, recommend
+from service.evidence.confirm import compare_over_seeds, confirm, mean_curve
+from service.evidence.recommend import Recommendation, python_snippet, recommend
+from service.evidence.types import ConfirmedConfig, FinishedTrial, SeedResult, Verdict, evidence_from_json
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from service import controls
-from service.controls import cancel_job
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
@@ -19,13 +17,15 @@ from service.errors import (
     TrialAlreadyFinished,
     TrialNotRetriable,
 )
-from service.jobs import progress_of
-from service.leases import Lease, release_job
-from service.runs import finish_job
-from service.specification import Budget
+from service.specification.job import Budget
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases import steer
+from service.use_cases.leases import Lease, release_job
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import progress_of
 from tests.service.scenarios import (
     NOW,
     add_worker,
@@ -56,27 +56,27 @@ def trial_of(database: Database, job_id: str, number: int) -> Trial:
 
 def pause(database: Database, job_id: str, *, after: float = 0.0) -> Job:
     with database.writing() as session:
-        return controls.pause_job(session, job_id, now=later(after))
+        return steer.pause_job(session, job_id, now=later(after))
 
 
 def resume(database: Database, job_id: str, *, after: float = 0.0) -> Job:
     with database.writing() as session:
-        return controls.resume_job(session, job_id, now=later(after))
+        return steer.resume_job(session, job_id, now=later(after))
 
 
 def change(database: Database, job_id: str, **changes: Any) -> Job:
     with database.writing() as session:
-        return controls.change_budget(session, job_id, changes, now=NOW)
+        return steer.change_budget(session, job_id, changes, now=NOW)
 
 
 def stop(database: Database, job_id: str, number: int) -> Trial:
     with database.writing() as session:
-        return controls.stop_trial(session, job_id, number, now=NOW)[1]
+        return steer.stop_trial(session, job_id, number, now=NOW)[1]
 
 
 def retry(database: Database, job_id: str, number: int) -> Trial:
     with database.writing() as session:
-        return controls.retry_trial(session, job_id, number, now=NOW)[1]
+        return steer.retry_trial(session, job_id, number, now=NOW)[1]
 
 
 def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState:

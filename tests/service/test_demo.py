@@ -15,11 +15,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.demo import demo_job
+from service.cli.commands import app
+from service.cli.demo import demo_job
 from service.domain import Phase
-from service.planning import plan_job
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, started, wait_until

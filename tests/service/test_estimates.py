@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from service.domain import Phase, TrialState
-from service.estimates import Estimate, estimate_job
-from service.leases import Lease
-from service.planning import plan_job
-from service.runs import TrialMeasurements, record_measurements
+from service.specification.planning import plan_job
 from service.store.session import Database
+from service.use_cases.estimates import Estimate, estimate_job
+from service.use_cases.leases import Lease
+from service.use_cases.run import TrialMeasurements, record_measurements
 from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from trainers.config import Measurement
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.cli.terminal import evidence_lines
 from service.client import Client
 from service.domain import Direction, JobState, TrialState
-from service.pareto import dominates
-from service.specification import JobSpecification
-from service.terminal import evidence_lines
+from service.evidence.pareto_front import dominates
+from service.specification.job import JobSpecification
 from tests.service.test_serve import serving
 from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 

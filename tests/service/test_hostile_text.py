@@ -11,12 +11,12 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
-from service import terminal
-from service.cli import app
+from service.cli import terminal
+from service.cli.commands import app
 from service.client import Client
 from service.inert import inert, one_line
-from service.runs import finish_job
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.live import finished_job, running
 from tests.service.scenarios import NOW, claimed_job, run_trial
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from service.cli.job_file import apply_settings, read_job_file
 from service.errors import InvalidInput
-from service.job_file import apply_settings, read_job_file
 
 
 def _read(tmp_path: Path, text: str) -> dict[str, Any]:

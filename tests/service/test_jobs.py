@@ -10,17 +10,17 @@ import pytest
 import sqlalchemy.event
 from pydantic import ValidationError
 
-from service.best_values import BestTrial
-from service.controls import cancel_job, change_budget, resume_job
 from service.domain import JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
-from service.jobs import JobProgress, create_job, progress_of
-from service.planning import plan_job
-from service.runs import finish_job
-from service.specification import JobSpecification
+from service.evidence.best_values import BestTrial
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job, change_budget, resume_job
+from service.use_cases.submit import JobProgress, create_job, progress_of
 from tests.service.scenarios import (
     NOW,
     begin_trial,

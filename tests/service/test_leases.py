@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from service.controls import cancel_job
 from service.domain import FailureReason, JobState, TrialState
 from service.errors import LeaseLost
-from service.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
-from service.runs import finish_trial, start_trial
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
+from service.use_cases.run import finish_trial, start_trial
+from service.use_cases.steer import cancel_job
 from tests.service.scenarios import (
     NOW,
     add_worker,

@@ -11,12 +11,18 @@ import pytest
 import torch
 from torch import nn
 
-from service.api.estimate_schemas import JobEstimate
+from service.api.schemas.estimates import JobEstimate
+from service.cli.terminal import estimate_lines
 from service.domain import Phase
-from service.estimates import Estimate
-from service.memory import MemoryEstimate, MemoryPredictor, NotPredictable, SpaceMemory, estimate_memory
-from service.planning import JobPlan, plan_job
-from service.terminal import estimate_lines
+from service.specification.planning import JobPlan, plan_job
+from service.use_cases.estimates import Estimate
+from service.use_cases.memory_estimates import (
+    MemoryEstimate,
+    MemoryPredictor,
+    NotPredictable,
+    SpaceMemory,
+    estimate_memory,
+)
 from shampoo import WeightAveraging
 from tests.service.scenarios import specification
 from tests.trainers.workloads import small_data

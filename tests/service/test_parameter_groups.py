@@ -11,12 +11,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
+from service.cli.commands import app
 from service.domain import Phase
-from service.parameter_groups import OwnSettings, own_settings
-from service.runs import finish_job
+from service.evidence.parameter_groups import OwnSettings, own_settings
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.live import running
 from tests.service.scenarios import NOW, claimed_job, run_trial
 from trainers.workload.description import ParameterGroup

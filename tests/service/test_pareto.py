@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain import Direction, Phase
-from service.pareto import FrontPoint, dominates, front_of, pareto_front
+from service.evidence.pareto_front import FrontPoint, dominates, front_of, pareto_front
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
 

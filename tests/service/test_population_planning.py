@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from service.controls import change_budget, retry_trial
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, NotFound, TrialOfPopulation
-from service.leases import Lease
-from service.planning import plan_job
-from service.recommendations import snippet_from_json
-from service.runs import finish_job
+from service.evidence.recommend import snippet_from_json
+from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import finish_job
+from service.use_cases.steer import change_budget, retry_trial
 from tests.service.scenarios import (
     NOW,
     begin_trial,

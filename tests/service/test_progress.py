@@ -14,11 +14,11 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from service.domain import Direction, JobState, Phase, TrialState
-from service.jobs import RECENT_TRIALS, BestTrial, progress_of
-from service.pareto import front_of
+from service.evidence.pareto_front import front_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.submit import RECENT_TRIALS, BestTrial, progress_of
 from tests.service.scenarios import (
     NOW,
     add_worker,

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from service import controls
-from service.controls import cancel_job
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.errors import BudgetSpent, IdempotencyKeyReused, InvalidInput, NotFound, RunAskedToEnd
-from service.jobs import progress_of, specification_of
-from service.leases import Lease, release_job
-from service.planning import plan_job
-from service.runs import finish_job
-from service.scheduler.job_policy import history_of, make_policy
-from service.scheduler.policy import Resume, Start
+from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.protocol import Resume, Start
+from service.specification.planning import plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases import steer
+from service.use_cases.leases import Lease, release_job
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import progress_of, specification_of
 from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, run_trial, submit
 
 
@@ -27,7 +27,7 @@ def propose(
     database: Database, job_id: str, phase: Phase = Phase.SEARCH, *, key: str | None = None, **parameters: Any
 ) -> tuple[Job, Trial, bool]:
     with database.writing() as session:
-        return controls.propose_trial(
+        return steer.propose_trial(
             session, job_id, phase=phase, parameters=parameters, idempotency_key=key, now=NOW + timedelta(seconds=5)
         )
 
@@ -112,7 +112,7 @@ def test_a_run_that_dies_loses_no_proposal(database: Database) -> None:
 def test_a_paused_job_stays_paused_and_a_finished_one_goes_on(database: Database) -> None:
     job_id = submit(database)
     with database.writing() as session:
-        controls.pause_job(session, job_id, now=NOW)
+        steer.pause_job(session, job_id, now=NOW)
     assert propose(database, job_id, lr=0.01)[0].state is JobState.PAUSED
 
     lease = claimed_job(database)
@@ -132,7 +132,7 @@ def test_a_job_whose_run_ends_of_itself_while_it_is_asked_to_pause_keeps_what_wa
     for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH, Phase.SEARCH]):
         run_trial(database, lease, number, 0.5, phase)
     with database.writing() as session:
-        controls.pause_job(session, lease.job_id, now=NOW)
+        steer.pause_job(session, lease.job_id, now=NOW)
     propose(database, lease.job_id, lr=0.01)
     assert finish(database, lease) is JobState.PAUSED
     [first] = asks(database, lease.job_id, 1)

@@ -14,13 +14,13 @@ from torch import nn
 
 from search_spaces import preset
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence import FinishedTrial, Verdict
-from service.recommendations import (
+from service.evidence.recommend import (
     Recommendation,
     python_snippet,
     recommend,
     snippet_from_json,
 )
+from service.evidence.types import FinishedTrial, Verdict
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor

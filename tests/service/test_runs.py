@@ -7,8 +7,6 @@ import math
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.leases import Lease
-from service.runs import finish_job, finish_trial, requeue_trial, start_trial
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
@@ -18,7 +16,9 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.store.session import Database
-from service.transitions import IllegalTransition
+from service.use_cases.leases import Lease
+from service.use_cases.run import finish_job, finish_trial, requeue_trial, start_trial
+from service.use_cases.transitions import IllegalTransition
 from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
 
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from service.client import Client
-from service.serve import WORKER_STOP_SECONDS
+from service.server.serve import WORKER_STOP_SECONDS
 from tests.waiting import PATIENCE_SECONDS, started, wait_until
 
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from service.domain import Direction
-from service.planning import plan_job
-from service.scheduler.job_policy import history_of, make_policy
-from service.scheduler.policy import Start
+from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.protocol import Start
+from service.specification.planning import plan_job
 from service.store.repositories import TrialRepository
 from service.store.session import Database
 from tests.service.scenarios import claimed_job, run_trial, specification

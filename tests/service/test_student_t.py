@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from service.student_t import quantile
+from service.evidence.student_t import quantile
 
 
 @pytest.mark.parametrize("degrees_of_freedom", [1, 2, 3, 4, 5, 8, 31, 400])

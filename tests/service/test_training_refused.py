@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from search_spaces.optimizers import AVERAGING
 from service.errors import InvalidInput
-from service.planning import plan_job
-from service.training_specification import Averaging
+from service.specification.planning import plan_job
+from service.specification.training import Averaging
 from tests.service.scenarios import specification
 
 

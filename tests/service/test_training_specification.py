@@ -8,8 +8,8 @@ import pytest
 
 from service.domain import Direction, Phase
 from service.errors import InvalidInput
-from service.planning import JobPlan, plan_job
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
+from service.specification.planning import JobPlan, plan_job
 from trainers.config import AveragingConfig, CompressionConfig, ParallelismConfig, TargetConfig, TrialConfig
 
 

@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from service.controls import change_job, pause_job, resume_job
 from service.domain import JobState
 from service.errors import LeaseLost
-from service.leases import Lease, beat, release_job
-from service.runs import Share, report_share
 from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
-from service.waiting import Waiting, Workers, waiting_of, why_queued
+from service.use_cases.leases import Lease, beat, release_job
+from service.use_cases.run import Share, report_share
+from service.use_cases.steer import change_job, pause_job, resume_job
+from service.use_cases.waiting import Waiting, Workers, waiting_of, why_queued
 from tests.service.scenarios import NOW, add_worker, claim, claimed_job, submit
 
 CLUSTER = "10.0.0.1:6379"

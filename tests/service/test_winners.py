@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace
-from service.api.estimate_schemas import JobEstimate
-from service.controls import cancel_job
+from service.api.schemas.estimates import JobEstimate
+from service.cli.terminal import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
-from service.estimates import estimate_job
-from service.jobs import create_job, specification_of
-from service.planning import plan_job
-from service.runs import finish_job
-from service.specification import EarlierWinner, JobSpecification
+from service.specification.job import EarlierWinner, JobSpecification
+from service.specification.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from service.terminal import estimate_lines
-from service.winners import MAX_WINNERS, fit, resolve_winners
+from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
+from service.use_cases.estimates import estimate_job
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import create_job, specification_of
 from tests.service.live import finished_job
 from tests.service.scenarios import NOW, claimed_job, run_trial, specification, submit
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service import workloads
 from service.settings import Settings
+from service.specification import workloads
 from service.store.session import Database
 from tests.service.live import running
 from tests.waiting import PATIENCE_SECONDS

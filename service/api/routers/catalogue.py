@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from search_spaces import presets
 from service.api import problems
-from service.api.catalogue_schemas import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import NotFound
-from service.workloads import known_workloads
+from service.specification.workloads import known_workloads
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from service import controls, estimates, jobs
 from service.api import examples, problems
 from service.api.dependencies import (
     IdempotencyKey,
@@ -19,17 +18,18 @@ from service.api.dependencies import (
     SettingsDependency,
     WriteSession,
 )
-from service.api.estimate_schemas import JobEstimate
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas import JobChange, JobCreate, JobRead, Page
+from service.api.schemas.estimates import JobEstimate
+from service.api.schemas.jobs import JobChange, JobCreate, JobRead, Page
 from service.domain import JobState
-from service.memory import estimate_memory
-from service.planning import plan_job
+from service.specification.planning import plan_job
+from service.specification.workloads import refuse_module_workload
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
-from service.waiting import waiting_of
-from service.workloads import refuse_module_workload
+from service.use_cases import estimates, steer, submit
+from service.use_cases.memory_estimates import estimate_memory
+from service.use_cases.waiting import waiting_of
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -45,7 +45,7 @@ class _Reader:
         return self.all(session, [job])[0]
 
     def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
-        progress = jobs.progress_of(session, found, now=self.now)
+        progress = submit.progress_of(session, found, now=self.now)
         waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds)
         return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
 
@@ -97,7 +97,7 @@ def create_job(
         memory = estimate_memory(plan)
         estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan, memory=memory))
         return Response(estimate.model_dump_json(), media_type="application/json")
-    job, is_new = jobs.create_job(
+    job, is_new = submit.create_job(
         session,
         body.specification,
         name=body.name,
@@ -143,8 +143,8 @@ def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader,
     last checkpoints. A finished job goes on when it is resumed. The number of trials cannot fall below those that have
     begun, in any phase.
     """
-    controls.change_job(session, job_id, **body.changes, now=now)
-    return reader.one(session, controls.change_budget(session, job_id, body.budget.changes, now=now))
+    steer.change_job(session, job_id, **body.changes, now=now)
+    return reader.one(session, steer.change_budget(session, job_id, body.budget.changes, now=now))
 
 
 @router.post("/{job_id}/pause", summary="Pause a job", responses=problems.documented(403, 404, 409, 422, 503))
@@ -152,7 +152,7 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
     """Pauses a job until it is resumed. One that runs becomes `paused` when its run has ended, within seconds; until
     then `requested` says `pause`. Trials keep their checkpoints; paused time is no wall-clock time.
     """
-    return reader.one(session, controls.pause_job(session, job_id, now=now))
+    return reader.one(session, steer.pause_job(session, job_id, now=now))
 
 
 @router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(403, 404, 409, 422, 503))
@@ -160,10 +160,10 @@ def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are; at the end the recommendation is made anew.
     """
-    return reader.one(session, controls.resume_job(session, job_id, now=now))
+    return reader.one(session, steer.resume_job(session, job_id, now=now))
 
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(403, 404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
-    return reader.one(session, controls.cancel_job(session, job_id, now=now))
+    return reader.one(session, steer.cancel_job(session, job_id, now=now))

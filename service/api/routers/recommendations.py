@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession
-from service.api.schemas import RecommendationList, RecommendationRead
+from service.api.schemas.jobs import RecommendationList, RecommendationRead
 from service.errors import NotFound
-from service.recommendations import snippet_from_json
+from service.evidence.recommend import snippet_from_json
 from service.store.models import Recommendation
 from service.store.repositories import JobRepository, RecommendationRepository
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from service import controls
 from service.api import problems
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, SettingsDependency, WriteSession
 from service.api.paging import (
@@ -18,12 +17,13 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
-from service.api.schemas import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
+from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
-from service.jobs import parameter_groups_of
-from service.recommendations import pasteable, trial_snippet
+from service.evidence.recommend import pasteable, trial_snippet
+from service.specification.workloads import refuse_module_workload
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
-from service.workloads import refuse_module_workload
+from service.use_cases import steer
+from service.use_cases.submit import parameter_groups_of
 
 MAX_MEASUREMENTS = 10_000
 
@@ -84,7 +84,7 @@ def propose_trial(
     tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
     refuse_module_workload(JobRepository(session).get(job_id).specification["workload"]["name"], settings)
-    job, trial, is_new = controls.propose_trial(
+    job, trial, is_new = steer.propose_trial(
         session,
         job_id,
         phase=Phase(body.phase),
@@ -132,7 +132,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
     `stop`. If that measurement is its last, it completes.
     """
-    job, trial = controls.stop_trial(session, job_id, number, now=now)
+    job, trial = steer.stop_trial(session, job_id, number, now=now)
     return TrialRead.of(trial, num_steps=job.num_steps)
 
 
@@ -142,7 +142,7 @@ def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNum
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
     budget leaves.
     """
-    job, trial = controls.retry_trial(session, job_id, number, now=now)
+    job, trial = steer.retry_trial(session, job_id, number, now=now)
     return TrialRead.of(trial, num_steps=job.num_steps)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.runs import Share, report_share
-from service.specification import Budget
+from service.specification.job import Budget
 from service.store.session import Database
+from service.use_cases.run import Share, report_share
 from tests.service.live import finished_job
 from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
 

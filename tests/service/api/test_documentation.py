@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 from search_spaces import presets
-from service.api import examples, schemas
-from service.api.app import create_app
-from service.api.catalogue_schemas import SearchSpaceRead, WorkloadRead
-from service.api.estimate_schemas import JobEstimate
-from service.api.service_schemas import Problem
+from service.api import examples
+from service.api.schemas import jobs
+from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
+from service.api.schemas.estimates import JobEstimate
+from service.api.schemas.service import Problem
+from service.server.app import create_app
 from service.settings import Settings
 
 
@@ -77,13 +78,13 @@ def test_refusals_at_the_door_are_documented(openapi: dict[str, Any]) -> None:
 
 def test_examples_of_responses_are_valid() -> None:
     for schema, example in (
-        (schemas.JobRead, examples.JOB),
+        (jobs.JobRead, examples.JOB),
         (JobEstimate, examples.JOB_ESTIMATE),
-        (schemas.TrialRead, examples.TRIAL),
-        (schemas.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
-        (schemas.MeasurementPage, examples.MEASUREMENTS),
-        (schemas.EventRead, examples.EVENT),
-        (schemas.RecommendationRead, examples.RECOMMENDATION),
+        (jobs.TrialRead, examples.TRIAL),
+        (jobs.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
+        (jobs.MeasurementPage, examples.MEASUREMENTS),
+        (jobs.EventRead, examples.EVENT),
+        (jobs.RecommendationRead, examples.RECOMMENDATION),
         (WorkloadRead, examples.WORKLOAD),
         (SearchSpaceRead, examples.SEARCH_SPACE),
         (Problem, examples.PROBLEM),

@@ -15,9 +15,9 @@ import pytest
 from service.api import events
 from service.client import sse_messages
 from service.domain import Phase
-from service.runs import finish_job
 from service.store.repositories import EventRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.live import finished_job, running
 from tests.service.scenarios import NOW, claimed_job, run_trial, submit
 from tests.waiting import PATIENCE_SECONDS, wait_until

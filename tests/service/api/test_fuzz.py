@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from search_spaces import preset
-from service.specification import Budget
+from service.specification.job import Budget
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from tests.service.scenarios import submit

@@ -9,7 +9,7 @@ import sys
 CODE = """
 import json, sys, time
 began = time.process_time()
-from service.api.app import create_app
+from service.server.app import create_app
 from service.settings import Settings
 create_app(Settings()).openapi()
 heavy = {"torch", "ray", "optuna", "numpy", "sklearn", "plotly", "pandas", "shampoo"}
@@ -26,6 +26,9 @@ def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
 
 
 def test_help_loads_no_more_than_the_command_line() -> None:
-    code = "import sys, service.cli; print(sorted({'fastapi', 'sqlalchemy', 'httpx', 'pydantic'} & set(sys.modules)))"
+    code = (
+        "import sys, service.cli.commands; "
+        "print(sorted({'fastapi', 'sqlalchemy', 'httpx', 'pydantic'} & set(sys.modules)))"
+    )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from service.specification import Budget
+from service.specification.job import Budget
 from service.store.session import Database
 from tests.service.live import finished_job
 from tests.service.scenarios import claimed_job, submit

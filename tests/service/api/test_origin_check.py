@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from starlette.types import Message
 
 from service.api import dependencies, events
-from service.api.app import create_app
 from service.api.routers import catalogue, health, jobs, recommendations, trials
 from service.dashboard import pages
+from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
 from tests.service.live import running

@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from service.api.app import create_app
 from service.api.dependencies import WriteSession
+from service.server.app import create_app
 from service.settings import Settings
 from service.store.repositories import EventRepository, JobRepository, WorkerRepository
 from service.store.session import Database

@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx
 
 from service.domain import FailureReason, Phase, TrialState
-from service.leases import Lease
-from service.runs import TrialMeasurements, finish_job, record_measurements
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from tests.service.live import finished_job
 from tests.service.scenarios import (
     NOW,

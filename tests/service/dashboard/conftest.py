@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from service.api.app import create_app
 from service.domain import JobState
+from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
 from tests.service.dashboard.stories import Story

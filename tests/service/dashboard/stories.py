@@ -10,14 +10,21 @@ from typing import Any
 from ulid import ULID
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.jobs import create_job, specification_of
-from service.leases import Lease
-from service.planning import plan_job
-from service.runs import TrialMeasurements, add_trial, finish_job, finish_trial, record_measurements, start_trial
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import (
+    TrialMeasurements,
+    add_trial,
+    finish_job,
+    finish_trial,
+    record_measurements,
+    start_trial,
+)
+from service.use_cases.submit import create_job, specification_of
 from tests.service.scenarios import add_worker, claim
 from trainers.config import Measurement, TrialConfig
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.dashboard.plots import PlotTrial, learning_curves
+from service.api.figures import PlotTrial, learning_curves
 from service.domain import Direction, JobState, Phase, TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import TIMEOUT_MS, open_page, served, wait_until_live

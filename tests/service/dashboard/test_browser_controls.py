@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 from playwright.sync_api import Browser, Page, expect
 
-from service.controls import change_budget, resume_job
 from service.domain import JobState, TrialState
-from service.leases import release_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import release_job
+from service.use_cases.steer import change_budget, resume_job
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.service.dashboard.stories import Story
 from tests.service.scenarios import add_worker, claim

@@ -11,11 +11,11 @@ from functools import partial
 import httpx
 import pytest
 
-from service.controls import change_job
 from service.dashboard.assets import PLOTLY_PATH
 from service.domain import JobState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
+from service.use_cases.steer import change_job
 from tests.service.dashboard.stories import Story
 from tests.service.scenarios import add_worker, claim, submit
 from tests.waiting import PATIENCE_SECONDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from service.dashboard.plots import (
+from service.api.figures import (
     MAX_CURVES,
     MAX_POINTS,
     PlotTrial,

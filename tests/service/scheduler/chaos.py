@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 
 from service.domain import FailureReason, TrialState
-from service.leases import MAX_CRASHES
 from service.store.models import Event, Trial
 from service.store.repositories import EventRepository
+from service.use_cases.leases import MAX_CRASHES
 from tests.postgresql import PostgresqlServer
 from tests.service.scheduler.service_process import ServiceProcesses, is_run
 

@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 from sqlalchemy import text
 
-from service.controls import cancel_job
 from service.domain import JobState, TrialState
-from service.jobs import create_job
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import create_job
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 PLUGIN = Path(__file__).parent / "plugin"

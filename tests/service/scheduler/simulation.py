@@ -11,13 +11,13 @@ from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
-from service.scheduler.confirmation import Confirmation
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, GiveUp, Resume, Start, TrialHistory
-from service.scheduler.searching.auto import AutoSearch
-from service.scheduler.searching.phase_search import PhaseSearch, SampledSearch
-from service.scheduler.searching.pruners import make_pruner
-from service.scheduler.searching.samplers import make_sampler
+from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
+from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.pruners import make_pruner
+from service.scheduler.policy.searching.samplers import make_sampler
 
 MAX_STEPS = 27
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.controls import cancel_job
 from service.domain import JobState, TrialState
-from service.jobs import create_job
 from service.scheduler.checkpoint_storage import (
     CheckpointsUnusable,
     Collector,
@@ -21,8 +19,10 @@ from service.scheduler.checkpoint_storage import (
     try_out,
 )
 from service.scheduler.worker import remove_checkpoints_of_finished_jobs
-from service.specification import JobSpecification
+from service.specification.job import JobSpecification
 from service.store.session import Database
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import create_job
 from tests.s3_server import SECRET, S3Server
 from tests.service.scheduler.service_process import ServiceProcesses
 from tests.service.scheduler.test_job_run import specification

@@ -13,7 +13,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from service.domain import JobState, TrialState
-from service.scheduler.ray_cluster import OBJECT_STORE_BYTES
+from service.scheduler.cluster.ray_cluster import OBJECT_STORE_BYTES
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from service.domain import Direction, Phase
-from service.scheduler.confirmation import Confirmation
-from service.scheduler.policy import Repeats
+from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.protocol import Repeats
 
 
 def _confirmation(

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from service.scheduler.constraints import violation
-from service.specification import Constraint
+from service.scheduler.policy.constraints import violation
+from service.specification.job import Constraint
 
 SLOW = Constraint(metric="step_seconds", max=0.5)
 LARGE = Constraint(metric="peak_memory_bytes", max=8e9)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.scheduler.fair_share import TURN_SECONDS, Claim, goes_before
+from service.scheduler.cluster.fair_share import TURN_SECONDS, Claim, goes_before
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

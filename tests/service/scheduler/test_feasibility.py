@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.jobs import specification_of
-from service.memory import NotPredictable
-from service.planning import plan_job
-from service.runs import requeue_trial
-from service.scheduler.feasibility import Feasibility, MemoryLimit
 from service.scheduler.job_run import Stored, make_feasibility
+from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
+from service.specification.planning import plan_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.memory_estimates import NotPredictable
+from service.use_cases.run import requeue_trial
+from service.use_cases.submit import specification_of
 from tests.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from tests.service.scheduler.service_process import ServiceProcesses
 from trainers.config import TrialConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from service.scheduler.group_consumer import GroupConsumer
+from service.scheduler.ranks.rank_consumer import GroupConsumer
 from tests.waiting import PATIENCE_SECONDS
 
 

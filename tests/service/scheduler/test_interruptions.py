@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.controls import change_budget
 from service.domain import JobState, TrialState
 from service.store.models import Trial
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
+from service.use_cases.steer import change_budget
 from tests.service.scheduler.service_process import PLUGIN, ServiceProcesses
 from tests.service.scheduler.test_job_run import paced, specification
 from tests.waiting import PATIENCE_SECONDS

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import make_url
 
 from service.domain import FailureReason, JobState, TrialState
-from service.scheduler.pace import RESERVE
+from service.scheduler.policy.time_limit import RESERVE
 from service.store.migrate import migrate
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database

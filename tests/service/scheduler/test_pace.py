@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.scheduler.pace import RESERVE, Pace
+from service.scheduler.policy.time_limit import RESERVE, Pace
 
 
 def test_a_trial_takes_what_its_steps_took_without_the_time_it_was_paused() -> None:

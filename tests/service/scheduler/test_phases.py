@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.confirmation import Confirmation
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import (
+from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import (
     Ask,
     Decision,
     Done,
@@ -30,9 +30,9 @@ from service.scheduler.policy import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
-from service.scheduler.searching.pruners import NoPruner
-from service.scheduler.searching.samplers import Outcome, make_sampler
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.pruners import NoPruner
+from service.scheduler.policy.searching.samplers import Outcome, make_sampler
 from tests.service.scheduler.simulation import BASELINE_SPACE, SEARCH_SPACE, Job
 
 SEARCH, BASELINE = Phase.SEARCH, Phase.BASELINE

@@ -20,8 +20,8 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from torch import nn
 
 from service.domain import FailureReason
-from service.scheduler import ray_cluster
-from service.scheduler.rank_group import Failure, GroupSize, Outcome, Rank, RankGroup, describe_failure
+from service.scheduler.cluster import ray_cluster
+from service.scheduler.ranks.rank_group import Failure, GroupSize, Outcome, Rank, RankGroup, describe_failure
 from service.scheduler.worker import make_directory
 from tests.service.scheduler.service_process import PLUGIN
 from tests.trainers.trials import determined

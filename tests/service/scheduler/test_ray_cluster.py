@@ -10,9 +10,9 @@ import pytest
 import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from service.scheduler import ray_cluster
-from service.scheduler.rank_group import GroupSize
-from service.scheduler.ray_cluster import Node
+from service.scheduler.cluster import ray_cluster
+from service.scheduler.cluster.ray_cluster import Node
+from service.scheduler.ranks.rank_group import GroupSize
 from service.scheduler.worker import make_directory
 from tests.waiting import PATIENCE_SECONDS, wait_until
 

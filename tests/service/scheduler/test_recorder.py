@@ -11,28 +11,28 @@ from typing import Any
 
 import pytest
 
-from service.controls import cancel_job, change_budget
 from service.domain import FailureReason, Phase, TrialState
-from service.jobs import create_job
-from service.leases import Lease, claim_job, register_worker
-from service.planning import plan_job
-from service.scheduler.ending import Ending, JobImpossible, RunEnded
-from service.scheduler.feasibility import Feasibility
-from service.scheduler.job_policy import make_policy
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, Done, Fork
-from service.scheduler.pruning import PolicyPruner
-from service.scheduler.rank_group import GroupSize
-from service.scheduler.recorder import Recorder
-from service.scheduler.retries import MAX_LOSSES, Retries, Setbacks
-from service.scheduler.search import PolicySearcher
-from service.scheduler.searching.phase_search import Choice, GoOn
-from service.scheduler.searching.samplers import Outcome
-from service.scheduler.trainable import TrialOrder, TrialReport
-from service.specification import Budget, Constraint, JobSpecification
+from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Decision, Done, Fork
+from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
+from service.scheduler.policy.searching.phase_search import Choice, GoOn
+from service.scheduler.policy.searching.samplers import Outcome
+from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.tune.pruner import PolicyPruner
+from service.scheduler.tune.recorder import Recorder
+from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
+from service.scheduler.tune.searcher import PolicySearcher
+from service.scheduler.tune.trainable import TrialOrder, TrialReport
+from service.specification.job import Budget, Constraint, JobSpecification
+from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import Lease, claim_job, register_worker
+from service.use_cases.steer import cancel_job, change_budget
+from service.use_cases.submit import create_job
 from trainers.config import Measurement, TrialConfig
 
 SPECIFICATION = JobSpecification.model_validate(
@@ -490,7 +490,7 @@ def test_shortly_before_the_time_limit_no_trial_is_started(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("service.scheduler.recorder.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("service.scheduler.tune.recorder.time.monotonic", lambda: clock[0])
     tune = Tune(sqlite_database, tmp_path)
     trial = tune.begin()
     for step in (10, 20):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from service.domain import FailureReason, TrialState
-from service.scheduler.trainable import TrialOrder
-from service.specification import JobSpecification
+from service.scheduler.tune.trainable import TrialOrder
+from service.specification.job import JobSpecification
 from service.store.session import Database
 from tests.service.scheduler.test_recorder import SPECIFICATION, Tune, measured
 from trainers.config import TrialConfig

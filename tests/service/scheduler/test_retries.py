@@ -6,11 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from service.controls import resume_job
 from service.domain import FailureReason, TrialState
-from service.runs import finish_job
 from service.scheduler.job_run import read_stored, retries_of
-from service.scheduler.retries import (
+from service.scheduler.policy.retries import (
     MAX_LOSSES,
     MAX_SAME_ERRORS,
     STORE_FAILED,
@@ -20,6 +18,8 @@ from service.scheduler.retries import (
     same_error,
 )
 from service.store.session import Database
+from service.use_cases.run import finish_job
+from service.use_cases.steer import resume_job
 from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.scheduler import process_tree
-from service.scheduler.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
+from service.scheduler.cluster import process_tree
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
 from service.scheduler.worker import (
     describe_crash,
     end_abandoned_runs,
@@ -104,7 +104,7 @@ def test_descendants_are_ended_even_when_their_parents_are_gone_and_others_are_s
     script.write_text(
         """
 import subprocess, sys
-from service.scheduler import process_tree
+from service.scheduler.cluster import process_tree
 
 process_tree.adopt_orphans()
 sleep = [sys.executable, "-c", "import os, time; os.closerange(0, 3); time.sleep(1e6)"]
@@ -120,7 +120,7 @@ print(int(pid) in found, left == {spared.pid})
 spared.kill()
 """
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(process_tree.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(process_tree.__file__).parents[3])}
     ran = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import inspect
 
-from service.runs import finish_job
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.scenarios import NOW, claimed_job, run_trial, submit
 from tests.waiting import PATIENCE_SECONDS
 

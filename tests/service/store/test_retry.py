@@ -11,10 +11,10 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
-from service.leases import register_worker
 from service.store.repositories import WorkerRepository
 from service.store.retry import write_with_retries
 from service.store.session import Database
+from service.use_cases.leases import register_worker
 from tests.waiting import PATIENCE_SECONDS
 
 

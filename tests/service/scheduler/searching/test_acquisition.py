@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from service.scheduler.searching.acquisition import log_expected_improvement, propose
-from service.scheduler.searching.curve_model import CurveModel, Posterior, Rows
-from service.scheduler.searching.encoding import Encoding
-from service.scheduler.searching.twins import resolution
+from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
+from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
+from service.scheduler.policy.searching.encoding import Encoding
+from service.scheduler.policy.searching.equivalent_trials import resolution
 from tests.service.scheduler.searching.spaces import CONDITIONAL
 
 ENCODING = Encoding(CONDITIONAL)

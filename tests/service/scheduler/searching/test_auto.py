@@ -10,9 +10,9 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, Done, GiveUp, Resume, Start, TrialHistory
-from service.scheduler.searching.auto import NUM_DESIGN, AutoSearch
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory
+from service.scheduler.policy.searching.auto import NUM_DESIGN, AutoSearch
 from tests.benchmarks.curve_families import task
 from tests.benchmarks.search_policies import POLICIES
 from tests.benchmarks.search_simulation import Problem, simulate
@@ -246,7 +246,7 @@ def test_without_pauses_every_trial_is_trained_to_its_end() -> None:
 
 
 def test_the_model_knows_so_many_trials_and_the_best_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.scheduler.searching.auto.MAX_KNOWN", 24)
+    monkeypatch.setattr("service.scheduler.policy.searching.auto.MAX_KNOWN", 24)
     policy = auto()
     for _ in range(90):
         asked = policy.ask()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.scheduler.searching.curve_model import CurveModel, Rows, _squares_by_parameter
-from service.scheduler.searching.encoding import Encoding
+from service.scheduler.policy.searching.curve_model import CurveModel, Rows, _squares_by_parameter
+from service.scheduler.policy.searching.encoding import Encoding
 from tests.service.scheduler.searching.spaces import CONDITIONAL
 
 ENCODING = Encoding(CONDITIONAL)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from service.scheduler.searching.encoding import INACTIVE, Encoding
+from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
 from tests.service.scheduler.searching.spaces import CONDITIONAL
 
 

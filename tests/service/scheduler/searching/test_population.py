@@ -12,11 +12,11 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Decision, Fork, GiveUp, Resume, Start, TrialHistory
-from service.scheduler.searching.phase_search import Drop, GoOn, New
-from service.scheduler.searching.population import PopulationSearch
-from service.scheduler.searching.samplers import Outcome, RandomSearch
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New
+from service.scheduler.policy.searching.population import PopulationSearch
+from service.scheduler.policy.searching.samplers import Outcome, RandomSearch
 
 SPACE = SearchSpace(
     "shampoo",

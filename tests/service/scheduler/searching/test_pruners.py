@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from service.domain import Direction, PrunerName
-from service.scheduler.policy import Decision
-from service.scheduler.searching.pruners import Asha, Hyperband, MedianRule, NoPruner, make_pruner
+from service.scheduler.policy.protocol import Decision
+from service.scheduler.policy.searching.pruners import Asha, Hyperband, MedianRule, NoPruner, make_pruner
 
 CONTINUE, STOP = Decision.CONTINUE, Decision.STOP
 

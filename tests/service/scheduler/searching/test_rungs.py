@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.scheduler.searching.rungs import Rungs
+from service.scheduler.policy.searching.rungs import Rungs
 
 
 def rungs(max_steps: int = 520, measure_every: int = 10, *, first: int | None = None, pauses: bool = True) -> Rungs:

@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, SamplerName, TrialState
-from service.scheduler.searching.samplers import Outcome, Sampler, make_sampler
+from service.scheduler.policy.searching.samplers import Outcome, Sampler, make_sampler
 from tests.service.scheduler.simulation import SEARCH_SPACE
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from service.scheduler.searching.scaling import Scale
+from service.scheduler.policy.searching.scaling import Scale
 
 
 def test_a_few_exploded_runs_do_not_squeeze_the_others() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy import Ask, Decision, Resume, Start, TrialHistory, Wait
+from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory, Wait
 from tests.benchmarks import search_quality
 from tests.benchmarks.curve_families import FAMILIES, NUM_UNITS, task
 from tests.benchmarks.curve_tables import DATA, read_table, table_objective

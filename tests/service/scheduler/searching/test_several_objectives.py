@@ -11,13 +11,13 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
-from service.pareto import pareto_front
-from service.scheduler.phases import JobPolicy, PhasePlan
-from service.scheduler.policy import Done, Start, TrialHistory
-from service.scheduler.searching.genetic import num_parents
-from service.scheduler.searching.phase_search import SampledSearch
-from service.scheduler.searching.pruners import NoPruner
-from service.scheduler.searching.samplers import Outcome, Sampler, make_sampler
+from service.evidence.pareto_front import pareto_front
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Done, Start, TrialHistory
+from service.scheduler.policy.searching.genetic import num_parents
+from service.scheduler.policy.searching.phase_search import SampledSearch
+from service.scheduler.policy.searching.pruners import NoPruner
+from service.scheduler.policy.searching.samplers import Outcome, Sampler, make_sampler
 from tests.service.scheduler.simulation import MAX_STEPS, SEARCH_SPACE, loss
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE

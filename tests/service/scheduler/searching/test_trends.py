@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.scheduler.searching.trends import KEPT_MEAN, kept_share, trends
+from service.scheduler.policy.searching.trends import KEPT_MEAN, kept_share, trends
 
 DISTANCES = np.linspace(1.6, 1.0, 8)
 

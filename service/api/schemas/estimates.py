@@ -1,0 +1,68 @@
+"""What goes over HTTP of a job that is only asked about."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from service.api import examples
+from service.api.schemas.read_model import ReadModel
+from service.domain import Phase
+from service.specification.job import EarlierWinner
+
+
+class MeasuredRead(ReadModel):
+    """What the completed trials of an earlier job took: same workload and options, ranks and kind of steps."""
+
+    job_id: str
+    num_trials: int
+    step_seconds: float
+    """Median over trials."""
+    optimizer_state_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+    peak_memory_bytes: float | None
+    """Of the rank that needed most, the largest over trials."""
+
+
+class SpaceMemoryRead(ReadModel):
+    """What the trials of a search space need of each rank's memory, at least: weights, gradients, optimizer and
+    averages. Activations and the process itself come on top."""
+
+    default_bytes: int
+    """With every parameter at its default."""
+    largest_bytes: int
+    """Over the points looked at."""
+    share_infeasible: float | None
+    """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
+    Null: the limit is unknown, so all are launched."""
+    num_points: int
+
+
+class MemoryRead(ReadModel):
+    """What the trials of a job need of each rank's memory, and what there is."""
+
+    limit_bytes: int | None
+    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
+    spaces: dict[Phase, SpaceMemoryRead]
+    problem: str | None
+    """Why nothing could be predicted."""
+
+
+class JobEstimate(ReadModel):
+    """What a job would cost at most."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
+
+    num_trials: dict[Phase, int]
+    """Trials by phase."""
+    num_steps: int
+    """Steps of a full trial."""
+    max_steps: int
+    """Steps of all trials, if none were pruned."""
+    measured: MeasuredRead | None
+    """Null: no earlier job like this one has completed a trial."""
+    max_device_hours: float | None
+    """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
+    winners: dict[Phase, list[EarlierWinner]] = Field(default_factory=dict)
+    """What each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
+    memory: MemoryRead | None = None
+    """Predicted from the shapes of the model."""

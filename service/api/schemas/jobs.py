@@ -1,0 +1,399 @@
+"""What goes over HTTP of jobs, trials and recommendations: the bodies that are read and written, with an example of
+each. No SQL, no web framework."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
+
+from service.api import examples
+from service.api.schemas.read_model import ReadModel
+from service.api.text import check_storable
+from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.errors import InvalidInput
+from service.evidence.parameter_groups import OwnSettings
+from service.evidence.pareto_front import FrontPoint
+from service.evidence.types import Evidence
+from service.specification.job import Budget, JobSpecification
+from service.specification.strict_model import StrictModel
+
+if TYPE_CHECKING:
+    from service.store import models
+    from service.use_cases import submit
+    from service.use_cases.waiting import Waiting
+
+Item = TypeVar("Item")
+
+MAX_TAGS = 50
+TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+TagValue = Annotated[str, StringConstraints(max_length=256)]
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
+Priority = Annotated[int, Field(ge=-1000, le=1000)]
+
+
+class JobCreate(JobSpecification):
+    """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
+
+    name: JobName | None = None
+    """What people call the job; null: the workload's name."""
+    tags: Tags = Field(default_factory=dict)
+    """Anything to find the job by."""
+    priority: Priority = 0
+    """Higher goes first: in the queue, and where jobs share a cluster."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+    @property
+    def specification(self) -> JobSpecification:
+        """The specification alone, without name, tags and priority."""
+        return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
+
+
+class BudgetChange(Budget):
+    """The fields of a budget to change; those left out stay as they are."""
+
+    # Budget's own defaults are of new jobs.
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values by field, of those given."""
+        return self.model_dump(exclude_unset=True)
+
+
+def _job_change_schema(schema: dict[str, Any]) -> None:
+    _without_defaults(schema)
+    schema["minProperties"] = 1
+    schema["examples"] = [examples.JOB_CHANGE]
+
+
+class JobChange(StrictModel):
+    """What to change of a job; fields left out stay as they are."""
+
+    model_config = ConfigDict(json_schema_extra=_job_change_schema)
+
+    name: JobName = ""
+    tags: Tags = Field(default_factory=dict)
+    """All of them: those left out go."""
+    priority: Priority = 0
+    """Holds from now on, for the queue and for the next gang of a cluster that becomes free."""
+    budget: BudgetChange = Field(default_factory=BudgetChange)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, value: Any) -> Any:
+        check_storable(value)
+        if value == {}:
+            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
+        return value
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values given, but for the budget's."""
+        return {name: getattr(self, name) for name in self.model_fields_set - {"budget"}}
+
+
+class TrialCreate(StrictModel):
+    """A trial that a user wants tried."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
+
+    phase: Literal["search", "baseline"] = "search"
+    """Whose search space it is of, and whose trials it counts among."""
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+    """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+
+class FurtherObjectiveRead(ReadModel):
+    metric: str
+    direction: Direction
+
+
+class ObjectiveRead(ReadModel):
+    metric: str
+    direction: Direction
+    also: list[FurtherObjectiveRead] = Field(default_factory=list)
+    """Further objectives."""
+
+
+class BestRead(ReadModel):
+    """The best trial of a phase. While the job runs: the completed one with the best final value. Once it has ended:
+    the one whose config is recommended, or that stands for the baseline."""
+
+    number: int
+    value: float
+    """Its final value; of a config that was confirmed, the mean over the new seeds."""
+    num_new_seeds: int = 0
+    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
+    standard_deviation: float | None = None
+    """Over those seeds."""
+    basis: str = "one seed"
+    """How the value came about, for a person: `one seed`, or `mean of 3 new seeds`."""
+
+
+class PhaseProgressRead(ReadModel):
+    num_finished: int
+    num_trials: int
+    """At most so many, until the job has ended: a phase may need fewer."""
+
+
+class ProgressRead(ReadModel):
+    trials: dict[TrialState, int]
+    """Trials by state."""
+    phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
+    """Those that the job has, in their order: search, baseline, confirmation."""
+    num_finished: int
+    """Trials in a final state."""
+    best: BestRead | None
+    """Of the search; null: none completed yet."""
+    baseline_best: BestRead | None
+    front: list[FrontPoint] = Field(default_factory=list)
+    """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
+    sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""
+    seconds_elapsed: float | None
+    """Time that the job has been running, without time in the queue or paused."""
+    seconds_left: float | None
+    """An estimate from the trials finished so far."""
+    device_hours: float
+    """Training time of all trials so far, times the ranks of each."""
+
+
+class WaitingRead(ReadModel):
+    """Why nothing of a job is being trained, although it is neither paused nor over."""
+
+    since: datetime
+    reason: str = Field(alias="for")
+    """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
+
+    @classmethod
+    def of(cls, waiting: Waiting) -> WaitingRead:
+        return cls.model_validate({"since": waiting.since, "for": waiting.reason})
+
+
+class JobRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
+
+    id: str
+    name: str
+    tags: dict[str, str]
+    priority: int = 0
+    state: JobState
+    waiting: WaitingRead | None = None
+    """What a queued or running job waits for; null: for nothing."""
+    requested: JobRequest | None
+    """What a running job is about to do: `pause`, or `restart` with another budget or trials; done within seconds."""
+    failure: str | None
+    """Why the job failed, for a person."""
+    model: str
+    """What recommendations are asked by: the workload's name."""
+    objective: ObjectiveRead
+    specification: JobSpecification
+    """As submitted, with its defaults, and with the budget as it is now."""
+    num_trials: int
+    """Trials that the job will have."""
+    num_steps: int
+    """Steps of a full trial."""
+    disk_bytes: int | None
+    """What its checkpoints, logs and temporary files took when its worker last looked; null before its first run."""
+    progress: ProgressRead
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, job: models.Job, progress: submit.JobProgress, waiting: Waiting | None) -> JobRead:
+        return cls(
+            id=job.id,
+            name=job.name,
+            tags=job.tags,
+            priority=job.priority,
+            state=job.state,
+            waiting=None if waiting is None else WaitingRead.of(waiting),
+            requested=job.requested,
+            failure=job.failure,
+            model=job.model,
+            objective=ObjectiveRead(
+                metric=job.metric,
+                direction=job.direction,
+                also=[
+                    FurtherObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives[1:]
+                ],
+            ),
+            specification=JobSpecification.model_validate(job.specification),
+            num_trials=job.num_trials,
+            num_steps=job.num_steps,
+            disk_bytes=job.disk_bytes,
+            progress=ProgressRead.model_validate(progress),
+            created_at=job.created_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+        )
+
+
+class TrialRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
+
+    number: int
+    phase: Phase
+    state: TrialState
+    requested: TrialRequest | None
+    """`stop`: the trial ends at its next measurement."""
+    reason: FailureReason | None
+    """Why the trial failed."""
+    detail: str | None
+    """What happened, for a person."""
+    parameters: dict[str, JsonValue]
+    """The sampled values by parameter name."""
+    config: dict[str, JsonValue]
+    """The whole trial config: what `python -m trainers.run` reads."""
+    confirms: int | None = None
+    """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
+    forked_from: int | None = None
+    """With the pruner `pbt`: the number of the trial from whose checkpoint this one begins, with hyperparameters of its
+    own; null: it begins from nothing."""
+    forked_at_step: int | None = None
+    """That checkpoint's step. The curve begins there, with what that trial measured; `seconds` go on counting."""
+    proposed: bool = False
+    """Whether a user proposed it."""
+    runs: int
+    """Times it was started: more than 1 after a loss."""
+    step: int
+    """Optimizer steps measured so far."""
+    num_steps: int
+    """Steps of the full trial."""
+    seconds: float
+    """Training time up to `step`."""
+    spent_seconds: float
+    """Training time in all its runs: more than `seconds` if steps were trained again."""
+    value: float | None
+    """The objective at `step`."""
+    metrics: dict[str, float | None]
+    """Every metric at `step`; null: it was not finite."""
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, trial: models.Trial, *, num_steps: int) -> TrialRead:
+        own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
+        return cls(num_steps=num_steps, **own)
+
+
+class TrialConfigRead(ReadModel):
+    """The config of a trial, to paste, as that of a recommendation."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
+
+    number: int
+    optimizer: str
+    """`shampoo`, `adamw` or `sgd`."""
+    config: dict[str, JsonValue]
+    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    schedule: dict[str, JsonValue]
+    training: dict[str, JsonValue]
+    workload_options: dict[str, JsonValue]
+    parameter_groups: list[OwnSettings] = Field(default_factory=list)
+    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
+    python: str
+    """The same as Python to paste."""
+
+
+class MeasurementRead(ReadModel):
+    step: int
+    epoch: float
+    seconds: float
+    metrics: dict[str, float | None]
+    recorded_at: datetime
+
+
+class MeasurementPage(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
+
+    items: list[MeasurementRead]
+    next_after_step: int | None
+    """`after_step` of the next page; null: this is the last one so far."""
+
+
+class Page(ReadModel, Generic[Item]):
+    """A page of a list; `next_page_token` is null on the last one."""
+
+    items: list[Item]
+    next_page_token: str | None
+
+
+class EventRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.EVENT]})
+
+    id: int
+    """Grows with time; what `Last-Event-ID` takes."""
+    job_id: str
+    kind: str
+    """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for),
+    `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
+    data: dict[str, JsonValue]
+    created_at: datetime
+
+
+class RecommendationRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
+
+    id: str
+    job_id: str
+    model: str
+    optimizer: str
+    """`shampoo`, `adamw` or `sgd`."""
+    config: dict[str, JsonValue]
+    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    schedule: dict[str, JsonValue]
+    training: dict[str, JsonValue]
+    workload_options: dict[str, JsonValue]
+    parameter_groups: list[OwnSettings] = Field(default_factory=list)
+    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
+    evidence: Evidence
+    python: str
+    """The same as Python to paste."""
+    created_at: datetime
+
+    @classmethod
+    def of(cls, recommendation: models.Recommendation, *, python: str) -> RecommendationRead:
+        content = recommendation.content
+        return cls(
+            id=recommendation.id,
+            job_id=recommendation.job_id,
+            model=recommendation.model,
+            optimizer=recommendation.optimizer,
+            config=content["config"],
+            schedule=content["schedule"],
+            training=content["training"],
+            workload_options=content["workload_options"],
+            parameter_groups=content.get("parameter_groups", []),  # older ones have none
+            evidence=content["evidence"],
+            python=python,
+            created_at=recommendation.created_at,
+        )
+
+
+class RecommendationList(ReadModel):
+    items: list[RecommendationRead]

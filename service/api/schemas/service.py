@@ -1,0 +1,48 @@
+"""What goes over HTTP of the service itself: whether it runs, and what an error says."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from service.api.schemas.read_model import ReadModel
+
+
+class Health(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": "0.1.0"}]})
+
+    status: str
+    version: str
+
+
+class Readiness(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "num_workers": 1}]})
+
+    status: str
+    num_workers: int
+    """Workers heard of lately; 0: jobs are accepted and wait."""
+
+
+class FieldError(ReadModel):
+    """What is wrong with one field."""
+
+    field: str
+    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`."""
+    message: str
+    value: JsonValue = None
+    """What was given, if it is small."""
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457, `application/problem+json`)."""
+
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    type: str = "about:blank"
+    """Names the situation for programs; stays the same over versions."""
+    title: str
+    status: int
+    detail: str
+    """What went wrong, for a person."""
+    instance: str | None = None
+    """The path of the request."""
+    errors: list[FieldError] = Field(default_factory=list)

@@ -1,0 +1,181 @@
+"""`shampoo-tuner demo`: a service of its own, a real job submitted over HTTP, and a config to paste at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from service.cli import terminal
+from service.client import ApiError, Client, ServiceUnreachable
+from service.domain import JobState
+from service.errors import ServiceError
+from service.inert import one_line
+from service.settings import ENV_PREFIX, Settings
+
+START_SECONDS = 60.0
+STOP_SECONDS = 45.0
+
+JOB = {
+    "search_space": "shampoo",
+    "baseline": {"search_space": "adamw", "budget_share": 0.5},  # as many trials as the search: nobody is favoured
+    "training": {"num_steps": 200},
+    "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
+}
+NUM_CONFIRMED = 2
+"""Configs of the search that are trained again with new seeds, beside the baseline's best."""
+
+
+class DemoFailed(ServiceError):
+    """The demo's service did not start."""
+
+
+def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
+    """What the demo submits; a confirmation if there are new seeds."""
+    confirmation = {"top_k": _num_confirmed(num_trials), "num_seeds": num_seeds} if num_seeds else None
+    own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
+    return JOB | own
+
+
+def _num_confirmed(num_trials: int) -> int:
+    return min(NUM_CONFIRMED, num_trials // 2)
+
+
+def run_demo(
+    *,
+    workload: str,
+    num_trials: int,
+    num_seeds: int,
+    keep: bool,
+    directory: Path | None,
+    settings: Settings,
+    console: Console,
+) -> bool:
+    """Runs the demo; whether its job succeeded.
+
+    Args:
+        workload: the name of a registered one.
+        num_seeds: new seeds of its confirmation; 0: it has none.
+        keep: leaves the service running until Ctrl-C.
+        directory: for the service's data; must not hold a database yet. None: a new one.
+
+    Raises:
+        DemoFailed: the service does not start; names its log.
+        ApiError: there is no such workload.
+    """
+    if directory is None:
+        directory = settings.data_dir / "demos" / f"{datetime.now():%Y-%m-%d-%H%M%S}"
+    update = {"data_dir": directory.absolute(), "database_url": None, "checkpoint_directory": None, "port": 0}
+    own = settings.model_copy(update=update)
+    if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
+        raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
+    say = partial(terminal.say, console)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
+    with running_service(own) as url, Client(url) as client:
+        say(f"The service runs; its data are in {own.data_dir}")
+        job = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
+        say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
+        if num_seeds:
+            num_best = _num_confirmed(num_trials)
+            say(f"Then the best {num_best} and the best of AdamW's are trained again with {num_seeds} new seeds.")
+        say(f"Dashboard: {url}/jobs/{job.id}")
+        try:
+            job = terminal.watch(client, job.id, console)
+        except KeyboardInterrupt:
+            say("Interrupted; the service stops.")
+            raise
+        if job.state is JobState.SUCCEEDED:
+            recommendation = client.recommendation(job.id)
+            say(f"\nThe recommended config, to paste after `model`:\n\n{recommendation.python}")
+            for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+                say(one_line(line))
+        else:
+            say("")
+            say(one_line(f"The job {job.state}: {job.failure or 'no reason given'}"))
+            say(f"Its log is {own.data_dir / 'logs' / f'{job.id}.log'}")
+        if keep:
+            say(f"\nThe service keeps running at {url}; Ctrl-C stops it.")
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.pause()
+    say(f"\nTo look at it again: shampoo-tuner serve --data-dir {shlex.quote(str(own.data_dir))}")
+    return job.state is JobState.SUCCEEDED
+
+
+@contextlib.contextmanager
+def running_service(settings: Settings) -> Iterator[str]:
+    """A service of its own; its address, once it is ready.
+
+    Raises:
+        DemoFailed: it does not start; names its log.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    log_path = settings.data_dir / "service.log"
+    with log_path.open("ab") as log:
+        environment = {**os.environ, **settings.to_environment()}
+        for name in ("DATABASE_URL", "CHECKPOINT_DIRECTORY"):
+            environment.pop(f"{ENV_PREFIX}{name}", None)
+        # A session of its own: Ctrl-C reaches the demo, which stops the service in order.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service", "serve", "--stop-with-stdin"],
+            stdin=subprocess.PIPE,  # never written to: its end tells the service that the demo is gone
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+            text=True,
+        )
+    try:
+        url = _address(process, log_path)
+        _await_ready(url, process, log_path)
+        yield url
+    finally:
+        _stop(process)
+
+
+def _address(process: subprocess.Popen[str], log: Path) -> str:
+    """The address that the service tells in its first line."""
+    assert process.stdout is not None
+    for word in process.stdout.readline().split():
+        if word.startswith("http://"):
+            return word
+    raise DemoFailed(f"the service did not start; its log is {log}: {_tail(log)}")
+
+
+def _await_ready(url: str, process: subprocess.Popen[str], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    with Client(url) as client:
+        while True:
+            try:
+                client.readiness()
+                return
+            except (ApiError, ServiceUnreachable) as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise DemoFailed(f"the service is not ready; its log is {log}: {_tail(log)}") from error
+            time.sleep(0.1)
+
+
+def _tail(log: Path) -> str:
+    return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

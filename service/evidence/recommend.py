@@ -1,0 +1,444 @@
+"""From finished trials to a recommended config and its evidence: pure functions of plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.domain import Direction, Phase, TrialState
+from service.evidence.best_values import best_of, described, number
+from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
+from service.evidence.lineage import caveat_of_lineage, lineage_of
+from service.evidence.parameter_groups import OwnSettings, caveat, own_settings
+from service.evidence.pareto_front import FrontPoint, front_of
+from service.evidence.setbacks import setback_caveat
+from service.evidence.snippet import render
+from service.evidence.types import (
+    EQUAL_WITHIN,
+    ConfirmationResult,
+    ConfirmedConfig,
+    Evidence,
+    FinishedTrial,
+    ReachedBaseline,
+    Verdict,
+    Winner,
+    evidence_from_json,
+)
+from trainers.workload.description import ParameterGroup
+
+CAVEAT_ONE_SEED = (
+    "Each config was trained once, with one seed, and the best of many is partly luck: "
+    "repeat both winners with fresh seeds before relying on the difference."
+)
+
+FRONT_SHOWN = 8
+"""Trials of a front that the head of a snippet names."""
+
+Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
+
+_TRAINING = (
+    "num_steps",
+    "batch_size",
+    "gradient_clip_norm",
+    "accumulation_steps",
+    "precision",
+    "averaging",
+    "compression",
+)
+"""What of a trial's config changes how its optimizer does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasteableConfig:
+    """A trial's config as another training script needs it."""
+
+    workload: str
+    optimizer: str
+    """Name of the optimizer: `shampoo`, `adamw` or `sgd`."""
+    config: dict[str, Any]
+    """Exactly the keyword arguments of the optimizer's constructor."""
+    schedule: dict[str, Any]
+    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
+    training: dict[str, Any]
+    """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
+    `precision`, `averaging` and `compression`."""
+    workload_options: dict[str, Any]
+    parameter_groups: list[OwnSettings]
+    """What some parameters got in place of `config`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation(PasteableConfig):
+    """The config that a job recommends, with its evidence."""
+
+    evidence: Evidence
+
+    def to_json(self) -> dict[str, Any]:
+        """The recommendation as JSON-able values."""
+        return dataclasses.asdict(self)
+
+
+def recommend(
+    trials: Sequence[FinishedTrial],
+    *,
+    metric: str,
+    direction: Direction,
+    further: Sequence[tuple[str, Direction]] = (),
+    num_planned: int | None = None,
+    num_seeds: int | None = None,
+    parameter_groups: Sequence[ParameterGroup] = (),
+) -> Recommendation | None:
+    """The best config of the search with its evidence; None if no search trial completed.
+
+    Where configs were trained again with new seeds, those trials alone decide: which config is the best, how it
+    compares with the baseline (`confirm.compare_over_seeds`), and by how much. A config that failed with a new
+    seed gives way to one that did not. Without, the best completed trial is taken at its word, with a caveat.
+
+    A search that lost to the baseline still gives its best config, with verdict `worse`.
+
+    Args:
+        trials: all of the job's.
+        metric: the objective.
+        direction: in which it is better.
+        further: metric and direction of further objectives; the evidence then has the front of all of them.
+        num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
+            because the time was up or the run failed, a caveat says so.
+        num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
+        parameter_groups: those of the workload's description; where they matter to the config, a caveat says so.
+    """
+    best = _winner(trials, Phase.SEARCH, direction)
+    if best is None:
+        return None
+    baseline = _winner(trials, Phase.BASELINE, direction)
+    result = confirm(trials, direction)
+    if result is not None and result.candidates:
+        best = _with_seeds(_winner_of(trials, result.candidates[0].number), result.candidates[0])
+    if result is not None and result.baseline is not None:
+        baseline = _with_seeds(_winner_of(trials, result.baseline.number), result.baseline)
+    over_seeds = result if result is not None and _compares(result, best, baseline) else None
+    verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
+    has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
+    found = pasteable(best.config, parameter_groups)
+    front = _front(trials, [(metric, direction), *further]) if further else []
+    evidence = Evidence(
+        metric=metric,
+        direction=direction,
+        best=best,
+        baseline=baseline,
+        verdict=verdict,
+        equal_within=EQUAL_WITHIN,
+        improvement=improvement,
+        reached_baseline=(
+            None if has_failed else _reached_baseline(trials, best, baseline, metric, direction, over_seeds)
+        ),
+        num_trials=_num_trials(trials),
+        seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
+        caveats=[
+            *([caveat(found.parameter_groups)] if found.parameter_groups else []),
+            *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
+            *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
+            *_caveats(trials, baseline, num_planned),
+            *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
+            *(
+                []
+                if front or not further
+                else [f"No completed trial measured {' and '.join(dict(further))} as a number."]
+            ),
+        ],
+        confirmation=result,
+        front=front,
+        verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
+    )
+    return Recommendation(
+        **{field.name: getattr(found, field.name) for field in dataclasses.fields(PasteableConfig)}, evidence=evidence
+    )
+
+
+def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
+    """What of a whole trial config, as JSON, another training script needs.
+
+    Args:
+        parameter_groups: those of the workload's description.
+    """
+    return PasteableConfig(
+        workload=config["workload"],
+        optimizer=config["optimizer"]["name"],
+        config=dict(config["optimizer"]["arguments"]),
+        schedule={name: value for name, value in config["schedule"].items() if value is not None},
+        training={name: config[name] for name in _TRAINING if name in config},
+        workload_options=dict(config["workload_options"]),
+        parameter_groups=own_settings(
+            parameter_groups,
+            optimizer=config["optimizer"]["name"],
+            arguments=config["optimizer"]["arguments"],
+            options=config["workload_options"],
+        ),
+    )
+
+
+def python_snippet(recommendation: Recommendation) -> str:
+    """Python to paste after `model`: the optimizer, its schedule and one training step, with the evidence on top."""
+    return snippet_from_json(recommendation.to_json())
+
+
+def snippet_from_json(recommendation: Mapping[str, Any]) -> str:
+    """`python_snippet` of a recommendation in its stored form, `Recommendation.to_json()`."""
+    return render(
+        optimizer=recommendation["optimizer"],
+        arguments=recommendation["config"],
+        schedule=recommendation["schedule"],
+        training=recommendation["training"],
+        # Recommendations stored before there were any have none.
+        own_settings=[OwnSettings(**group) for group in recommendation.get("parameter_groups", [])],
+        header=_header(recommendation),
+    )
+
+
+def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
+    """Python to paste after `model`, for the config of any trial."""
+    return render(
+        optimizer=config.optimizer,
+        arguments=config.config,
+        schedule=config.schedule,
+        training=config.training,
+        own_settings=config.parameter_groups,
+        header=header,
+    )
+
+
+def _front(trials: Sequence[FinishedTrial], objectives: Sequence[tuple[str, Direction]]) -> list[FrontPoint]:
+    return front_of(
+        [
+            (trial.number, trial.phase, trial.curve[-1][2])
+            for trial in trials
+            if trial.state is TrialState.COMPLETED and trial.curve
+        ],
+        objectives,
+    )
+
+
+def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+    candidates = [
+        (sign * trial.value, trial.number)
+        for trial in trials
+        if trial.phase is phase
+        and trial.state is TrialState.COMPLETED
+        and trial.value is not None
+        and math.isfinite(trial.value)
+    ]
+    return _winner_of(trials, min(candidates)[1]) if candidates else None
+
+
+def _winner_of(trials: Sequence[FinishedTrial], number: int) -> Winner:
+    trial = next(trial for trial in trials if trial.number == number)
+    assert trial.value is not None
+    step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config["num_steps"], 0.0, {})
+    lineage = lineage_of(trial, trials, last_step=step)
+    return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds, lineage)
+
+
+def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
+    return winner if config.mean is None else dataclasses.replace(winner, value=config.mean)
+
+
+def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None) -> bool:
+    """Whether the recommended config, and the baseline if there is one, were compared over seeds."""
+    means = {config.number: config.mean for config in result.configs}
+    return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
+
+
+def _verdict(
+    best: Winner,
+    baseline: Winner | None,
+    result: ConfirmationResult | None,
+    over_seeds: ConfirmationResult | None,
+    direction: Direction,
+) -> tuple[Verdict, float | None]:
+    """The verdict and the improvement that it speaks of."""
+    if baseline is None:
+        return Verdict.NO_BASELINE, None
+    improvement = improvement_over(baseline.value, best.value, direction)
+    if over_seeds is not None:
+        return verdict_over_seeds(over_seeds, direction), improvement
+    repeated = [] if result is None else [c for c in result.configs if c.number in (best.number, baseline.number)]
+    if any(config.has_failed or config.mean is not None for config in repeated):
+        return Verdict.UNDECIDED, None  # one of them failed with a new seed
+    return compare(best.value, baseline.value, direction), improvement
+
+
+def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
+    """By how much `best` is better than `baseline`, as a share of it: negative if worse, None if infinite."""
+    difference = baseline - best if direction is Direction.MINIMIZE else best - baseline
+    ratio = difference / abs(baseline) if baseline else math.inf
+    return ratio if math.isfinite(ratio) else None
+
+
+def compare(best: float, baseline: float, direction: Direction) -> Verdict:
+    """Whether the search's best value is better than the baseline's, equal to it within `EQUAL_WITHIN`, or worse."""
+    improvement = improvement_over(baseline, best, direction)
+    if best == baseline or (improvement is not None and abs(improvement) <= EQUAL_WITHIN):
+        return Verdict.EQUAL
+    return Verdict.BETTER if direction.is_better(best, than=baseline) else Verdict.WORSE
+
+
+def _reached_baseline(
+    trials: Sequence[FinishedTrial],
+    best: Winner,
+    baseline: Winner | None,
+    metric: str,
+    direction: Direction,
+    over_seeds: ConfirmationResult | None,
+) -> ReachedBaseline | None:
+    if baseline is None:
+        return None
+    curves: dict[int, Curve] = {trial.number: trial.curve for trial in trials}
+    if over_seeds is not None:
+        for winner in (best, baseline):
+            repeated = [trial for trial in trials if trial.confirms == winner.number]
+            curves[winner.number] = mean_curve(repeated, metric, over_seeds.seeds)
+    ours = _first_reaching(curves[best.number], baseline.value, metric, direction)
+    theirs = _first_reaching(curves[baseline.number], baseline.value, metric, direction)
+    if ours is None or theirs is None:
+        return None
+    (step, seconds), (baseline_step, baseline_seconds) = ours, theirs
+    return ReachedBaseline(
+        step=step,
+        seconds=seconds,
+        baseline_step=baseline_step,
+        baseline_seconds=baseline_seconds,
+        step_ratio=baseline_step / step,
+        seconds_ratio=baseline_seconds / seconds if seconds > 0 else None,
+    )
+
+
+def _first_reaching(curve: Curve, target: float, metric: str, direction: Direction) -> tuple[int, float] | None:
+    """Step and seconds of the first measurement at least as good as `target`."""
+    for step, seconds, metrics in curve:
+        value = metrics.get(metric)
+        if value is not None and math.isfinite(value) and not direction.is_better(target, than=value):
+            return step, seconds
+    return None
+
+
+def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
+    counts: dict[str, Counter[str]] = {}
+    for trial in trials:
+        counts.setdefault(trial.phase.value, Counter())[trial.ending] += 1
+    return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}
+
+
+def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_planned: int | None) -> list[str]:
+    caveats: list[str] = []
+    found = [trial for trial in trials if trial.confirms is None]
+    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
+    if num_planned is not None and num_ended < num_planned:
+        caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
+    num_baseline = sum(trial.phase is Phase.BASELINE for trial in found)
+    num_search = sum(trial.phase is Phase.SEARCH for trial in found)
+    if baseline is None:
+        why = "none of its trials completed" if num_baseline else "the job had none"
+        caveats.append(f"There is no baseline to compare with: {why}.")
+    elif num_baseline < num_search:
+        caveats.append(f"The search had {num_search} trials and the baseline {num_baseline}, which favours the search.")
+    return caveats
+
+
+def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
+    """What the confirmation, of `num_seeds` seeds, did not show."""
+    if result is None:
+        return ["No config was trained again with new seeds: the job ended before."]
+    caveats = [
+        f"The config of trial {config.number} failed with seed {', '.join(str(failed.seed) for failed in failures)}: "
+        f"{failures[0].ending}."
+        for config in result.configs
+        if (failures := [outcome for outcome in config.results if outcome.has_failed])
+    ]
+    fit = [config for config in result.configs if not config.has_failed]
+    if fit and len(result.seeds) < num_seeds:
+        caveats.append(
+            f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} new seeds were completed by all "
+            f"{len(fit)} configs."
+        )
+    return caveats
+
+
+def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
+    """Which of the compared configs did worse over the new seeds than when they were found."""
+    by_number = {config.number: config for config in result.configs}
+    caveats = []
+    for role, winner in (("recommended", best), ("baseline's", baseline)):
+        config = None if winner is None else by_number.get(winner.number)
+        if winner is None or config is None:
+            continue
+        whose = f"The {role} config ({winner.config['optimizer']['name']}, trial {winner.number})"
+        confirmed = best_of(result, winner)
+        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        if caveat is None:
+            continue
+        against_found = improvement_over(config.found_value, best.value, direction)
+        if winner is baseline and against_found is not None:
+            caveat += f" Against {number(config.found_value)} the improvement would be {against_found:+.1%}."
+        caveats.append(caveat)
+    return caveats
+
+
+def _header(recommendation: Mapping[str, Any]) -> list[str]:
+    """The evidence in a few lines of plain words."""
+    evidence = evidence_from_json(recommendation["evidence"])
+    counts = evidence.num_trials
+    totals = ", ".join(f"{sum(counts[phase].values())} {phase}" for phase in Phase if phase in counts)
+    lines = [
+        f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
+        f"{evidence.metric} ({evidence.direction}): {described(best_of(evidence.confirmation, evidence.best))}",
+    ]
+    if options := recommendation["workload_options"]:
+        # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
+        named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+        lines.append(f"with the workload's options {named}")
+    if evidence.baseline is not None:
+        name = evidence.baseline.config["optimizer"]["name"]
+        value = described(best_of(evidence.confirmation, evidence.baseline))
+        lines.append(f"baseline {name}: {value}: {_comparison(evidence)}")
+        if evidence.verdict is Verdict.WORSE:
+            lines.append(f"NOT RECOMMENDED over {name}: the baseline did better.")
+    lines += evidence.verdict_caveats
+    reached = evidence.reached_baseline
+    if reached is not None:
+        lines.append(f"reached the baseline's best at step {reached.step}, the baseline at {reached.baseline_step}")
+    return [*lines, *_front_lines(evidence), *evidence.caveats]
+
+
+def _front_lines(evidence: Evidence) -> list[str]:
+    """The trials that no other one betters in every objective; of many, the first few."""
+    front = evidence.front
+    lines = [
+        f"on the front: trial {point.number}, {', '.join(named_values(point.values, evidence.metric))}"
+        for point in front[:FRONT_SHOWN]
+    ]
+    return [*lines, *([f"and {len(front) - FRONT_SHOWN} more"] if len(front) > FRONT_SHOWN else [])]
+
+
+def named_values(values: Mapping[str, float], metric: str) -> list[str]:
+    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
+    return [f"{name} {number(values[name])}" for name in sorted(values, key=lambda name: name != metric)]
+
+
+def _comparison(evidence: Evidence) -> str:
+    share = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
+    result = evidence.confirmation
+    low, high = (None, None) if result is None else (result.improvement_low, result.improvement_high)
+    interval = (
+        ""
+        if result is None or low is None or high is None
+        else f" ({result.confidence:.0%} interval {low:+.1%} to {high:+.1%})"
+    )
+    if evidence.verdict is Verdict.EQUAL:
+        return f"equal (within {evidence.equal_within:.1%}){interval}"
+    if evidence.verdict is Verdict.UNDECIDED:
+        return f"undecided{interval}"
+    return f"this config is {evidence.verdict}{share}{interval}"

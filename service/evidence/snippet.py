@@ -1,0 +1,160 @@
+"""Renders an optimizer config as Python that a user pastes into a training script."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.evidence.parameter_groups import OwnSettings
+from service.inert import one_line
+from trainers.config import DEFAULT_DECAY_FRACTION
+
+_CLASSES = {
+    "shampoo": ("from shampoo import Shampoo", "Shampoo"),
+    "adamw": ("from torch.optim import AdamW", "AdamW"),
+    "sgd": ("from torch.optim import SGD", "SGD"),
+}
+
+_DECAYS = {
+    "cosine": "0.5 * (1 + math.cos(math.pi * progress))",
+    "linear": "1 - progress",
+    "constant": "1.0",
+    "wsd": "min(max((NUM_SCHEDULE_STEPS - step) / NUM_DECAY_STEPS, 0.0), 1.0)",
+}
+"""The factor after the warm-up, as `trainers.schedule.factor` has it."""
+
+
+def render(
+    *,
+    optimizer: str,
+    arguments: Mapping[str, Any],
+    schedule: Mapping[str, Any],
+    training: Mapping[str, Any],
+    own_settings: Sequence[OwnSettings],
+    header: Sequence[str],
+) -> str:
+    """Python source that needs only `model`, and gives `optimizer`, `scheduler` and `training_step(loss)`.
+
+    Args:
+        arguments: of the optimizer's constructor; numbers are written so that they read back exactly.
+        schedule: the fields of a trial's schedule.
+        training: of a trial's config `num_steps`, `batch_size`, `gradient_clip_norm`, and what else there is of
+            `accumulation_steps`, `precision`, `averaging` and `compression`.
+        own_settings: what some parameters got in the trial and do not get here; a comment at the constructor says so.
+        header: lines of the comment on top.
+    """
+    imports, class_name = _CLASSES[optimizer]
+    decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
+    lines = [*header, *_conditions(training)]
+    standard = ["import math", ""] if decay == "cosine" else []
+    third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
+    if averaging is not None:
+        imports = "from shampoo import Shampoo, WeightAveraging" if optimizer == "shampoo" else imports
+        third_party.insert(0, imports)
+        if optimizer != "shampoo":
+            third_party.insert(0, "from shampoo import WeightAveraging")
+    else:
+        third_party.insert(0, imports)
+    if clip is not None:
+        third_party.insert(0, "import torch")
+    return "\n".join(
+        [
+            *_comment(lines),
+            *standard,
+            *third_party,
+            "",
+            *_comment(_lacking(own_settings)),
+            f"optimizer = {class_name}(",
+            "    model.parameters(),",
+            *(f"    {name}={_literal(value)}," for name, value in arguments.items()),
+            ")",
+            *([] if averaging is None else _averaging(averaging)),
+            "",
+            *_lengths(schedule, training),
+            "",
+            "",
+            "def learning_rate_factor(step):",
+            "    if step < NUM_WARMUP_STEPS:",
+            "        return (step + 1) / (NUM_WARMUP_STEPS + 1)",
+            *_progress(decay),
+            f"    return {_DECAYS[decay]}",
+            "",
+            "",
+            "scheduler = LambdaLR(optimizer, learning_rate_factor)",
+            "",
+            "",
+            "def training_step(loss):",
+            '    """Call with the loss of each batch."""',
+            "    optimizer.zero_grad(set_to_none=True)",
+            "    loss.backward()",
+            *([] if clip is None else [f"    torch.nn.utils.clip_grad_norm_(model.parameters(), {clip!r})"]),
+            "    optimizer.step()",
+            "    scheduler.step()",
+            "",
+        ]
+    )
+
+
+def _comment(lines: Sequence[str]) -> list[str]:
+    # On one line whatever it holds: names come from users, and a line feed would end the comment.
+    return [f"# {part}" for line in lines for part in textwrap.wrap(one_line(line), 98, subsequent_indent="  ")]
+
+
+def _lacking(own_settings: Sequence[OwnSettings]) -> list[str]:
+    """How what was measured differs from a constructor that is given all parameters alike."""
+    if not own_settings:
+        return []
+    return [
+        "NOT AS MEASURED: the trials gave some parameters settings of their own, and here all get the same:",
+        *(f"- {one.words}" for one in own_settings),
+        "Pass parameter groups with these settings in place of model.parameters().",
+    ]
+
+
+def _conditions(training: Mapping[str, Any]) -> list[str]:
+    """What of the trial is no part of the optimizer, but was there when its config proved good."""
+    found: list[str] = []
+    if training.get("precision", "float32") != "float32":
+        found.append(f"Trained in {training['precision']} mixed precision.")
+    if training.get("accumulation_steps", 1) > 1:
+        found.append(f"Each step's batch in {training['accumulation_steps']} parts, their gradients added up.")
+    if training.get("compression") is not None:
+        settings = ", ".join(f"{name}={value}" for name, value in training["compression"].items())
+        found.append(f"Gradients compressed by PowerSGD ({settings}).")
+    return found
+
+
+def _averaging(averaging: Mapping[str, Any]) -> list[str]:
+    arguments = "".join(f", {name}={_literal(value)}" for name, value in averaging["arguments"].items())
+    return [
+        f"optimizer = WeightAveraging(optimizer, {averaging['method']!r}{arguments})",
+        "# Evaluate and export the model inside `with optimizer.averaged_weights():`.",
+    ]
+
+
+def _lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[str]:
+    """The constants of the schedule, as `trainers.schedule.factor` computes them."""
+    num_steps, horizon = training["num_steps"], schedule.get("horizon", 1.0)
+    num_schedule_steps = max(1, round(horizon * num_steps))
+    num_warmup_steps = min(round(schedule["warmup_fraction"] * num_schedule_steps), num_schedule_steps - 1)
+    lines = [f"NUM_STEPS = {num_steps}  # of batch size {training['batch_size']}"]
+    if schedule["decay"] != "constant":
+        lines.append(f"NUM_SCHEDULE_STEPS = {'NUM_STEPS' if num_schedule_steps == num_steps else num_schedule_steps}")
+    lines.append(f"NUM_WARMUP_STEPS = {num_warmup_steps}")
+    if schedule["decay"] == "wsd":
+        fraction = schedule.get("decay_fraction") or DEFAULT_DECAY_FRACTION
+        num_decay_steps = max(1, round(fraction * num_schedule_steps))
+        lines.append(f"NUM_DECAY_STEPS = {min(num_decay_steps, num_schedule_steps - num_warmup_steps)}")
+    return lines
+
+
+def _progress(decay: str) -> list[str]:
+    if decay in ("constant", "wsd"):
+        return []
+    return ["    progress = min((step - NUM_WARMUP_STEPS) / (NUM_SCHEDULE_STEPS - NUM_WARMUP_STEPS), 1.0)"]
+
+
+def _literal(value: Any) -> str:
+    # Optimizers document pairs as tuples; JSON has only lists.
+    return repr(tuple(value)) if isinstance(value, list) else repr(value)

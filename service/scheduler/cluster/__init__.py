@@ -1,0 +1,1 @@
+"""The machines of a job: Ray, process trees, the environment of a run, shares of the cluster. Never what is tried."""

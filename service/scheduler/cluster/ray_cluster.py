@@ -1,0 +1,279 @@
+"""The Ray cluster of a job's run: a local one of its own, or one that runs already."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray._private.node
+import ray.util
+
+from service.scheduler.cluster import process_tree
+from service.scheduler.ranks.rank_group import GroupSize
+
+logger = logging.getLogger(__name__)
+
+OBJECT_STORE_BYTES = 100 * 2**20
+"""Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
+HEARING_MILLISECONDS = 50
+"""How long nothing else in this process can run, at a time, while it waits for the head of its cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one machine of the cluster offers to trials."""
+
+    resources: Mapping[str, float]
+    """Amounts by Ray's names: `CPU`, `GPU`, `memory` in bytes, and what the cluster's owner has named."""
+
+    def num_ranks(self, size: GroupSize) -> int:
+        """How many ranks of a trial of this size it holds."""
+        return min(_num_times(name, self.resources.get(name, 0.0), want) for name, want in size.rank_bundle.items())
+
+
+def connect(address: str | None, *, directory: Path, namespace: str | None = None) -> list[Node]:
+    """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
+
+    Args:
+        namespace: of all ranks that are started from here, and of no other job's; None: one of its own.
+        directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
+            108 characters.
+    """
+    if address is None:
+        with _only_what_trains(), _hearing_while_the_head_starts():
+            ray.init(
+                address="local",
+                namespace=namespace,
+                num_cpus=usable_cpus(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=str(directory),
+            )
+    else:
+        ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
+        _end_ranks_of_earlier_runs()
+    return living_nodes()
+
+
+class _TrainingNode(ray._private.node.Node):
+    """A local cluster without the processes that show, grow or print it, which nobody asks.
+
+    `ray.init` has no option for that. Each is a Python interpreter with much of Ray, and Ray's start waits for the
+    server of the dashboard, be it without pages.
+    """
+
+    def start_api_server(self, **options: object) -> None:
+        self._webui_url = ""  # as Ray has it without pages
+
+    def start_monitor(self) -> None:
+        """Starts no autoscaler."""
+
+    def start_log_monitor(self) -> None:
+        """Starts nothing that brings what ranks print to this process, which does not want it."""
+
+
+@contextmanager
+def _only_what_trains() -> Iterator[None]:
+    """Has `ray.init` start a `_TrainingNode`."""
+    ordinary = ray._private.node.Node
+    ray._private.node.Node = _TrainingNode  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        ray._private.node.Node = ordinary  # type: ignore[misc]
+
+
+@contextmanager
+def _hearing_while_the_head_starts() -> Iterator[None]:
+    """Has `ray.init` wait for its head without the interpreter's lock.
+
+    Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
+    runs: the run would not hear that it is to end.
+    """
+    module: Any = ray._private.node  # exports nothing of what it imports
+    wait = module.wait_for_persisted_port
+
+    def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            try:
+                return int(wait(*of, timeout_ms=HEARING_MILLISECONDS))
+            except RuntimeError:  # Ray's, of a file that has not come
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(HEARING_MILLISECONDS / 1000)
+
+    module.wait_for_persisted_port = wait_bit_by_bit
+    try:
+        yield
+    finally:
+        module.wait_for_persisted_port = wait
+
+
+def living_nodes() -> list[Node]:
+    """The machines of the connected cluster."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return [Node(node["Resources"]) for node in nodes if node["Alive"]]
+
+
+def identity() -> str:
+    """Names the connected cluster, alike in every process that is connected to it, whatever address it was given."""
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _end_ranks_of_earlier_runs() -> None:
+    """Ends ranks in this process's namespace: those of a run of the same job that was killed a moment ago.
+
+    Ray ends them itself when it notices, with their placement groups. But until then they would train and write
+    checkpoints beside the new ones, on devices that those need.
+    """
+    for name in ray.util.list_named_actors():
+        try:
+            ray.kill(ray.get_actor(name))
+        except ValueError:  # it has ended meanwhile
+            continue
+        logger.warning("ended %s, which an earlier run had left", name)
+
+
+def own_machine_is_lost() -> bool:
+    """Whether the cluster has given up the machine of this process, whose actors it then ends, now and later."""
+    own = ray.get_runtime_context().get_node_id()
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return not any(node["NodeID"] == own and node["Alive"] for node in nodes)
+
+
+def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """How many CPUs this process may use at once: the machine's, unless its affinity or its container allows fewer.
+
+    Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
+    """
+    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = cgroup_quota.read_text().split()
+        return min(cpus, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no such file, or the word `max`
+        return cpus
+
+
+def end_local_ranks() -> None:
+    """Ends the ranks in this process's own local cluster, whatever they are doing, and what could start others.
+
+    Its head stays until `leave`: without one, Ray ends this process after a minute, whatever it is about to write.
+    """
+    process_tree.end_descendants(spare=process_tree.children_named("gcs_server"))
+
+
+def leave(address: str | None) -> None:
+    """Ends all that this process started in the cluster; a local cluster itself, whatever its ranks are doing."""
+    if address is None:
+        process_tree.end_descendants()  # `ray.shutdown()` takes a second and more
+    else:
+        ray.shutdown()
+
+
+def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
+    """How many trials of this size the cluster can hold at once; 0: not even one."""
+    return sum(node.num_ranks(size) for node in nodes) // size.world_size
+
+
+def dominant_share(nodes: Iterable[Node], size: GroupSize) -> float:
+    """The part of the cluster that a trial takes, of the resource of which it takes the largest part; at most 1."""
+    machines = list(nodes)
+    total = {name: sum(node.resources.get(name, 0.0) for node in machines) for name in size.rank_bundle}
+    parts = [amount * size.world_size / total[name] for name, amount in size.rank_bundle.items() if total[name] > 0]
+    return min(1.0, max(parts, default=1.0))
+
+
+def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
+    """Why the cluster cannot hold a trial, for a person."""
+    names = dict.fromkeys(["CPU", "GPU", *size.rank_bundle])
+    wanted = _amounts({name: size.rank_bundle.get(name, 0.0) for name in names})
+    machines = _machines(nodes, names)
+    return f"the cluster cannot hold a trial of {size.world_size} ranks with {wanted} each; its machines: {machines}"
+
+
+def describe_wait(size: GroupSize) -> str | None:
+    """What a trial waits for in the connected cluster, e.g. `needs 4 GPUs, 3 free`; None: it could start now.
+
+    Others have the rest: this job's own trials, or another's. To be asked again later; it takes milliseconds.
+    """
+    free = _free_nodes()
+    if max_parallel_trials(free, size):
+        return None
+    short = _shortage(free, size)
+    if short:
+        return "needs " + " and ".join(
+            f"{_amount(name, needed)}, {_number(name, available)} free" for name, (needed, available) in short.items()
+        )
+    # Enough in all, but not where a rank can use it.
+    wanted = _amounts(size.rank_bundle)
+    return (
+        f"needs {size.world_size} ranks with {wanted} each; free on its machines: {_machines(free, size.rank_bundle)}"
+    )
+
+
+def short_of(size: GroupSize) -> frozenset[str]:
+    """The resources of which the connected cluster has too little free for another trial, by Ray's names."""
+    return frozenset(_shortage(_free_nodes(), size))
+
+
+def _free_nodes() -> list[Node]:
+    # Ray has no public way to ask by machine.
+    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    return [Node(resources) for resources in by_node.values()]
+
+
+def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, float]]:
+    """What a trial needs and what is free of it on all machines together, where that is too little."""
+    machines = list(free)
+    found = {}
+    for name, want in size.rank_bundle.items():
+        needed, available = want * size.world_size, sum(node.resources.get(name, 0.0) for node in machines)
+        if needed > available:
+            found[name] = needed, available
+    return found
+
+
+def _num_times(name: str, available: float, want: float) -> int:
+    """How often `want` fits; a part of a GPU is a part of one and the same."""
+    tolerance = 1e-6  # 0.3 / 0.1 is below 3
+    if name == "GPU" and want < 1:
+        return int(available + tolerance) * int(1 / want + tolerance) + int(available % 1 / want + tolerance)
+    return int(available / want + tolerance)
+
+
+def _machines(nodes: Iterable[Node], names: Iterable[str]) -> str:
+    alike = Counter(_amounts({name: node.resources.get(name, 0.0) for name in names}) for node in nodes)
+    return ", ".join(text if count == 1 else f"{count} times {text}" for text, count in alike.items()) or "none"
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    """`2 CPUs, 1 tpu and 8.00 GiB of memory`."""
+    *others, last = (_amount(name, amount) for name, amount in resources.items())
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _amount(name: str, amount: float) -> str:
+    match name:
+        case "CPU" | "GPU":
+            return f"{_number(name, amount)} {name}s"
+        case "memory":
+            return f"{_number(name, amount)} of memory"
+        case _:
+            return f"{_number(name, amount)} {name}"
+
+
+def _number(name: str, amount: float) -> str:
+    return f"{amount / 2**30:.2f} GiB" if name == "memory" else f"{round(amount, 4):g}"

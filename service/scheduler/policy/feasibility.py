@@ -1,0 +1,132 @@
+"""Which trials are not launched, because their ranks would need more memory than there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from service.use_cases.memory_estimates import NotPredictable
+from trainers.config import TrialConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class MemoryLimit:
+    """How much a trial's prediction may be. Pure: what it says follows from the limit and the trials it was told of.
+
+    Predictions leave activations and more out, so that a trial can run out of memory although it was to fit. From then
+    on predictions are taken to be too low by a factor, `correction`: of that trial's, the limit over the prediction.
+    What needs more than such a trial is not tried. If that trial fits after all, because others had been in its way, it
+    does not count.
+    """
+
+    limit_bytes: int
+    """Of each rank."""
+    _out_of_memory: dict[int, int] = field(default_factory=dict)
+    """Predictions of the trials that ran out of memory."""
+
+    @property
+    def correction(self) -> float:
+        """By what predictions are multiplied before they are compared with the limit, at least 1."""
+        return self.limit_bytes / min(self._out_of_memory.values(), default=self.limit_bytes)
+
+    def ran_out(self, number: int, predicted_bytes: int) -> None:
+        """A trial ran out of memory that was predicted to fit."""
+        if predicted_bytes <= self.limit_bytes:
+            self._out_of_memory[number] = max(1, predicted_bytes)
+
+    def fitted(self, number: int) -> None:
+        """A trial measured, and did not run out of memory before."""
+        self._out_of_memory.pop(number, None)
+
+    def why_infeasible(self, predicted_bytes: int) -> str | None:
+        """Why a trial is not worth launching, for a person; None: it may fit."""
+        if predicted_bytes > self.limit_bytes:
+            return (
+                f"weights, gradients and optimizer need {_gib(predicted_bytes)} on each rank, and there are "
+                f"{_gib(self.limit_bytes)}"
+            )
+        smaller = [number for number, needed in self._out_of_memory.items() if predicted_bytes > needed]
+        if smaller:
+            number = min(smaller, key=lambda number: self._out_of_memory[number])
+            return (
+                f"trial {number} ran out of memory with {_gib(self._out_of_memory[number])} predicted for each rank, "
+                f"and this one needs {_gib(predicted_bytes)}: with predictions corrected by {self.correction:.3g}, "
+                f"more than the {_gib(self.limit_bytes)} there are"
+            )
+        return None
+
+
+class Feasibility:
+    """Judges the trials of a job before they are launched. Until it is told what they need, all are feasible."""
+
+    def __init__(
+        self,
+        predict: Callable[[TrialConfig], int] | None = None,
+        limit_bytes: Callable[[], int | None] = lambda: None,
+        *,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepares a judge.
+
+        Args:
+            predict: what a rank of a trial needs at least; raises `NotPredictable`. None: that is unknown.
+            limit_bytes: what there is for each rank, asked for after the first prediction; None: that is unknown.
+            close: ends what predicts.
+        """
+        self._predict = predict
+        self._limit_bytes = limit_bytes
+        self._limit: MemoryLimit | None = None
+        self._close = close
+        self._predicted: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def ran_out(self, number: int, config: TrialConfig) -> None:
+        """A trial ran out of memory, now or in an earlier run."""
+        predicted = self._predicted_bytes(number, config)
+        if predicted is not None and self._limit is not None:
+            self._limit.ran_out(number, predicted)
+
+    def fitted(self, number: int) -> None:
+        """A trial ended or paused after a measurement."""
+        self._predicted.pop(number, None)
+        if self._limit is not None:
+            self._limit.fitted(number)
+
+    def why_infeasible(self, number: int, config: TrialConfig) -> str | None:
+        """Why a trial is not worth launching, for a person; None: it may fit, or there is no telling."""
+        predicted = self._predicted_bytes(number, config)
+        return None if predicted is None or self._limit is None else self._limit.why_infeasible(predicted)
+
+    def _predicted_bytes(self, number: int, config: TrialConfig) -> int | None:
+        if self._predict is None:
+            return None
+        if number not in self._predicted:
+            try:
+                self._predicted[number] = self._predict(config)
+            except NotPredictable as error:
+                logger.warning("the memory of trial %d cannot be predicted: %s", number, error)
+                return None
+        if self._limit is None:
+            limit_bytes = self._limit_bytes()
+            if limit_bytes is None:
+                self._predict = None
+                self._close()
+                return None
+            self._limit = MemoryLimit(limit_bytes)
+        return self._predicted[number]
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.3g} GiB"

@@ -1,0 +1,134 @@
+"""The policy of a job made from its plan, and what it is told of the trials that are stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from service.domain import Phase, TrialState
+from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
+from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.population import PopulationSearch
+from service.scheduler.policy.searching.pruners import make_pruner
+from service.scheduler.policy.searching.samplers import make_sampler
+from service.specification.planning import JobPlan
+from service.store.models import Trial
+
+
+def make_policy(plan: JobPlan) -> JobPolicy:
+    """The policy of a job."""
+    return JobPolicy(
+        [
+            PhasePlan(
+                phase,
+                plan.spaces[phase],
+                plan.allotments[phase],
+                search=partial(_make_search, plan, phase),
+                pinned=plan.pinned[phase],
+                patience=plan.specification.budget.patience,
+                direction=plan.direction,
+                further=tuple(direction for _, direction in plan.further),
+            )
+            for phase in Phase
+            if phase in plan.spaces
+        ],
+        confirmation=None
+        if plan.specification.confirmation is None
+        else Confirmation(
+            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
+        ),
+    )
+
+
+def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
+    sampler, pruner = plan.specification.sampler, plan.specification.pruner
+    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
+    if plan.sampler == "auto":
+        return AutoSearch(
+            space,
+            direction=plan.direction,
+            max_steps=plan.num_steps,
+            measure_every=plan.evaluate_every or 1,
+            first_rung=pruner.min_steps,
+            pauses=plan.pruner != "none",
+            seed=random.Random(seed).getrandbits(32),
+        )
+    sampled = make_sampler(
+        plan.sampler,
+        space,
+        direction=plan.direction,
+        further=tuple(direction for _, direction in plan.further),
+        num_trials=plan.allotments[phase],
+        seed=seed,
+    )
+    if plan.population is not None:
+        return PopulationSearch(
+            sampled,
+            space,
+            direction=plan.direction,
+            population=plan.population.sizes[phase],
+            interval=plan.population.interval,
+            max_steps=plan.num_steps,
+            seed=seed,
+        )
+    assert plan.pruner != "auto"
+    return SampledSearch(
+        sampled,
+        make_pruner(
+            plan.pruner,
+            min_steps=plan.min_pruning_steps,
+            max_steps=plan.num_steps,
+            reduction_factor=pruner.reduction_factor or 3,
+            direction=plan.direction,
+        ),
+    )
+
+
+def fork_of(trial: Trial) -> Fork | None:
+    """Where a stored trial begins, if not from nothing."""
+    if trial.forked_from is None:
+        return None
+    assert trial.forked_at_step is not None
+    return Fork(trial.forked_from, trial.forked_at_step)
+
+
+def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()) -> list[TrialHistory]:
+    """What a policy is told of the stored trials.
+
+    Args:
+        metric: the objective.
+        further: metrics of the further objectives.
+    """
+    phase_of = {trial.number: trial.phase for trial in trials}
+
+    def objective(metrics: dict[str, Any], name: str = metric) -> float:
+        value = metrics.get(name)
+        return float("nan") if value is None else float(value)  # SQL keeps no NaN
+
+    def repeats(trial: Trial) -> Repeats | None:
+        if trial.confirms is None:
+            return None
+        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
+
+    return [
+        TrialHistory(
+            number=trial.number,
+            phase=trial.phase,
+            parameters=trial.parameters,
+            state=trial.state,
+            reason=trial.reason,
+            value=trial.value if trial.state is TrialState.COMPLETED else None,
+            further=tuple(objective(trial.metrics, name) for name in further),
+            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
+            repeats=repeats(trial),
+            spared=trial.spared,
+            proposed=trial.proposed,
+            fork=fork_of(trial),
+        )
+        for trial in trials
+    ]

@@ -1,0 +1,381 @@
+"""What a job tries next: its phases, interleaved by share, each with its own search."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from fractions import Fraction
+
+from search_spaces import Scalar, SearchSpace
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence.pareto_front import dominates
+from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.protocol import (
+    Ask,
+    Decision,
+    Done,
+    Fork,
+    GiveUp,
+    Repeats,
+    Resume,
+    Start,
+    TrialHistory,
+    Wait,
+)
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, PhaseSearch
+from service.scheduler.policy.searching.samplers import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePlan:
+    """One phase of a job: what it searches, how, and how many trials it gets."""
+
+    phase: Phase
+    space: SearchSpace
+    num_trials: int
+    search: Callable[[], PhaseSearch]
+    """Makes its search; phases are never compared with each other."""
+    pinned: tuple[Mapping[str, Scalar], ...] = ()
+    """Assignments tried first, after the defaults of the space's branches, each once."""
+    patience: int | None = None
+    """No more trials start once so many, begun after the best one, were tried without bettering it."""
+    direction: Direction = Direction.MINIMIZE
+    """In which the objective is better."""
+    further: tuple[Direction, ...] = ()
+    """Directions of the further objectives."""
+
+
+class _Status(Enum):
+    WAITING = auto()
+    """Interrupted; comes out of `ask` before anything new."""
+    RUNNING = auto()
+    PAUSED = auto()
+    """By the search; comes out of `ask` when that chooses to go on with it, or to be given up at the phase's end."""
+    ENDED = auto()
+
+
+@dataclass(slots=True)
+class _Trial:
+    phase: Phase
+    parameters: Mapping[str, Scalar]
+    status: _Status
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    spared: bool = False
+    """Whether nothing but its end stops it."""
+    fork: Fork | None = None
+
+
+@dataclass(slots=True)
+class _PhaseRun:
+    plan: PhasePlan
+    pinned: tuple[dict[str, Scalar], ...]
+    search: PhaseSearch
+    num_started: int = 0
+    num_proposed: int = 0
+    """Of those started, the ones that users proposed."""
+    num_running: int = 0
+    """Those that wait to go on included."""
+    paused: dict[int, None] = field(default_factory=dict)
+    front: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    """Values by number of the completed trials that none betters: with one objective, the best one."""
+    tried: set[int] = field(default_factory=set)
+    """Numbers of the trials that were paused or have ended of themselves."""
+
+    @property
+    def has_trials_left(self) -> bool:
+        if self.num_started >= self.plan.num_trials:
+            return False
+        if self.plan.patience is None or not self.front:
+            return True
+        best = max(self.front)
+        return sum(number > best for number in self.tried) < self.plan.patience
+
+    def completed(self, number: int, values: tuple[float, ...]) -> None:
+        """Takes in the objectives of a completed trial."""
+        directions = (self.plan.direction, *self.plan.further)
+        if not math.isfinite(values[0]):
+            return
+        whole = {kept: known for kept, known in self.front.items() if all(map(math.isfinite, known))}
+        if all(map(math.isfinite, values)):
+            self.front = whole
+        elif whole:
+            return
+        else:
+            # As long as no trial has all objectives, say none reaches a target, those are the best that there are.
+            worst = (math.inf if direction is Direction.MINIMIZE else -math.inf for direction in directions)
+            values = tuple(v if math.isfinite(v) else w for v, w in zip(values, worst, strict=True))
+        if values in self.front.values():
+            return
+        if any(dominates(known, values, directions) for known in self.front.values()):
+            return
+        self.front = {kept: known for kept, known in self.front.items() if not dominates(values, known, directions)}
+        self.front[number] = values
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(self.num_started, max(1, self.plan.num_trials))
+
+
+class JobPolicy:
+    """The policy of a whole job: implements `service.scheduler.policy.protocol.Policy`.
+
+    The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
+    Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
+    chooses: a new trial, or to go on with a paused one, or to give one up. A phase is over when it may start no more,
+    nothing of it runs and its search chooses nothing; what is still paused then is given up. When all phases are over,
+    the best trials are repeated as the confirmation says.
+    """
+
+    def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
+        """Prepares a job with these phases, the search first.
+
+        Args:
+            plans: the phases that search.
+            confirmation: None: there is none.
+
+        Raises:
+            ValueError: a phase appears twice or has a negative number of trials.
+            SpaceError: a pinned assignment does not fit its space.
+        """
+        self._phases: dict[Phase, _PhaseRun] = {}
+        for plan in plans:
+            if plan.phase in self._phases:
+                raise ValueError(f"phase {plan.phase} appears twice")
+            if plan.num_trials < 0:
+                raise ValueError(f"num_trials of phase {plan.phase} must be >= 0, got {plan.num_trials}")
+            pinned: list[dict[str, Scalar]] = []
+            for values in (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned)):
+                if values not in pinned:
+                    pinned.append(values)
+            self._phases[plan.phase] = _PhaseRun(plan, tuple(pinned), plan.search())
+        self._confirmation = confirmation
+        self._num_confirming = 0
+        self._trials: dict[int, _Trial] = {}
+        self._waiting: deque[int] = deque()
+        self._next_number = 0
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        self._is_closed = True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do, as far as that can be told without asking the searches."""
+        if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
+            return False
+        return not self._num_confirming and not self._to_confirm()
+
+    def ask(self) -> Ask:
+        """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
+        if self._waiting:
+            return self._resume(self._waiting.popleft())
+        # `sorted` keeps the order of equals.
+        for run in sorted(self._phases.values(), key=lambda run: run.share):
+            chosen = self._choose(run)
+            if chosen is not None:
+                return chosen
+        over = [run for run in self._phases.values() if not run.num_running]
+        for run in over:
+            if run.paused:
+                return GiveUp(next(iter(run.paused)))
+        if len(over) < len(self._phases):
+            return Wait()
+        for repeats in self._to_confirm():
+            return self._confirm(repeats)
+        return Wait() if self._num_confirming else Done()
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        """Takes in the objective of a running trial at one step; not finite is allowed.
+
+        Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
+
+        Raises:
+            ValueError: the trial is not running.
+        """
+        trial = self._unfinished(number)
+        if trial.status is not _Status.RUNNING:
+            raise ValueError(f"trial {number} is {trial.status.name.lower()}, not running: cannot report step {step}")
+        if trial.curve and step <= trial.curve[-1][0]:
+            return Decision.CONTINUE
+        trial.curve.append((step, value))
+        if trial.phase is Phase.CONFIRMATION:
+            return Decision.CONTINUE
+        search = self._phases[trial.phase].search
+        decision = search.report(number, step, value)
+        if trial.spared and decision is not Decision.CONTINUE:
+            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            return Decision.CONTINUE
+        if decision is Decision.PAUSE:
+            self._pause(number, trial)
+        return decision
+
+    def tell(
+        self,
+        number: int,
+        state: TrialState,
+        value: float | None = None,
+        reason: FailureReason | None = None,
+        *,
+        further: Sequence[float] = (),
+    ) -> None:
+        """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
+
+        Args:
+            further: values of the job's further objectives, where it completed.
+
+        Raises:
+            ValueError: the trial is unknown or has ended before, or the state is `running`.
+        """
+        trial = self._unfinished(number)
+        if state is TrialState.RUNNING:
+            raise ValueError(f"trial {number}: cannot be told as running")
+        run = self._phases.get(trial.phase)  # None: it confirms
+        if run is not None and trial.status is _Status.PAUSED:
+            del run.paused[number]
+            run.num_running += 1
+        elif trial.status is _Status.WAITING:
+            self._waiting.remove(number)
+        if state is TrialState.QUEUED:
+            trial.status = _Status.WAITING
+            self._waiting.append(number)
+            if run is not None:
+                run.search.interrupt(number)
+            return
+        trial.status = _Status.ENDED
+        if run is None:
+            self._num_confirming -= 1
+            return
+        run.num_running -= 1
+        if state is not TrialState.CANCELLED:
+            run.tried.add(number)
+        if state is TrialState.COMPLETED:
+            run.completed(number, (math.nan if value is None else value, *further))
+        run.search.finish(number, Outcome(state, reason, value, trial.curve, tuple(further)))
+        if self._confirmation is not None and state is TrialState.COMPLETED:
+            self._confirmation.add(number, trial.phase, trial.parameters, value)
+
+    def restore(self, history: Sequence[TrialHistory]) -> None:
+        """Takes in everything stored of a job; once, before anything is asked.
+
+        Ended trials are told; those that had been interrupted, and proposed ones, come out of `ask` first, in the order
+        of their numbers, and paused ones when the search chooses them.
+
+        Raises:
+            ValueError: trials are known already, a number appears twice, or a phase is not among the plans.
+            SpaceError: a trial's parameters do not fit the space of its phase.
+        """
+        if self._trials:
+            raise ValueError(f"cannot restore: {len(self._trials)} trials are known already")
+        for past in sorted(history, key=lambda past: past.number):
+            if past.number in self._trials:
+                raise ValueError(f"trial {past.number} appears twice in the history")
+            if past.repeats is not None:
+                self._restore_confirming(past, past.repeats)
+                continue
+            if past.phase not in self._phases:
+                raise ValueError(f"trial {past.number} belongs to phase {past.phase}, which the job does not have")
+            run = self._phases[past.phase]
+            parameters = run.plan.space.check(past.parameters)
+            trial = self._begin(run, past.number, parameters)
+            trial.spared = past.spared
+            run.num_proposed += past.proposed
+            trial.fork = past.fork
+            run.search.begin(past.number, parameters, fork=past.fork)
+            decision = Decision.CONTINUE
+            for step, value in past.curve:
+                if not trial.curve or step > trial.curve[-1][0]:
+                    trial.curve.append((step, value))
+                    decision = run.search.report(past.number, step, value)
+            if past.state.is_final:
+                self.tell(past.number, past.state, past.value, past.reason, further=past.further)
+            elif decision is Decision.PAUSE and not past.spared:
+                self._pause(past.number, trial)
+            else:
+                self.tell(past.number, TrialState.QUEUED)
+        self._next_number = max(self._trials, default=-1) + 1
+
+    def _to_confirm(self) -> list[Repeats]:
+        return [] if self._confirmation is None else self._confirmation.left()
+
+    def _confirm(self, repeats: Repeats) -> Start:
+        number = self._next_number
+        self._next_number += 1
+        trial = self._begin_confirming(number, repeats)
+        return Start(number, Phase.CONFIRMATION, dict(trial.parameters), repeats=repeats)
+
+    def _begin_confirming(self, number: int, repeats: Repeats) -> _Trial:
+        if self._confirmation is None:
+            raise ValueError(f"trial {number} belongs to phase {Phase.CONFIRMATION}, which the job does not have")
+        if repeats.number not in self._trials:
+            raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
+        self._confirmation.begin(repeats)
+        parameters = self._trials[repeats.number].parameters
+        trial = self._trials[number] = _Trial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
+        self._num_confirming += 1
+        return trial
+
+    def _restore_confirming(self, past: TrialHistory, repeats: Repeats) -> None:
+        trial = self._begin_confirming(past.number, repeats)
+        trial.curve.extend(past.curve)
+        if past.state.is_final:
+            self.tell(past.number, past.state, past.value, past.reason)
+        else:
+            self.tell(past.number, TrialState.QUEUED)
+
+    def _choose(self, run: _PhaseRun) -> Start | Resume | GiveUp | None:
+        number = self._next_number
+        fork: Fork | None = None
+        num_own = run.num_started - run.num_proposed
+        if self._may_start(run) and num_own < len(run.pinned):
+            parameters = run.pinned[num_own]
+            run.search.begin(number, parameters)
+        else:
+            match run.search.choose(number, may_start=self._may_start(run)):
+                case New() as new:
+                    parameters, fork = dict(new.parameters), new.fork
+                case GoOn(number=paused):
+                    del run.paused[paused]
+                    run.num_running += 1
+                    return self._resume(paused)
+                case Drop(number=paused, why=why):
+                    return GiveUp(paused, why)
+                case None:
+                    return None
+        self._next_number += 1
+        self._begin(run, number, parameters).fork = fork
+        return Start(number, run.plan.phase, dict(parameters), run.search.until(number), fork=fork)
+
+    def _may_start(self, run: _PhaseRun) -> bool:
+        return run.has_trials_left and not self._is_closed
+
+    def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _Trial:
+        trial = self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)
+        run.num_started += 1
+        run.num_running += 1
+        return trial
+
+    def _pause(self, number: int, trial: _Trial) -> None:
+        run = self._phases[trial.phase]
+        trial.status = _Status.PAUSED
+        run.paused[number] = None
+        run.tried.add(number)
+        run.num_running -= 1
+
+    def _resume(self, number: int) -> Resume:
+        trial = self._trials[number]
+        trial.status = _Status.RUNNING
+        to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
+        until = None if to_its_end else self._phases[trial.phase].search.until(number)
+        return Resume(number, trial.phase, dict(trial.parameters), until, trial.fork)
+
+    def _unfinished(self, number: int) -> _Trial:
+        if number not in self._trials:
+            raise ValueError(f"unknown trial {number}")
+        trial = self._trials[number]
+        if trial.status is _Status.ENDED:
+            raise ValueError(f"trial {number} has already ended")
+        return trial

@@ -1,0 +1,392 @@
+"""The `auto` search: partial curves, a model of where they end, and one price for all work.
+
+**What it does.** Every trial starts with a short run, to the first rung (15% of its own schedule), and is paused there.
+From then on the policy decides, each time a worker is free, between two uses of it:
+
+- *go on* with a paused trial, to the next rung (40%) or the end. Worth: the expected improvement of its final value,
+  divided by what is left of its training;
+- *start* a new trial. Worth: what its first rung is expected to add to the best final value in sight, divided by the
+  rung's cost. An early value that tells little of the end (the model knows how little) adds little.
+
+The larger worth wins. So nothing says in advance how many trials are started for each one finished: where early values
+are reliable there are many starts and few completions, as in successive halving; where they are not, nearly all goes
+into completions, as in Bayesian optimization on full trainings. Bounds on the share of completions only keep a model
+that is wrong about itself from starving either side.
+
+**Why it should carry over to other curves.** It assumes no shape of a curve. All trials are compared at equal fractions
+of their own schedule, and `curve_model` learns how the gap between early and final values depends on the config, with a
+Gaussian process as for the final values themselves: if large learning rates look bad until the schedule has decayed,
+the first few completions show it. The constants were chosen on random synthetic tasks (`tests.benchmarks.
+curve_families`) and small networks on generated data sets, not on the tables that the benchmark ships. What is known to
+be fragile has a fallback that needs no model: the space's defaults and a Sobol design come first, the share of
+completions is bounded, a share of all starts is uniform, and the first completions go by the expected value alone
+(expected improvement would choose uncertain configs over good ones while nothing is finished).
+
+**A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
+ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them
+(`trends`): a fifth at first, as curves flatten, then as much as the finished trials kept of their trends, and less
+where noise explains why slopes differ.
+
+**Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
+model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
+
+**Several workers.** A running trial is believed to reach what the model expects of it (kriging believer), so that
+workers spread out, and its work counts as done in the share of completions. Nothing ever waits for another trial.
+
+**The end.** When no more trials may be started, the paused one that most probably becomes the best goes on, one after
+the other, as long as that is not improbable.
+
+**Twins.** Two trials with equal values up to the first rung are the same training (a parameter without effect, a
+rounded one): when one is finished, the other is known too, and is not trained to its end. How far apart twins lie is
+the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import qmc
+
+from search_spaces import Scalar, SearchSpace
+from service.domain import Direction, TrialState
+from service.scheduler.policy.protocol import Decision, Fork
+from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
+from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
+from service.scheduler.policy.searching.encoding import Array, Encoding
+from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, New
+from service.scheduler.policy.searching.rungs import Rungs
+from service.scheduler.policy.searching.samplers import TEACHING_REASONS, Outcome
+from service.scheduler.policy.searching.scaling import Scale
+from service.scheduler.policy.searching.trends import Points, kept_share, trends
+
+NUM_DESIGN = 8
+"""Trials before the model is asked: the defaults, then a Sobol design."""
+UNIFORM_SHARE = 0.2
+"""Of the starts after those."""
+COMPLETION_BIAS = 0.5
+"""A start must be worth 1 / this more than a completion: its worth counts on a completion that is still to be paid."""
+COMPLETION_SHARE = (0.3, 0.8)
+"""Bounds of the share of all work that goes beyond the first rung."""
+NUM_BY_MEAN = 2
+"""Completions chosen by the expected final value."""
+MIN_CHANCE = 0.05
+"""Of improving, below which nothing is gone on with, even for the share's sake."""
+MAX_KNOWN = 300
+"""Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
+REFIT_GROWTH = 1.2
+
+
+class _Status(Enum):
+    RUNNING = auto()
+    """Or interrupted, and about to."""
+    PAUSED = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True)
+class _Trial:
+    number: int
+    parameters: Mapping[str, Scalar]
+    vector: Array
+    goal: int
+    """The step at which it is paused next, or its last."""
+    status: _Status = _Status.RUNNING
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    early: Points = ()
+    """Up to the first rung, once it is there."""
+    final: float | None = None
+    failed: bool = False
+    """Its parameters made it fail."""
+    forgotten: bool = False
+    """It teaches nothing (an error ended it early), or nothing new."""
+    mean: float = 0.0
+    """The final value last expected of it, on the model's scale."""
+
+    @property
+    def reached(self) -> int:
+        return self.curve[-1][0] if self.curve else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the model says at the moment."""
+
+    trials: list[_Trial]
+    """Those it knows, in the order of the arrays."""
+    posterior: Posterior
+    vectors: Array
+    mean: Array
+    deviation: Array
+    """(n,) of final values."""
+    best: float | None
+    """Best final value of a finished trial."""
+    twins: frozenset[int]
+    """Numbers of the paused trials whose ends are known."""
+
+    @property
+    def incumbent(self) -> float:
+        """What is to be improved on: before anything is finished, what an average config gives."""
+        return float(np.median(self.mean)) if self.best is None else self.best
+
+
+class AutoSearch:
+    """One phase searched by the policy of this module: implements `service.scheduler.policy.searching.phase_search`.
+
+    A choice follows from the seed and what is known, up to the model's fit, which starts from the fit before.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        direction: Direction,
+        max_steps: int,
+        measure_every: int = 1,
+        first_rung: int | None = None,
+        pauses: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """Prepares a search.
+
+        Args:
+            space: what is searched.
+            direction: in which the objective is better.
+            max_steps: steps of a whole trial.
+            measure_every: steps between measurements; rungs are put on measurements, the first not on the very first.
+            first_rung: the step at which a trial is first paused; None: `rungs.SHARES` says.
+            pauses: False: every trial is trained to its end, and the model learns from final values alone.
+            seed: makes choices reproducible.
+
+        Raises:
+            ValueError: a number of steps is not positive.
+        """
+        self._encoding = Encoding(space)
+        self._model = CurveModel(self._encoding)
+        self._is_minimised = direction is Direction.MINIMIZE
+        self._rungs = Rungs(max_steps=max_steps, measure_every=measure_every, first=first_rung, pauses=pauses)
+        self._seed = seed
+        design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
+        self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
+        self._trials: dict[int, _Trial] = {}
+        self._num_fitted = 0
+        self._nothing_left = False
+        """Nothing was worth going on with, and nothing has become known since."""
+
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""
+        if not may_start:
+            return self._go_on_at_last()
+        if len(self._trials) < NUM_DESIGN:
+            return self._new(number, self._design[len(self._trials)])
+        work = sum(trial.reached for trial in self._trials.values())
+        rng = np.random.default_rng([self._seed, len(self._trials), work])
+        view = self._view()
+        if view is None:
+            return self._new(number, rng.random(self._encoding.num_dimensions))
+        target = float(max(view.incumbent, view.mean.max())) if view.best is not None else float(view.mean.max())
+        beginnings = [self._beginning(trial) if self._rungs.at_first(trial.curve) else None for trial in view.trials]
+        proposal = propose(
+            view.posterior,
+            self._encoding,
+            known=view.vectors,
+            means=view.mean,
+            incumbent=target,
+            resolution=resolution(beginnings, view.vectors, view.posterior),
+            rng=rng,
+        )
+        going_on = self._worth_going_on(view, proposal)
+        if going_on is not None:
+            return self._go_on(going_on)
+        if rng.random() < UNIFORM_SHARE:
+            proposal = rng.random(self._encoding.num_dimensions)
+        return self._new(number, proposal)
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
+        self._nothing_left = False
+        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
+
+    def until(self, number: int) -> int | None:
+        goal = self._trials[number].goal
+        return goal if goal < self._rungs.end else None
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        """Continue, or pause at a rung."""
+        trial = self._trials[number]
+        trial.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
+        trial.goal = self._rungs.beyond(trial.reached)
+        trial.curve.append((step, value))
+        if not trial.early and self._rungs.first <= step < self._rungs.end:
+            trial.early = self._rungs.until_first(trial.curve)
+        if trial.goal <= step < self._rungs.end:
+            self._nothing_left = False
+            trial.status = _Status.PAUSED
+            return Decision.PAUSE
+        return Decision.CONTINUE
+
+    def interrupt(self, number: int) -> None:
+        trial = self._trials[number]
+        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+
+    def finish(self, number: int, outcome: Outcome) -> None:
+        trial = self._trials[number]
+        self._nothing_left = False
+        trial.status = _Status.ENDED
+        if outcome.state is TrialState.COMPLETED and outcome.value is not None and math.isfinite(outcome.value):
+            trial.final = outcome.value
+        else:
+            trial.failed = outcome.state is TrialState.COMPLETED or outcome.reason in TEACHING_REASONS
+            trial.forgotten = not trial.failed and self._rungs.at_first(trial.curve) is None
+
+    def _new(self, number: int, vector: Array) -> New:
+        parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])
+        self.begin(number, parameters)  # which encodes them anew: floats have been rounded
+        return New(parameters)
+
+    def _go_on(self, trial: _Trial) -> GoOn:
+        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+        return GoOn(trial.number)
+
+    def _go_on_at_last(self) -> Choice:
+        """The paused trial that most probably becomes the best, if that is more than improbable."""
+        paused = [trial for trial in self._trials.values() if trial.status is _Status.PAUSED]
+        if not paused or self._nothing_left:
+            return None
+        view = self._view()
+        if view is None:
+            return self._go_on(paused[0])
+        hopeful = [
+            (float(ndtr((mean - view.incumbent) / deviation)), trial)
+            for mean, deviation, trial in zip(view.mean, view.deviation, view.trials, strict=True)
+            if trial.status is _Status.PAUSED and trial.number not in view.twins
+        ]
+        chance, best = max(hopeful, key=lambda entry: entry[0], default=(0.0, paused[0]))
+        if chance > MIN_CHANCE:
+            return self._go_on(best)
+        self._nothing_left = True
+        return None
+
+    def _worth_going_on(self, view: _View, proposal: Array) -> _Trial | None:
+        """The paused trial that is worth more than starting the proposed one; None: there is none."""
+        paused = np.array(
+            [
+                index
+                for index, trial in enumerate(view.trials)
+                if trial.status is _Status.PAUSED and trial.number not in view.twins
+            ],
+            dtype=int,
+        )
+        if not len(paused):
+            return None
+        mean, deviation, incumbent = view.mean[paused], view.deviation[paused], view.incumbent
+        left = np.array([1 - view.trials[index].reached / self._rungs.end for index in paused])
+        worth = np.exp(log_expected_improvement(mean, deviation, incumbent)) / left
+        chosen = int(mean.argmax() if self._num_completions() < NUM_BY_MEAN else worth.argmax())
+        in_sight = max(incumbent, float(mean.max()))
+        expected, _ = view.posterior.final(proposal[None])
+        shift = np.array([view.posterior.shift_by_rung(proposal)])
+        of_start = float(np.exp(log_expected_improvement(expected, shift, in_sight)[0]))
+        of_start /= self._rungs.first / self._rungs.end
+        is_worth_more = worth[chosen] > COMPLETION_BIAS * of_start
+        share, (least, most) = self._completion_share(), COMPLETION_SHARE
+        has_chance = ndtr((mean[chosen] - incumbent) / deviation[chosen]) > MIN_CHANCE
+        if (is_worth_more and share < most) or (has_chance and share < least):
+            return view.trials[int(paused[chosen])]
+        return None
+
+    def _num_completions(self) -> int:
+        """Trials that went, or go, beyond the first rung, without those that failed there."""
+        return sum(
+            trial.goal > self._rungs.first and (trial.status is not _Status.ENDED or trial.final is not None)
+            for trial in self._trials.values()
+        )
+
+    def _completion_share(self) -> float:
+        """Of all work that is done or under way, the share beyond the first rung."""
+        first, beyond = 0, 0
+        for trial in self._trials.values():
+            is_under_way = trial.status is _Status.RUNNING
+            steps = trial.goal if is_under_way else trial.reached
+            first += min(steps, self._rungs.first)
+            beyond += max(0, steps - self._rungs.first)
+        return beyond / max(1, first + beyond)
+
+    def _view(self) -> _View | None:
+        """Fits the model to what is known; None: too little is."""
+        self._forget()
+        trials = [trial for trial in self._trials.values() if not trial.forgotten]
+        ends, twins = self._known_ends(trials)
+        points: list[tuple[int, float, float]] = []
+        under_way: list[tuple[int, float]] = []
+        for index, trial in enumerate(trials):
+            early = self._rungs.at_first(trial.curve)
+            if early is not None:
+                points.append((index, self._rungs.distance(early[0]), early[1]))
+            if trial.number in ends:
+                points.append((index, 0.0, ends[trial.number]))
+                continue
+            if early is not None and early[0] < trial.reached < self._rungs.end:
+                step, value = trial.curve[-1]
+                points.append((index, self._rungs.distance(step), value))
+            if trial.status is _Status.RUNNING:
+                under_way.append((index, self._rungs.distance(trial.goal)))
+        if len(points) < 2:
+            return None
+        table = np.array(points)
+        scale = Scale(table[:, 2], is_minimised=self._is_minimised)
+        config, distance = table[:, 0].astype(np.int64), table[:, 1]
+        targets, trend = scale(table[:, 2]), trends([trial.early for trial in trials], scale)
+        # The row before a trial's end is its first rung.
+        end_rows = np.flatnonzero((distance[1:] == 0.0) & np.isfinite(table[1:, 2]) & (config[1:] == config[:-1])) + 1
+        kept = kept_share(trend[config[end_rows]], targets[end_rows] - targets[end_rows - 1])
+        rows = Rows(config, distance, targets + kept * distance * trend[config])
+        vectors = np.array([trial.vector for trial in trials])
+        if len(points) >= REFIT_GROWTH * self._num_fitted:
+            self._model.fit(vectors, rows)
+            self._num_fitted = len(points)
+        posterior = self._model.condition(vectors, rows)
+        finished = [row for row, (index, d, _) in enumerate(points) if d == 0.0 and trials[index].final is not None]
+        if under_way:
+            indices, distances = np.array([i for i, _ in under_way]), np.array([d for _, d in under_way])
+            believed = rows.extended(indices, distances, posterior.believed(indices, distances))
+            posterior = self._model.condition(vectors, believed)
+        mean, deviation = posterior.final_of_known()
+        for trial, expected in zip(trials, mean, strict=True):
+            trial.mean = float(expected)
+        best = float(rows.target[finished].max()) if finished else None
+        return _View(trials, posterior, vectors, mean, deviation, best, twins)
+
+    def _known_ends(self, trials: Sequence[_Trial]) -> tuple[dict[int, float], frozenset[int]]:
+        """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""
+        ends: dict[int, float] = {}
+        by_beginning: dict[Beginning, float] = {}
+        for trial in trials:
+            if trial.failed:
+                ends[trial.number] = math.nan
+            elif trial.final is not None:
+                ends[trial.number] = trial.final
+                by_beginning.setdefault(self._beginning(trial), trial.final)
+        twins = set()
+        for trial in trials:
+            beginning = self._beginning(trial)
+            if trial.status is _Status.PAUSED and tells_twins(beginning) and beginning in by_beginning:
+                ends[trial.number] = by_beginning[beginning]
+                twins.add(trial.number)
+        return ends, frozenset(twins)
+
+    def _beginning(self, trial: _Trial) -> Beginning:
+        return tuple(value for step, value in trial.curve if step <= self._rungs.first)
+
+    def _forget(self) -> None:
+        """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
+        known = [t for t in self._trials.values() if t.status is not _Status.RUNNING and not t.forgotten]
+        if len(known) <= MAX_KNOWN:
+            return
+        known.sort(key=lambda trial: -trial.mean)
+        for trial in known[MAX_KNOWN // 2 :: 2]:
+            trial.forgotten = True

@@ -1,0 +1,287 @@
+"""A Gaussian process over configurations and how far they are trained: predicts where an unfinished curve will end.
+
+The value of config x at a share t of its training, with d(t) = ln t / ln t1 the distance to its end (0 at the end, 1 at
+the first rung t1), is modelled as
+
+    y(x, t) = m + s(t) (f(x) + u(x)) + d(t) (g(x) + c + e(x)) + noise,      s(t) = exp(b d(t))
+
+- m: a constant; f: the final value, as far as it is a smooth function of the config; u: what is this config's alone
+  (its seed, a landscape finer than the data), and shows early as well as at the end;
+- s: how much wider or narrower values spread early;
+- g: a smooth gap between early and final values. It learns, say, that large learning rates look bad early: a decaying
+  schedule makes curves cross, and where they cross is a smooth function of the config;
+- c: the gap that all configs share; e: the gap of this config alone, which only its own end reveals.
+
+f and g have Matern-5/2 kernels with a length scale per parameter. Hyperparameters are maxima a posteriori. Everything
+enters as observed: no value is imputed. With one rung and the end this is co-kriging of two fidelities (Kennedy and
+O'Hagan, 2000) with the gap placed on the early side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from service.scheduler.policy.searching.encoding import Array, Encoding
+
+CONSTANT_VARIANCE = 4.0
+"""Of m; targets are standardised, so this is vague."""
+MAX_FIT_ITERATIONS = 25
+SQRT5 = 5.0**0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Observations of configs at points of their training."""
+
+    config: np.ndarray[Any, np.dtype[np.int64]]
+    """(n,) which config."""
+    distance: Array
+    """(n,) d(t)."""
+    target: Array
+    """(n,) standardised, larger is better."""
+
+    def extended(self, config: Any, distance: Array, target: Array) -> Rows:
+        """These rows and others."""
+        return Rows(
+            np.concatenate([self.config, config]),
+            np.concatenate([self.distance, distance]),
+            np.concatenate([self.target, target]),
+        )
+
+
+class CurveModel:
+    """The model of one search; keeps its hyperparameters from fit to fit."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        dims = encoding.num_dimensions
+        # log length scales of f and g; log standard deviations of f, u, g, c, e, noise; b.
+        self._prior_mean = np.concatenate(
+            [np.full(dims, np.log(1.5)), np.zeros(dims), np.log([1.0, 0.15, 0.4, 0.7, 0.15, 0.07]), [0.0]]
+        )
+        self._prior_sd = np.concatenate([np.full(dims, 0.8), np.full(dims, 0.7), [1.0, 0.7, 0.7, 0.7, 0.7, 0.7], [0.4]])
+        self._theta = self._prior_mean.copy()
+
+    def fit(self, configs: Array, rows: Rows) -> None:
+        """Finds the hyperparameters that explain the rows best, starting from the present ones."""
+        features = self._encoding.features(configs)
+        squares = _squares_by_parameter(features, self._encoding)
+        found = minimize(
+            self._loss,
+            self._theta,
+            args=(features, squares, rows),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(mean - 4 * sd, mean + 4 * sd) for mean, sd in zip(self._prior_mean, self._prior_sd, strict=True)],
+            options={"maxiter": MAX_FIT_ITERATIONS},
+        )
+        if np.isfinite(found.fun):
+            self._theta = found.x
+
+    def condition(self, configs: Array, rows: Rows) -> Posterior:
+        """What the rows say, with the present hyperparameters."""
+        return Posterior(self._encoding, self._theta, configs, rows)
+
+    def _loss(self, theta: Array, features: Array, squares: Array, rows: Rows) -> tuple[float, Array]:
+        """Negative log posterior of the hyperparameters, and its gradient."""
+        parts = _Kernel(theta, self._encoding.parameter_of_feature, features)
+        covariance = parts.covariance(rows)
+        factor = _factor(covariance)
+        alpha = cho_solve((factor, True), rows.target)
+        deviation = (theta - self._prior_mean) / self._prior_sd
+        loss = 0.5 * rows.target @ alpha + np.log(np.diag(factor)).sum() + 0.5 * deviation @ deviation
+        inverse = cho_solve((factor, True), np.eye(len(alpha)))
+        weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d loss / d covariance
+        gradient = parts.gradient(rows, squares, weight)
+        return float(loss), gradient + deviation / self._prior_sd
+
+
+class Posterior:
+    """The model given observations."""
+
+    def __init__(self, encoding: Encoding, theta: Array, configs: Array, rows: Rows) -> None:
+        self._encoding, self._rows = encoding, rows
+        self._kernel = _Kernel(theta, encoding.parameter_of_feature, encoding.features(configs))
+        self._factor = _factor(self._kernel.covariance(rows))
+        self._alpha = cho_solve((self._factor, True), rows.target)
+
+    def final(self, vectors: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of the final values (without noise) of snapped vectors (n, dimensions)."""
+        return self._moments(self._kernel.cross(self._encoding.features(vectors), self._rows))
+
+    def shift_by_rung(self, vector: Array) -> float:
+        """Standard deviation of the change in a new config's expected final value when its first rung is observed."""
+        features = self._encoding.features(vector[None])
+        final, rung = self._kernel.cross(features, self._rows), self._kernel.cross_rung(features, self._rows)
+        solved = cho_solve((self._factor, True), rung[0])
+        covariance = self._kernel.prior_covariance_with_rung - final[0] @ solved
+        variance = self._kernel.prior_variance_of_rung - rung[0] @ solved
+        return float(abs(covariance) / np.sqrt(max(variance, 1e-10)))
+
+    def distances(self, vectors: Array, known: Array) -> Array:
+        """Distances of snapped vectors in units of the length scales of f: (vectors, known)."""
+        found: Array = cdist(
+            self._kernel.scaled(self._encoding.features(vectors)), self._kernel.scaled(self._encoding.features(known))
+        )
+        return found
+
+    def final_of_known(self) -> tuple[Array, Array]:
+        """The same for the configs that the rows are of."""
+        return self._moments(self._kernel.known(self._rows))
+
+    def believed(self, config: Array, distance: Array) -> Array:
+        """Mean of known configs at distances from their end, as fantasies for trials that are under way."""
+        mean: Array = self._kernel.between(config, distance, self._rows) @ self._alpha
+        return mean
+
+    def _moments(self, cross: Array) -> tuple[Array, Array]:
+        mean = cross @ self._alpha
+        solved = solve_triangular(self._factor, cross.T, lower=True)
+        variance = self._kernel.prior_variance - (solved * solved).sum(axis=0)
+        return mean, np.sqrt(np.maximum(variance, 1e-10))
+
+
+class _Kernel:
+    """The covariance for one value of the hyperparameters, on configs whose features are given."""
+
+    def __init__(self, theta: Array, parameter_of_feature: Any, features: Array) -> None:
+        dims = (len(theta) - 7) // 2
+        self._weights1, self._weights2 = np.exp(-2 * theta[:dims]), np.exp(-2 * theta[dims : 2 * dims])
+        self._a, self._u, self._g, self._c, self._e, self._noise = np.exp(2 * theta[2 * dims : 2 * dims + 6])
+        self._slope = theta[2 * dims + 6]
+        self._roots1 = np.sqrt(self._weights1)[parameter_of_feature]
+        self._roots2 = np.sqrt(self._weights2)[parameter_of_feature]
+        self._scaled2 = features * self._roots2
+        self._scaled1 = features * self._roots1
+        self._f, self._df = _matern(self._scaled1, self._scaled1)
+        self._gap, self._dgap = _matern(self._scaled2, self._scaled2)
+
+    @property
+    def prior_variance(self) -> float:
+        return float(self._a + self._u + CONSTANT_VARIANCE)
+
+    def scaled(self, features: Array) -> Array:
+        """Features in units of the length scales of f."""
+        found: Array = features * self._roots1
+        return found
+
+    def covariance(self, rows: Rows) -> Array:
+        found = self.between(rows.config, rows.distance, rows)
+        found[np.diag_indices_from(found)] += self._noise + 1e-8
+        return found
+
+    def between(self, config: Any, distance: Array, rows: Rows) -> Array:
+        """Covariance without noise of points with rows."""
+        at = np.ix_(config, rows.config)
+        spread = np.exp(self._slope * distance)[:, None] * np.exp(self._slope * rows.distance)
+        is_same = config[:, None] == rows.config
+        gap = self._g * self._gap[at] + self._c + self._e * is_same
+        quality = self._a * self._f[at] + self._u * is_same
+        found: Array = CONSTANT_VARIANCE + spread * quality + np.outer(distance, rows.distance) * gap
+        return found
+
+    def cross(self, features: Array, rows: Rows) -> Array:
+        """Covariance of other configs' final values with the rows."""
+        found, _ = _matern(features * self._roots1, self._scaled1)
+        return self._with_spread(self._a * found[:, rows.config], rows)
+
+    @property
+    def prior_covariance_with_rung(self) -> float:
+        return float(CONSTANT_VARIANCE + (self._a + self._u) * np.exp(self._slope))
+
+    @property
+    def prior_variance_of_rung(self) -> float:
+        gap = self._g + self._c + self._e
+        return float(CONSTANT_VARIANCE + (self._a + self._u) * np.exp(2 * self._slope) + gap + self._noise)
+
+    def cross_rung(self, features: Array, rows: Rows) -> Array:
+        """Covariance of other configs' values at the first rung with the rows."""
+        near, _ = _matern(features * self._roots1, self._scaled1)
+        gap, _ = _matern(features * self._roots2, self._scaled2)
+        spread = np.exp(self._slope * (1 + rows.distance))
+        final: Array = CONSTANT_VARIANCE + self._a * near[:, rows.config] * spread
+        found: Array = final + (self._g * gap[:, rows.config] + self._c) * rows.distance
+        return found
+
+    def known(self, rows: Rows) -> Array:
+        is_same = np.arange(len(self._f))[:, None] == rows.config
+        return self._with_spread(self._a * self._f[:, rows.config] + self._u * is_same, rows)
+
+    def _with_spread(self, quality: Array, rows: Rows) -> Array:
+        found: Array = CONSTANT_VARIANCE + quality * np.exp(self._slope * rows.distance)
+        return found
+
+    def gradient(self, rows: Rows, squares: Array, weight: Array) -> Array:
+        """Of a loss whose derivative by the covariance is `weight`, by the hyperparameters.
+
+        squares: (parameters, n, n), squared differences of the configs.
+        """
+        spread = np.exp(self._slope * rows.distance)
+        distances = np.outer(rows.distance, rows.distance)
+        at = np.ix_(rows.config, rows.config)
+        same = rows.config[:, None] == rows.config
+        spread_weight = weight * np.outer(spread, spread)
+        by_f, by_u = spread_weight * self._a * self._f[at], spread_weight * self._u * same
+        gap_weight = weight * distances
+        lengths1 = _by_lengths(self._onto_configs(spread_weight * self._a, rows) * self._df, squares, self._weights1)
+        lengths2 = _by_lengths(self._onto_configs(gap_weight * self._g, rows) * self._dgap, squares, self._weights2)
+        deviations = 2 * np.array(
+            [
+                by_f.sum(),
+                by_u.sum(),
+                (gap_weight * self._g * self._gap[at]).sum(),
+                gap_weight.sum() * self._c,
+                (gap_weight * same).sum() * self._e,
+                np.trace(weight) * self._noise,
+            ]
+        )
+        slope = 2 * ((by_f + by_u).sum(axis=1) @ rows.distance)
+        return np.concatenate([lengths1, lengths2, deviations, [slope]])
+
+    def _onto_configs(self, weight: Array, rows: Rows) -> Array:
+        """Sums a matrix over the rows of each config."""
+        which = np.zeros((len(rows.config), self._f.shape[0]))
+        which[np.arange(len(rows.config)), rows.config] = 1.0
+        found: Array = which.T @ weight @ which
+        return found
+
+
+def _by_lengths(weight: Array, squares: Array, inverse_squares: Array) -> Array:
+    """Chain rule from squared distances to log length scales: d r^2 / d log l = -2 D / l^2."""
+    found: Array = squares.reshape(len(squares), -1) @ weight.ravel()
+    return -2 * found * inverse_squares
+
+
+def _squares_by_parameter(features: Array, encoding: Encoding) -> Array:
+    """(parameters, n, n)."""
+    found = np.zeros((encoding.num_dimensions, len(features), len(features)))
+    for parameter, column in zip(encoding.parameter_of_feature, features.T, strict=True):
+        found[parameter] += np.square(column[:, None] - column)
+    return found
+
+
+def _matern(left: Array, right: Array) -> tuple[Array, Array]:
+    """Matern-5/2 correlation of scaled points, and its derivative by the squared distance."""
+    scaled = SQRT5 * cdist(left, right)
+    decay = np.exp(-scaled)
+    return (1 + scaled + scaled * scaled / 3) * decay, -(5 / 6) * (1 + scaled) * decay
+
+
+def _factor(covariance: Array) -> Array:
+    """The lower Cholesky factor, with as much jitter as it takes."""
+    jitter = 0.0
+    while True:
+        try:
+            factor: Array = cholesky(covariance + jitter * np.eye(len(covariance)), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            jitter = max(1e-8, 10 * jitter)
+            if jitter > 1:
+                raise
+        else:
+            return factor

@@ -1,0 +1,40 @@
+"""Trials that are the same training under different parameters, and what they tell of the objective's resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from service.scheduler.policy.searching.curve_model import Posterior
+from service.scheduler.policy.searching.encoding import Array
+
+Beginning: TypeAlias = tuple[float, ...]
+"""Values up to the first rung."""
+
+
+def tells_twins(beginning: Beginning) -> bool:
+    """Whether equal beginnings mean equal trainings: not if nothing has moved yet, as with an accuracy of chance."""
+    return len(set(beginning)) > 1
+
+
+def resolution(beginnings: Sequence[Beginning | None], vectors: Array, posterior: Posterior) -> float:
+    """The distance, in the model's length scales, within which most twins lie; 0 without twins.
+
+    Args:
+        beginnings: of the trials; None for those not yet at their first rung.
+        vectors: (n, dimensions), their configs.
+        posterior: gives the length scales.
+    """
+    groups: dict[Beginning, list[int]] = {}
+    for index, beginning in enumerate(beginnings):
+        if beginning is not None and tells_twins(beginning):
+            groups.setdefault(beginning, []).append(index)
+    found: list[float] = []
+    for group in groups.values():
+        if len(group) > 1:
+            between = posterior.distances(vectors[group], vectors[group])
+            between[np.triu_indices(len(group))] = np.inf  # each with those before it
+            found.extend(between[1:].min(axis=1))
+    return float(np.quantile(found, 0.75)) if found else 0.0

@@ -1,0 +1,106 @@
+"""What one phase of a job tries: the interface between a job's policy and a search, and searches made of a sampler and
+a pruner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from search_spaces import Scalar
+from service.scheduler.policy.protocol import Decision, Fork
+from service.scheduler.policy.searching.pruners import Pruner
+from service.scheduler.policy.searching.samplers import Outcome, Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A new trial, which thereby begins."""
+
+    parameters: Mapping[str, Scalar]
+    fork: Fork | None = None
+    """The trial that it goes on from; None: it begins from nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """A paused trial, which thereby goes on."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A paused trial that is not worth going on with: it is about to be finished as pruned."""
+
+    number: int
+    why: str
+    """For a person."""
+
+
+Choice: TypeAlias = New | GoOn | Drop | None
+
+
+class PhaseSearch(Protocol):
+    """Decides what a phase tries next, and which of its trials are worth going on with.
+
+    Numbers are those of the job's trials, in the order in which they begin; a phase has only some of them. Steps of a
+    trial increase; `report` never hears of one again.
+    """
+
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        """What is most worth doing; None: nothing, until something else becomes known.
+
+        Args:
+            number: of the trial that would be new.
+            may_start: whether a new one may be started.
+        """
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
+        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job.
+
+        Args:
+            fork: where it begins, if not from nothing; only of searches that choose so.
+        """
+
+    def until(self, number: int) -> int | None:
+        """The step at which a trial that has not ended is paused next, if that is known."""
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        """Takes in the objective of a trial at one step; not finite is allowed.
+
+        Replaying stored measurements gives the decisions of old, up to those of pruners, which depend on the order.
+        """
+
+    def interrupt(self, number: int) -> None:
+        """A running trial was interrupted; it goes on by itself, before anything is chosen."""
+
+    def finish(self, number: int, outcome: Outcome) -> None:
+        """A trial that began has ended."""
+
+
+class SampledSearch:
+    """A sampler for what to try and a pruner for what to stop. It pauses nothing."""
+
+    def __init__(self, sampler: Sampler, pruner: Pruner) -> None:
+        self._sampler = sampler
+        self._pruner = pruner
+
+    def choose(self, number: int, *, may_start: bool) -> Choice:
+        parameters = self._sampler.suggest(number) if may_start else None
+        return None if parameters is None else New(parameters)
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
+        self._sampler.begin(number, parameters)
+
+    def until(self, number: int) -> int | None:
+        return None
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        return self._pruner.report(number, step, value)
+
+    def interrupt(self, number: int) -> None:
+        """Nothing to learn."""
+
+    def finish(self, number: int, outcome: Outcome) -> None:
+        self._sampler.finish(number, outcome)

@@ -1,0 +1,91 @@
+"""The job's policy as a Ray Tune searcher: Tune asks it what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from service.scheduler.policy.protocol import Done, GiveUp, Policy, Resume, Start, Wait
+from service.scheduler.tune.messages import TuneAdapter
+from service.scheduler.tune.run_end import Ending, RunEnded
+from service.scheduler.tune.sharing import Sharing
+from service.scheduler.tune.trainable import TrialOrder
+
+
+class PolicySearcher(TuneAdapter, Searcher):
+    """Hands Tune the trials that the policy asks for, as trial orders.
+
+    What becomes of them the policy hears from the pruner and the recorder, which know the trial's number; Tune tells a
+    searcher only its own trial ids.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        order: Callable[[Start | Resume], TrialOrder | None],
+        give_up: Callable[[GiveUp], None],
+        sharing: Sharing | None = None,
+        recall: Callable[[int], bool] = lambda _number: False,
+    ) -> None:
+        """Prepares the searcher.
+
+        Args:
+            order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
+                because it cannot fit.
+            give_up: ends a paused trial.
+            recall: whether a trial that waits for a gang was ended meanwhile; asked at every turn.
+            sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
+        """
+        super().__init__()
+        self._policy = policy
+        self._order = order
+        self._give_up = give_up
+        self._sharing = sharing
+        self._recall = recall
+        self._ready: TrialOrder | None = None
+        """Waits for a gang of the shared cluster."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        """The next trial; None: there is none at the moment, or no gang for it.
+
+        Raises:
+            RunEnded: every trial of the job has ended, or the run is to end while none is running.
+        """
+        order = self._ready = self._ready or self._next()
+        if self._sharing is not None:
+            if order is None:
+                self._sharing.wants_none()
+            elif not self._sharing.may_take():
+                if self._recall(order.number):
+                    self._ready = None
+                return None
+        self._ready = None
+        return None if order is None else order.to_tune()
+
+    def _next(self) -> TrialOrder | None:
+        while True:
+            match self._policy.ask():
+                case Start() | Resume() as asked:
+                    order = self._order(asked)
+                    if order is not None:
+                        return order
+                case GiveUp() as asked:
+                    self._give_up(asked)
+                case Wait():
+                    return None
+                case Done():
+                    raise RunEnded(Ending.DONE)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Nothing: see the class."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Writes an empty file: Tune wants one, but a job is resumed from SQL."""
+        Path(checkpoint_path).touch()
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: see `save`."""

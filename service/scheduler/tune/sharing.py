@@ -1,0 +1,243 @@
+"""A run's part in sharing a cluster with other jobs: it tells SQL what it has and wants, and asks before it takes more.
+
+Placement groups are placed whole or not at all, so jobs cannot hold each other up half-started whatever is decided
+here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then one's gang
+waits in Ray, counts as wanted, and makes other jobs let go of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ray import tune
+
+from service.scheduler.cluster import ray_cluster
+from service.scheduler.cluster.fair_share import Claim, goes_before
+from service.scheduler.cluster.ray_cluster import Node
+from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.tune.messages import TuneAdapter
+from service.scheduler.tune.placement_groups import TuneGangs
+from service.scheduler.tune.recorder import OUTAGE_SECONDS
+from service.scheduler.tune.run_end import Ending, RunEnded
+from service.store.repositories import ClusterShareRepository, JobRepository
+from service.store.retry import Write, with_retries
+from service.store.session import Database
+from service.use_cases import run
+from service.use_cases.leases import Lease
+
+logger = logging.getLogger(__name__)
+
+PLACING_SECONDS = 5.0
+"""How long a gang that Ray was asked for may take to be placed before the job is said to wait for it."""
+
+
+TAKING_SECONDS = 15.0
+"""How long a job may take to notice a gang that was passed on to it, and have it, before it gets another."""
+
+
+class Sharing(TuneAdapter, tune.Callback):
+    """Whether a run may take another gang of its cluster, and what it waits for."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        *,
+        cluster: str,
+        nodes: Sequence[Node],
+        size: GroupSize,
+        gangs: TuneGangs,
+        write: Callable[[Write], None],
+        ending: Callable[[], Ending | None],
+        poll_seconds: float,
+    ) -> None:
+        """Prepares the share of one run, connected to its cluster.
+
+        Args:
+            cluster: the same text for all runs on it.
+            nodes: its machines.
+            gangs: of this run.
+            write: writes to SQL, through short outages. Raises RunEnded if the job is no longer this run's.
+            ending: what ends the run early, if anything.
+            poll_seconds: how often it looks again while it waits.
+        """
+        self._database = database
+        self._lease = lease
+        self._cluster = cluster
+        self._nodes = nodes
+        self._size = size
+        self._gangs = gangs
+        self._write = write
+        self._ending = ending
+        self._poll_seconds = poll_seconds
+        self._has_order = False
+        """Whether a trial is ready to start, for which there may be no gang."""
+        self._wants_since: datetime | None = None
+        self._before: Claim | None = None
+        """The job that goes first."""
+        self._waiting_for: str | None = None
+        self._short_of: frozenset[str] = frozenset()
+        self._passed: dict[str, _Passed] = {}
+        """What was passed on, by job."""
+        self._num_held = 0
+        self._next_ask = self._next_look = 0.0
+        self._reported: run.Share | None = None
+
+    def may_take(self) -> bool:
+        """Whether a trial that is ready may start now; to be asked again at every turn until it may.
+
+        Raises:
+            RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
+        """
+        self._has_order = True
+        self._wants_since = self._wants_since or _now()
+        if (self._gangs.has_idle or time.monotonic() >= self._next_ask) and self._ask():
+            self._has_order, self._before = False, None
+            return True
+        ending = self._ending()
+        if ending is not None:
+            raise RunEnded(ending)
+        self._gangs.turn()
+        self.look()
+        return False
+
+    def wants_none(self) -> None:
+        """No trial is ready to start: an idle gang is given back if another job waits for one."""
+        self._has_order, self._before = False, None
+        if self._gangs.has_idle and time.monotonic() >= self._next_ask:
+            _, others = self._claims()
+            if any(claim.wants_since is not None for claim in others):
+                logger.info("job %s gives back a gang that it has no trial for", self._lease.job_id)
+                self._gangs.release_idle()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Runs at every turn of Tune's loop, several times a second."""
+        self.look()
+
+    def look(self) -> None:
+        """Tells SQL what has changed."""
+        num_held, num_requested = self._gangs.count()
+        wants = self._has_order or num_requested > 0
+        if not wants:
+            self._wants_since = None
+        elif self._wants_since is None or num_held > self._num_held:
+            self._wants_since = _now()  # one that has just got a gang waits anew for the next
+        self._num_held = num_held
+        if wants and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + self._poll_seconds
+            self._nodes = ray_cluster.living_nodes()
+            waits = not num_held and (not num_requested or _age(self._wants_since) >= PLACING_SECONDS)
+            self._waiting_for = self._describe_wait() if waits else None
+            self._short_of = ray_cluster.short_of(self._size)
+        elif not wants or num_held:
+            self._waiting_for = None
+        # What the cluster cannot hold, beside what the job has, is not worth anyone's waiting.
+        fits = num_held < ray_cluster.max_parallel_trials(self._nodes, self._size)
+        share = run.Share(
+            cluster=self._cluster,
+            num_gangs=num_held,
+            gang_share=ray_cluster.dominant_share(self._nodes, self._size),
+            wants_since=self._wants_since if fits else None,
+            waiting_for=self._waiting_for,
+            short_of=self._short_of if wants else frozenset(),
+        )
+        if share != self._reported:
+            self._write(lambda session: run.report_share(session, self._lease, share, now=_now()))
+            self._reported = share
+
+    def _ask(self) -> bool:
+        """Whether the cluster and the other jobs leave a gang; lets an idle one go that another job is to get."""
+        priority, others = self._claims()
+        if not others:
+            return True
+        now, has_idle = _now(), self._gangs.has_idle
+        share = ray_cluster.dominant_share(self._nodes, self._size)
+        num_held, num_requested = self._gangs.count()
+        own = Claim(
+            self._lease.job_id,
+            priority,
+            num_held,
+            share,
+            self._wants_since or now,
+            resources=frozenset(self._size.rank_bundle),
+        )
+        self._before = goes_before(own, others, has_idle=has_idle, now=now)
+        if has_idle:
+            if self._before is not None:
+                self._pass_to(self._before, share)
+            return self._before is None
+        if self._before is not None or num_requested:
+            return False
+        return ray_cluster.describe_wait(self._size) is None
+
+    def _pass_to(self, other: Claim, share: float) -> None:
+        logger.info("job %s passes a gang on to job %s", self._lease.job_id, other.job_id)
+        self._gangs.release_idle()
+        self._passed[other.job_id] = _Passed(other.num_gangs, other.coming + share, time.monotonic())
+
+    def _coming_to(self, job_id: str, num_gangs: int) -> float:
+        """The part of the cluster that this run has passed on to a job which does not have it yet."""
+        passed = self._passed.get(job_id)
+        if passed is None or passed.num_gangs != num_gangs or time.monotonic() - passed.at > TAKING_SECONDS:
+            return 0.0
+        return passed.share
+
+    def _claims(self) -> tuple[int, list[Claim]]:
+        """This job's priority, and what the other jobs on the cluster have and want."""
+        self._next_ask = time.monotonic() + self._poll_seconds
+
+        def read(session: Any) -> tuple[int, list[Claim]]:
+            found = ClusterShareRepository(session).of_cluster(self._cluster, now=_now())
+            claims = [
+                Claim(
+                    share.job_id,
+                    priority,
+                    share.num_gangs,
+                    share.gang_share,
+                    share.wants_since,
+                    self._coming_to(share.job_id, share.num_gangs),
+                    short_of=frozenset(share.short_of),
+                )
+                for share, priority in found
+                if share.job_id != self._lease.job_id
+            ]
+            return JobRepository(session).get(self._lease.job_id).priority, claims
+
+        return with_retries(
+            self._database.reading,
+            read,
+            give_up_seconds=OUTAGE_SECONDS,
+            may_wait=lambda: self._ending() is None,
+        )
+
+    def _describe_wait(self) -> str | None:
+        if not ray_cluster.max_parallel_trials(self._nodes, self._size):
+            return ray_cluster.describe_shortage(self._nodes, self._size)
+        parts = [ray_cluster.describe_wait(self._size)]
+        if self._before is not None:
+            parts.append(f"job {self._before.job_id} (priority {self._before.priority}) goes first")
+        return "; ".join(part for part in parts if part) or None
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What was passed on to a job."""
+
+    num_gangs: int
+    """That it had then: when it has others, it has taken what was passed on, or something else."""
+    share: float
+    at: float
+    """By the monotonic clock."""
+
+
+def _age(moment: datetime | None) -> float:
+    return 0.0 if moment is None else (_now() - moment).total_seconds()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,133 @@
+"""What Ray Tune runs: a `Trainable` that keeps one warm rank group and trains one trial after another in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import ray.util
+from ray import tune
+
+from service.domain import FailureReason
+from service.scheduler.ranks.rank_group import Failure, GroupSize, RankGroup
+from trainers.config import Measurement
+
+TRIALS_PER_GROUP = 200
+"""A group is replaced after so many trials: what leaks in a user's code or a driver stays bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """What a trainable is asked to train; travels as Tune's config."""
+
+    number: int
+    config: dict[str, Any]
+    """A `TrialConfig` as JSON."""
+    checkpoint_directory: str
+    """A path, or the URI of a store."""
+    size: GroupSize
+    report_timeout_seconds: float | None = None
+    """How long a measurement may take to come; None: for ever."""
+    until_step: int | None = None
+    """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
+    begins_at_step: int = 0
+    """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
+    """
+
+    def to_tune(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_tune(cls, config: dict[str, Any]) -> Self:
+        return cls(**{**config, "size": GroupSize(**config["size"])})
+
+
+Kind: TypeAlias = Literal["measured", "completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """What a trial reports after each call of `train`; travels as Tune's result."""
+
+    kind: Kind
+    measurement: Measurement | None = None
+    """Absent if the trial failed."""
+    reason: FailureReason | None = None
+    detail: str | None = None
+    trace: str = ""
+
+    def to_tune(self) -> dict[str, Any]:
+        # `done` ends the trial whatever the pruner would say.
+        return {"report": self, "done": self.kind != "measured"}
+
+    @staticmethod
+    def from_tune(result: dict[str, Any]) -> TrialReport:
+        report = result["report"]
+        assert isinstance(report, TrialReport)
+        return report
+
+
+class WarmTrainable(tune.Trainable):
+    """Trains the trials that Tune hands it, keeping its rank group between them.
+
+    A group outlives its trial unless a rank died or failed alone: then the next trial gets a new group.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._group: RankGroup | None = None
+        self._begin(TrialOrder.from_tune(config))
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._begin(TrialOrder.from_tune(new_config))
+        return True
+
+    def step(self) -> dict[str, Any]:
+        assert self._group is not None
+        outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
+        match outcome:
+            case Failure():
+                report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
+            case Measurement() if outcome.step < self._num_steps:
+                report = TrialReport("measured", outcome)
+            case Measurement():
+                report = TrialReport("completed", outcome)
+            case None:
+                report = TrialReport("failed", reason=FailureReason.ERROR, detail="training ended before its last step")
+        if not self._group.is_usable:
+            self.cleanup()
+        return report.to_tune()
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """Nothing: the ranks write their checkpoints themselves, to the directory in the order."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """Nothing: the ranks go on from the newest checkpoint they find."""
+
+    def cleanup(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def _begin(self, order: TrialOrder) -> None:
+        if self._group is not None:
+            self._group.drop()
+            if not self._group.is_usable or self._group.num_trials >= TRIALS_PER_GROUP:
+                self.cleanup()
+        if self._group is None:
+            placement_group = ray.util.get_current_placement_group()
+            assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
+            self._group = RankGroup(order.size, placement_group)
+        self._num_steps = int(order.config["num_steps"])
+        self._report_timeout_seconds = order.report_timeout_seconds
+        self._group.start(
+            order.config,
+            order.checkpoint_directory,
+            until_step=order.until_step,
+            begins_at_step=order.begins_at_step,
+        )
+
+
+def trial_resources(size: GroupSize) -> tune.PlacementGroupFactory:
+    """What a trial takes from the cluster: a bundle for each rank, and nothing for the trainable, which only waits."""
+    return tune.PlacementGroupFactory([{}, *[size.rank_bundle] * size.world_size], strategy="PACK")

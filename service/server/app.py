@@ -1,0 +1,105 @@
+"""The HTTP application: routers, errors, documentation. It serves; what it serves is in the routers."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.staticfiles import StaticFiles
+
+from service.api import events, problems
+from service.api.capacity import Probe, Turns
+from service.api.dependencies import Clock, refuse_nul, utc_now
+from service.api.routers import catalogue, health, jobs, recommendations, trials
+from service.dashboard import pages
+from service.server.body_limit import BodyLimit
+from service.server.origin_check import OriginCheck
+from service.settings import Settings
+from service.store.session import Database
+
+DESCRIPTION = """\
+Finds the Shampoo configuration that fits a model. Submit a **job**; workers run its **trials**; follow its
+**events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
+"""
+SWAGGER_PATH = "/vendor/swagger-ui"
+
+
+def create_app(settings: Settings, database: Database | None = None, clock: Clock = utc_now) -> FastAPI:
+    """The application. A database that is not given is opened from the settings, and closed with the application."""
+    opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
+    turns, probe = Turns(opened.num_connections), Probe(opened.url)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        turns.provide_threads()
+        yield
+        app.state.feed.close()
+        probe.close()
+        if database is None:
+            opened.close()
+
+    app = FastAPI(
+        title="Shampoo tuner",
+        version=health.VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        dependencies=[Depends(refuse_nul)],
+        responses=problems.documented(421),
+    )
+    app.state.settings = settings
+    app.state.database = opened
+    app.state.clock = clock
+    app.state.turns = turns
+    app.state.probe = probe
+    app.state.feed = events.EventFeed(opened, turns)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
+    # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
+    app.add_middleware(GZipMiddleware, compresslevel=6)
+    app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
+    problems.install(app)
+    app.add_exception_handler(404, pages.unknown_address)
+    for module in (jobs, trials, events, recommendations, catalogue, health):
+        app.include_router(module.router)
+    app.include_router(pages.router, responses=problems.documented(404, 422, 503))
+    for path, static in pages.static_mounts():
+        app.mount(path, static)
+    _serve_documentation(app)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _serve_documentation(app: FastAPI) -> None:
+    """`/docs` from files that come with a package: FastAPI's own page loads them from a CDN."""
+    spec = importlib.util.find_spec("fastapi_offline")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("fastapi-offline is not installed; /docs is made of the files it ships")
+    directory = Path(spec.submodule_search_locations[0]) / "static"
+    app.mount(SWAGGER_PATH, StaticFiles(directory=directory))
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/docs")
+    def read_documentation() -> HTMLResponse:
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="Shampoo tuner: HTTP API",
+            swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
+            swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
+            swagger_favicon_url="/static/icon.svg",
+            swagger_ui_parameters={"defaultModelsExpandDepth": 0},
+        )
+
+    app.include_router(router)

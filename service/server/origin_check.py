@@ -1,0 +1,95 @@
+"""Checks of a request's `Host` and `Origin`, before anything else looks at it: 421 where it asks for another name than
+the service's own, 403 where another site's page sends it and it may change something.
+
+There is no authentication: whoever reaches the service may use it. A browser on a machine that reaches it must not lend
+that to every page it shows. A page whose name was pointed at the service (DNS rebinding) is of one origin with it for
+the browser, and could read everything; the `Host` of its requests gives it away. Any page can send a form, or a `fetch`
+of mode `no-cors`, anywhere; it cannot read the answer, but the job would be cancelled all the same. `Origin` and
+`Sec-Fetch-Site` tell such requests, and programs, which are no browsers, send neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.fields import small
+from service.api.problems import problem_response
+from service.api.schemas.service import FieldError
+from service.hosts import Authority, is_allowed, is_origin_of, read_authority
+from service.settings import ENV_PREFIX
+
+SETTING = f"{ENV_PREFIX}ALLOWED_HOSTS"
+READING = ("GET", "HEAD")
+"""Methods that change nothing in any route. What they answer, a browser keeps from other origins' pages."""
+OWN_PAGES = ("same-origin", "none")
+"""Values of `Sec-Fetch-Site`: the page is one of ours, or there is none, as where a person types an address."""
+
+
+class OriginCheck:
+    """ASGI middleware. Of HTTP alone: the server accepts no other protocol."""
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
+        self._app = app
+        self._allowed_hosts = frozenset(allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        given = headers.getlist("host")
+        asked = read_authority(given[0]) if len(given) == 1 else None
+        if asked is None or not is_allowed(asked.host, self._allowed_hosts):
+            return _foreign_host(given, instance=scope["path"])
+        if scope["method"] in READING:
+            return None
+        field = _field_of_another_site(headers, asked)
+        return _cross_origin(field, headers[field], given[0], instance=scope["path"]) if field else None
+
+
+def _field_of_another_site(headers: Headers, asked: Authority) -> str | None:
+    """The header by which a request was sent by a page of another origin, if it was."""
+    if any(site not in OWN_PAGES for site in headers.getlist("sec-fetch-site")):
+        return "Sec-Fetch-Site"
+    # Also where Sec-Fetch-Site raises no doubt: browsers leave it out without TLS, except on this machine.
+    if any(not is_origin_of(origin, asked) for origin in headers.getlist("origin")):
+        return "Origin"
+    return None
+
+
+def _foreign_host(given: list[str], *, instance: str) -> Response:
+    if len(given) == 1:
+        message = f"{given[0][:100]!r} is no host that this service answers to; {SETTING} adds one"
+    else:
+        message = (
+            f"must be given once, got {len(given)}; it is one that this service answers to, or that {SETTING} adds"
+        )
+    return problem_response(
+        HTTPStatus.MISDIRECTED_REQUEST,
+        "host-not-allowed",
+        "The service does not answer to this host",
+        f"Host: {message}",
+        instance=instance,
+        errors=[FieldError(field="Host", message=message, value=small(given[0]) if len(given) == 1 else None)],
+    )
+
+
+def _cross_origin(field: str, value: str, host: str, *, instance: str) -> Response:
+    message = (
+        f"{value[:100]!r} tells of a page of another origin than {host[:100]!r}, which may change nothing here "
+        "(a proxy in front of the service must pass on the Host that it was asked for)"
+    )
+    return problem_response(
+        HTTPStatus.FORBIDDEN,
+        "cross-origin",
+        "Another site's page sent the request",
+        f"{field}: {message}",
+        instance=instance,
+        errors=[FieldError(field=field, message=message, value=small(value))],
+    )

@@ -1,0 +1,265 @@
+"""Processes: the HTTP server in this one, and a worker beside it that is started again when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from service.api.events import EventFeed
+from service.errors import ServiceError
+from service.server.app import create_app
+from service.settings import Settings
+from service.store.migrate import current_revision, is_current, migrate
+from service.store.session import DATABASE_ERRORS, Database
+
+WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
+WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
+"""A worker that has not stopped by itself after so long is killed with everything it started."""
+SHUTDOWN_SECONDS = 5
+"""Requests still running after so long are cut off."""
+FIRST_BACKOFF_SECONDS = 1.0
+LONGEST_BACKOFF_SECONDS = 30.0
+STABLE_SECONDS = 60.0
+"""A worker that lived so long is started again without a growing pause."""
+DRIVERS = ("sqlite", "postgresql+psycopg")
+
+logger = logging.getLogger(__name__)
+
+
+class CannotServe(ServiceError):
+    """The service cannot start."""
+
+
+def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None]) -> None:
+    """Runs the API, and a worker unless told otherwise, until SIGINT or SIGTERM.
+
+    Args:
+        with_worker: also migrates the database: this process is the whole service then.
+        tell: is called with the service's address once it answers.
+
+    Raises:
+        CannotServe: the address is taken, the data directory cannot be written, or the database is out of reach.
+    """
+    listener = _listen(settings.host, settings.port)
+    with contextlib.closing(listener), contextlib.closing(open_database(settings)) as database:
+        if with_worker:
+            _make_directory(settings.data_dir)
+            migrate_database(database)
+        elif not_migrated := why_not_migrated(database):
+            logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
+        asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            # Now, not when the server starts: of two services only one may hold the address.
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CannotServe(f"cannot listen on {host}:{port}: {why}; --port and --host choose another address") from error
+    return listener
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotServe(f"cannot make the directory {directory}: {error.strerror or error}") from error
+
+
+def open_database(settings: Settings) -> Database:
+    """The database of the settings; nothing is asked of it yet.
+
+    Raises:
+        CannotServe: its URL is of no database that is supported, or its directory cannot be made.
+    """
+    url = settings.resolved_database_url
+    try:
+        driver = make_url(url).drivername
+    except ArgumentError:
+        driver = None
+    if driver not in DRIVERS:
+        # The URL may hold a password: only its first word is repeated.
+        got = "no URL" if driver is None else f"{driver}://..."
+        raise CannotServe(f"the database must be sqlite:///... or postgresql+psycopg://..., got {got}")
+    try:
+        return Database(url, num_connections=settings.database_connections)
+    except OSError as error:
+        raise CannotServe(f"cannot make the directory {error.filename}: {error.strerror or error}") from error
+
+
+def why_not_migrated(database: Database) -> str | None:
+    """What to do about tables that are not of this version; None: they are, or the database does not answer."""
+    try:
+        current = is_current(database)
+    except DATABASE_ERRORS:
+        return None
+    return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
+
+
+def migrate_database(database: Database) -> str | None:
+    """Brings the database to this version's schema; the revision it is at then.
+
+    Raises:
+        CannotServe: the database is out of reach.
+    """
+    try:
+        migrate(database)
+        return current_revision(database)
+    except DATABASE_ERRORS as error:
+        why = str(getattr(error, "orig", error)).strip()
+        raise CannotServe(f"cannot use the database {database.engine.url!r}: {why}") from error
+
+
+class Server(uvicorn.Server):
+    """Serves the application; leaves signals to its caller, and ends streams of events before it waits for requests."""
+
+    def __init__(self, app: FastAPI) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+        super().__init__(config)
+        self._feed: EventFeed = app.state.feed
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._feed.close()
+        await super().shutdown(sockets)
+
+
+async def _run(
+    settings: Settings, database: Database, listener: socket.socket, *, with_worker: bool, tell: Callable[[str], None]
+) -> None:
+    server = Server(create_app(settings, database))
+    supervisor = WorkerSupervisor(settings) if with_worker else None
+
+    def stop() -> None:
+        if server.should_exit:
+            server.force_exit = True  # asked twice
+        server.should_exit = True
+        if supervisor is not None:
+            supervisor.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        host, port = listener.getsockname()[:2]
+        if settings.is_bound_to_all_addresses:
+            host = "::1" if ":" in host else "127.0.0.1"  # no client can ask for all of them
+        tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        if supervisor is not None:
+            tasks.create_task(supervisor.run())
+
+
+class WorkerSupervisor:
+    """Keeps one worker process running."""
+
+    def __init__(self, settings: Settings, command: tuple[str, ...] = WORKER_COMMAND) -> None:
+        self._command = command
+        self._environment = {**os.environ, **settings.to_environment()}
+        self._stopping = asyncio.Event()
+        self.process: asyncio.subprocess.Process | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Starts the worker, again whenever it ends, until `stop`; then stops it and all it started."""
+        backoff = FIRST_BACKOFF_SECONDS
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            # A process group of its own: Ctrl-C in a terminal reaches this process alone, which then stops the worker
+            # in order. The pipe tells the worker when this process is gone, however it went. Its standard output is
+            # our standard error, because ours carries the address.
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=sys.stderr.fileno(),
+                env=self._environment,
+                process_group=0,
+            )
+            exited = asyncio.create_task(self.process.wait())
+            stopping = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait({exited, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if self._stopping.is_set():
+                await _stop(self.process, exited)
+                return
+            if time.monotonic() - began > STABLE_SECONDS:
+                backoff = FIRST_BACKOFF_SECONDS
+            logger.error("the worker ended with status %s; it starts again in %.0f s", exited.result(), backoff)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), backoff)
+            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
+
+
+async def _stop(process: asyncio.subprocess.Process, exited: asyncio.Task[int]) -> None:
+    descendants = _descendants(process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    done, _ = await asyncio.wait({exited}, timeout=WORKER_STOP_SECONDS)
+    if not done:
+        logger.error("the worker has not stopped in %.0f s and is killed", WORKER_STOP_SECONDS)
+        descendants += _descendants(process.pid)
+        process.kill()
+        await exited
+    _, left = psutil.wait_procs(descendants, timeout=1.0 if done else 0.0)
+    for straggler in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            logger.warning("killing process %d, which outlived the worker", straggler.pid)
+            straggler.kill()
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def stop_when_stdin_ends() -> None:
+    """Sends this process SIGTERM when its standard input ends: the process that started it is gone."""
+
+    def watch() -> None:
+        # Not sys.stdin: its lock, held here, would abort the interpreter's exit.
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="stop-with-stdin", daemon=True).start()

@@ -1,0 +1,179 @@
+"""What a user asks for: the JSON of a job. Fields left out take the workload's defaults; see
+`service.specification.planning`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from service.domain import PrunerName, SamplerName
+from service.specification.resources import Resources
+from service.specification.strict_model import MAX_COUNT, MAX_SEED, StrictModel
+from service.specification.training import Training
+
+MAX_TRIALS = 10_000
+MAX_SEEDS = 100
+"""New seeds of a confirmation, and configs that it trains with each."""
+MAX_PINNED = 100
+MAX_FURTHER_OBJECTIVES = 3
+
+
+class EarlierWinner(StrictModel):
+    """A config that won an earlier job, as it fits the space of this one: what becomes of `winners`."""
+
+    job_id: str = Field(max_length=40)
+    """The job that found it."""
+    trial: int = Field(ge=0, le=MAX_COUNT)
+    """Its number there."""
+    value: float
+    """What it reached there."""
+    parameters: dict[str, JsonValue]
+    clipped: list[str] = Field(default_factory=list)
+    """Parameters whose values this space does not have: the nearest ones stand in their place."""
+
+
+Pinned: TypeAlias = Annotated[
+    list[
+        Annotated[
+            Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], Field(union_mode="left_to_right")
+        ]
+    ],
+    Field(max_length=MAX_PINNED),
+]
+"""Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults;
+`algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space; or `winners`: the
+best configs of up to five earlier jobs that succeeded with the same workload, objective and optimizer, the newest
+first, which are found when the job is submitted and stand in their place from then on, none if there are none."""
+
+
+class WorkloadChoice(StrictModel):
+    name: str = Field(examples=["digits-mlp"])
+    """A registered workload (`GET /v1/workloads` lists them), or your own class as `module:Class`."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Arguments of the workload, held fixed in every trial."""
+
+
+class Target(StrictModel):
+    metric: str = Field(examples=["validation_loss"])
+    """One of the workload's metrics."""
+    value: float
+    """What it is to reach."""
+
+
+class Objective(StrictModel):
+    metric: str = Field(examples=["validation_loss"])
+    """A metric of the workload or one that every trial measures, such as `step_seconds` or `peak_memory_bytes`;
+    `best_<metric>` and `mean_of_last_<metric>` sum up a trial's curve. With a target also `steps_to_target` and
+    `seconds_to_target`. A trial counts with its last measurement."""
+    target: Target | None = None
+    also: list[str] = Field(default_factory=list, max_length=MAX_FURTHER_OBJECTIVES, examples=[["step_seconds"]])
+    """Further objectives, named like `metric`, each in the direction in which it is better. The search then looks for
+    configs that none beats in every objective, and the job and its recommendation list them as `front`. What is
+    recommended, compared with the baseline and confirmed goes by `metric` alone. No trial is pruned, and the sampler is
+    `tpe`, `nsga2`, `nsga3` or one that does not learn."""
+
+
+class Constraint(StrictModel):
+    """A bound that a trial must keep to be recommended; one that breaks it fails as `infeasible`, and the search learns
+    from that. Judged by a trial's last measurement; a peak of memory by every one."""
+
+    metric: str = Field(examples=["peak_memory_bytes"])
+    """One of those that can be an objective."""
+    min: float | None = None
+    max: float | None = None
+
+
+class Budget(StrictModel):
+    num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
+    """Trials of search and baseline together; those of the confirmation come on top."""
+    extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
+    extra_baseline_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """The same of the baseline."""
+    wall_clock_seconds: float | None = Field(default=None, gt=0)
+    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
+    Null: no limit."""
+    device_hours: float | None = Field(default=None, gt=0)
+    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
+    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
+    patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
+    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
+    several objectives, after the last one on its front. Null: it starts all."""
+
+    @property
+    def num_searched(self) -> int:
+        """Trials of search and baseline, the extra ones included."""
+        return self.num_trials + self.extra_search_trials + self.extra_baseline_trials
+
+
+class Sampler(StrictModel):
+    name: Literal["auto"] | SamplerName | None = None
+    """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
+    process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
+    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband`,
+    `median` or `pbt`, else `auto`."""
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+
+
+class Pruner(StrictModel):
+    name: PrunerName | None = None
+    """`asha` (asynchronous successive halving), `hyperband`, `median`, `pbt` or `none`: every trial is trained to its
+    end. `pbt`, population based training, drops the worst quarter of a population of trials again and again, and has
+    forks of the best take their places: trials that begin from another one's weights, with hyperparameters perturbed.
+    Null: with the sampler `auto` its own pauses, with several objectives `none`, else `asha`."""
+    min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
+    """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
+    cross, or with the sampler `auto` what that thinks best."""
+    reduction_factor: int | None = Field(default=None, ge=2, le=1000)
+    """At each rung of `asha` and `hyperband` the best 1/reduction_factor of the trials go on; null: 3."""
+    population: int | None = Field(default=None, ge=2, le=MAX_TRIALS)
+    """With `pbt`: trials that train side by side, the first ones the sampler's, fewer than the search has; those that
+    it has beside them are forks. A population smaller than `resources.parallel_trials` leaves some of those idle. Null:
+    8, or half of the search's trials if they are fewer; of the baseline's the same, and no more than the search's."""
+    interval: int | None = Field(default=None, ge=1, le=MAX_COUNT)
+    """With `pbt`: steps between the checkpoints at which trials are compared, dropped and forked, a multiple of
+    `training.evaluate_every`. Null: a tenth of the trial."""
+
+
+class Baseline(StrictModel):
+    search_space: str | dict[str, JsonValue] = "adamw"
+    """A preset's name or a search space."""
+    budget_share: float = Field(default=0.25, gt=0, lt=1)
+    """Share of the budget's trials that the baseline gets."""
+    pinned: Pinned = Field(default_factory=list)
+    """As the search's."""
+
+
+class Confirmation(StrictModel):
+    """The best configs trained again, at full length, with new seeds: all of them and the baseline's best with the same
+    ones. These trials alone then decide which config is recommended and how it compares with the baseline."""
+
+    top_k: int = Field(default=3, ge=1, le=MAX_SEEDS)
+    """Configs of the search, the best first; of the baseline it is always one."""
+    num_seeds: int = Field(default=3, ge=2, le=MAX_SEEDS)
+    """New seeds for each of them. The job gets `(top_k + 1) * num_seeds` trials more than `budget.num_trials`, without
+    a baseline `top_k * num_seeds`; `budget.wall_clock_seconds` holds for them, too."""
+
+
+class JobSpecification(StrictModel):
+    """A tuning job: one workload, one search, and the baseline it is compared with."""
+
+    workload: WorkloadChoice
+    search_space: str | dict[str, JsonValue] = "shampoo"
+    """A preset's name (`GET /v1/search-spaces`) or a search space."""
+    objective: Objective | None = None
+    """Null: the workload's default objective."""
+    constraints: list[Constraint] = Field(default_factory=list, max_length=20)
+    """Bounds that every trial must keep, the baseline's too."""
+    budget: Budget = Field(default_factory=Budget)
+    training: Training = Field(default_factory=Training)
+    resources: Resources = Field(default_factory=Resources)
+    sampler: Sampler = Field(default_factory=Sampler)
+    pruner: Pruner = Field(default_factory=Pruner)
+    pinned: Pinned = Field(default_factory=list)
+    """What the search tries first, after the defaults."""
+    baseline: Baseline | None = Field(default_factory=Baseline)
+    """Null: no baseline, and so no evidence against one."""
+    confirmation: Confirmation | None = None
+    """Null: each config is trained with one seed, and whether the best is more than luck stays open."""

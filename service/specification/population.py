@@ -1,0 +1,126 @@
+"""What population based training needs to know of a job, from its specification; every field checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from search_spaces import SearchSpace, may_change_in_flight
+from service.domain import Phase
+from service.errors import InvalidInput
+from service.specification.job import JobSpecification
+
+DEFAULT_POPULATION = 8
+DEFAULT_INTERVALS = 10
+"""Of a whole trial."""
+MIN_KEPT_CHECKPOINTS = 2
+"""A fork begins from the checkpoint of its parent's last ready step, while that one writes the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationPlan:
+    """How a job's trials are trained by populations."""
+
+    sizes: Mapping[Phase, int]
+    interval: int
+    """Steps between ready steps, each with a checkpoint."""
+
+
+def plan_populations(
+    specification: JobSpecification,
+    spaces: Mapping[Phase, SearchSpace],
+    allotments: Mapping[Phase, int],
+    *,
+    num_steps: int,
+    evaluate_every: int | None,
+) -> PopulationPlan:
+    """The populations of a job whose pruner is `pbt`.
+
+    Raises:
+        InvalidInput: names the first field that does not go with it.
+    """
+    pruner, training = specification.pruner, specification.training
+    for name in ("min_steps", "reduction_factor"):
+        if getattr(pruner, name) is not None:
+            raise InvalidInput(f"pruner.{name}", f"has no effect with 'pbt', got {getattr(pruner, name)}")
+    if specification.confirmation is not None:
+        raise InvalidInput(
+            "confirmation",
+            "does not go with the pruner 'pbt': what its best trial reached, it reached with a schedule of "
+            "hyperparameters over several trials, and a confirmation trains one config from the start",
+        )
+    if training.evaluate_every_seconds is not None:
+        raise InvalidInput(
+            "training.evaluate_every_seconds",
+            "does not go with the pruner 'pbt', which compares trials at equal steps, got "
+            f"{training.evaluate_every_seconds}",
+        )
+    if training.checkpoint_every is not None:
+        raise InvalidInput(
+            "training.checkpoint_every",
+            f"has no effect with the pruner 'pbt', which takes a checkpoint every pruner.interval steps, got "
+            f"{training.checkpoint_every}",
+        )
+    if training.keep_checkpoints < MIN_KEPT_CHECKPOINTS:
+        raise InvalidInput(
+            "training.keep_checkpoints",
+            f"must be at least {MIN_KEPT_CHECKPOINTS} with the pruner 'pbt', got {training.keep_checkpoints}: trials "
+            "begin from the checkpoints of others",
+        )
+    for phase, space in spaces.items():
+        if not any(may_change_in_flight(space, parameter) for parameter in space.parameters):
+            field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
+            names = ", ".join(sorted(parameter.name for parameter in space.parameters)) or "none"
+            raise InvalidInput(
+                field, f"has no parameter that may change in training, as 'pbt' wants to (its parameters: {names})"
+            )
+    return PopulationPlan(
+        population_sizes(pruner.population, allotments),
+        _interval(pruner.interval, num_steps=num_steps, evaluate_every=evaluate_every),
+    )
+
+
+def refuse_without_pbt(specification: JobSpecification) -> None:
+    """Checks that nothing is asked for that only `pbt` has.
+
+    Raises:
+        InvalidInput: it is.
+    """
+    for name in ("population", "interval"):
+        value = getattr(specification.pruner, name)
+        if value is not None:
+            raise InvalidInput(f"pruner.{name}", f"has no effect without the pruner 'pbt', got {value}")
+
+
+def population_sizes(given: int | None, allotments: Mapping[Phase, int]) -> dict[Phase, int]:
+    """How many trials train side by side in each phase.
+
+    Raises:
+        InvalidInput: the search has too few trials for `given`, or at all.
+    """
+    num_search = allotments[Phase.SEARCH]
+    if given is not None and given >= num_search:
+        raise InvalidInput(
+            "pruner.population", f"{given} leaves none of the search's {num_search} trials for forks of the best"
+        )
+    if num_search < 3:
+        raise InvalidInput("budget.num_trials", f"'pbt' needs at least 3 trials of the search, which has {num_search}")
+    sizes = {Phase.SEARCH: given or min(DEFAULT_POPULATION, max(2, num_search // 2))}
+    if Phase.BASELINE in allotments:
+        sizes[Phase.BASELINE] = min(sizes[Phase.SEARCH], max(2, allotments[Phase.BASELINE] // 2))
+    return sizes
+
+
+def _interval(given: int | None, *, num_steps: int, evaluate_every: int | None) -> int:
+    unit = evaluate_every or 1
+    interval = given or max(1, round(num_steps / DEFAULT_INTERVALS / unit)) * unit
+    if interval % unit:
+        raise InvalidInput("pruner.interval", f"{interval} is no multiple of training.evaluate_every = {unit}")
+    if interval >= num_steps:
+        if given is None:
+            raise InvalidInput(
+                "training.evaluate_every",
+                f"{unit} leaves 'pbt' no step to compare trials at before the last, {num_steps}",
+            )
+        raise InvalidInput("pruner.interval", f"{interval} must be below the trial's {num_steps} steps")
+    return interval

@@ -1,0 +1,65 @@
+"""What a job's trials take of the cluster: the part of its specification that is not about training."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from service.errors import InvalidInput
+from service.specification.strict_model import MAX_COUNT, StrictModel
+
+MIN_SHARE = 0.01
+"""Of a CPU or GPU."""
+MAX_CUSTOM_RESOURCES = 16
+_OF_RAY = ("cpu", "gpu", "memory", "object_store_memory", "bundle")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
+
+
+class Resources(StrictModel):
+    workers_per_trial: int = Field(default=1, ge=1, le=4096)
+    """Ranks of a trial's process group."""
+    cpus_per_worker: float = Field(default=1.0, ge=MIN_SHARE, le=MAX_COUNT)
+    """What a rank takes of the cluster; it computes with as many threads, at least one."""
+    gpus_per_worker: float = Field(default=0.0, ge=0, le=1)
+    """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A part, such as 0.5, lets several trials of one rank share a
+    GPU; nothing keeps them from its whole memory."""
+    memory_per_worker: int | None = Field(default=None, ge=1, le=2**53)
+    """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted. A trial of CPU ranks that
+    is predicted to need more is not launched: it fails as `infeasible`."""
+    custom_resources: dict[str, float] = Field(default_factory=dict)
+    """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
+    parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
+    """Trials at once; null: as many as the cluster holds."""
+
+    def check(self) -> None:
+        """Checks what fields say together.
+
+        Raises:
+            InvalidInput: names the first field that is impossible.
+        """
+        gpus, workers = self.gpus_per_worker, self.workers_per_trial
+        if 0 < gpus < MIN_SHARE:
+            raise InvalidInput("resources.gpus_per_worker", f"a part of a GPU is at least {MIN_SHARE:g}, got {gpus:g}")
+        if gpus % 1 and workers > 1:
+            raise InvalidInput(
+                "resources.gpus_per_worker",
+                f"a part of a GPU needs workers_per_trial = 1, because NCCL wants a GPU for each rank; got {gpus:g} "
+                f"with workers_per_trial = {workers}",
+            )
+        if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
+            raise InvalidInput(
+                "resources.custom_resources", f"at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}"
+            )
+        for name, amount in self.custom_resources.items():
+            field = f"resources.custom_resources.{name}"
+            if name.lower() in _OF_RAY or not _NAME.fullmatch(name):
+                raise InvalidInput(
+                    field,
+                    "a name has up to 64 letters, digits, '_', '-' and '.', a letter first, and is none of "
+                    f"{', '.join(_OF_RAY)}",
+                )
+            if not MIN_SHARE <= amount <= MAX_COUNT:
+                raise InvalidInput(field, f"must be in [{MIN_SHARE:g}, {MAX_COUNT}], got {amount:g}")
+            if amount > 1 and amount % 1:
+                raise InvalidInput(field, f"must be whole above 1, got {amount:g}")

@@ -1,0 +1,2 @@
+"""What users and runs may change and read, each step a function of a session. Never HTTP, and never a decision of the
+search."""

@@ -1,0 +1,61 @@
+"""What a job has spent of its budget. Pure functions of rows and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.domain import Phase
+from service.specification.job import Budget, JobSpecification
+from service.specification.planning import allot
+from service.store.models import Job
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a job has used up so far."""
+
+    trials: Mapping[Phase, int]
+    """Trials begun, by phase."""
+    wall_clock_seconds: float
+    """Time in state running."""
+    device_hours: float
+
+
+def running_seconds(job: Job, now: datetime) -> float:
+    """How long a job has been running: time in the queue, paused or after its end does not count.
+
+    Of a run whose worker died nothing counts after its lease expired.
+    """
+    if job.running_since is None:
+        return job.running_seconds
+    until = now if job.lease_expires_at is None else min(now, job.lease_expires_at)
+    return job.running_seconds + max(0.0, (until - job.running_since).total_seconds())
+
+
+def device_hours(specification: JobSpecification, spent_seconds: float) -> float:
+    """The device-hours of trials that trained for `spent_seconds` in all: each rank is a device."""
+    return spent_seconds * specification.resources.workers_per_trial / SECONDS_PER_HOUR
+
+
+def why_spent(specification: JobSpecification, spent: Spent, *, needs_trials: bool = True) -> str | None:
+    """Which part of the budget has to be raised before anything more can be tried; None: none.
+
+    Args:
+        needs_trials: whether it takes a trial that has not begun yet.
+    """
+    budget: Budget = specification.budget
+    if budget.wall_clock_seconds is not None and spent.wall_clock_seconds >= budget.wall_clock_seconds:
+        return _raise("wall_clock_seconds", budget.wall_clock_seconds, f"{spent.wall_clock_seconds:.1f}")
+    if budget.device_hours is not None and spent.device_hours >= budget.device_hours:
+        return _raise("device_hours", budget.device_hours, f"{spent.device_hours:.4g}")
+    if needs_trials and all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
+        return _raise("num_trials", budget.num_searched, str(sum(spent.trials.values())))
+    return None
+
+
+def _raise(field: str, allowed: float, used: str) -> str:
+    return f"raise budget.{field} first: {used} of {allowed:g} are spent"

@@ -1,0 +1,121 @@
+"""Winners of earlier jobs, to begin a new one with. They are found when it is submitted and become a part of its stored
+specification, so that the same is tried whatever finishes later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+from sqlalchemy.orm import Session
+
+from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
+from search_spaces.parameters import is_active, is_same
+from service.domain import JobState, Phase
+from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
+from service.specification.planning import JobPlan
+from service.store.models import Job
+from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
+
+MAX_WINNERS = 5
+"""For each phase that asks for them."""
+JOBS_LOOKED_AT = 50
+"""How many of a workload's newest succeeded jobs are searched."""
+
+
+def resolve_winners(session: Session, plan: JobPlan) -> JobSpecification:
+    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs, if there are any."""
+    specification = plan.specification
+    changes: dict[str, object] = {"pinned": _resolved(session, plan, Phase.SEARCH, specification.pinned)}
+    if specification.baseline is not None:
+        pinned = _resolved(session, plan, Phase.BASELINE, specification.baseline.pinned)
+        changes["baseline"] = specification.baseline.model_copy(update={"pinned": pinned})
+    return specification.model_copy(update=changes)
+
+
+def find_winners(session: Session, plan: JobPlan, phase: Phase) -> Iterator[EarlierWinner]:
+    """The best configs that earlier jobs found for the workload and objective of `plan`, with the optimizer of its
+    phase; the newest job's first.
+
+    A job counts if it succeeded. Of the parameters that its trials varied, those that the phase's space has, too, keep
+    their values, as far as the conditions of the space let them be active; numbers out of range are clipped. All others
+    take the space's defaults. A config that has none of the parameters, or a value that is no choice, is left out; so
+    is the last config of a fork, with which alone nothing was trained from the start.
+    """
+    space = plan.spaces[phase]
+    recommendations, trials = RecommendationRepository(session), TrialRepository(session)
+    jobs = JobRepository(session).page(states=(JobState.SUCCEEDED,), model=plan.workload.name, limit=JOBS_LOOKED_AT)
+    for job in jobs:
+        recommendation = recommendations.of_job(job.id)
+        if recommendation is None or not _has_same_objective(job, plan):
+            continue
+        evidence = recommendation.content["evidence"]
+        for winner in (evidence["best"], evidence["baseline"]):
+            if winner is None or winner["config"]["optimizer"]["name"] != space.optimizer or winner.get("lineage"):
+                continue
+            fitted = fit(space, trials.get(job.id, winner["number"]).parameters)
+            if fitted is None or not _is_possible(plan, phase, fitted[0]):
+                continue
+            values, clipped = fitted
+            yield EarlierWinner(
+                job_id=job.id, trial=winner["number"], value=winner["value"], parameters=values, clipped=clipped
+            )
+
+
+def fit(space: SearchSpace, given: Mapping[str, Scalar]) -> tuple[dict[str, JsonValue], list[str]] | None:
+    """`given` as an assignment of another space, and the names of what had to be clipped; None: it does not fit."""
+    values: dict[str, Scalar] = {}
+    clipped: list[str] = []
+    for parameter in space.parameters:
+        if not is_active(parameter, values):
+            continue
+        if parameter.name not in given:
+            values[parameter.name] = parameter.default
+            continue
+        try:
+            values[parameter.name] = _nearest(parameter, given[parameter.name])
+        except ValueError:
+            return None
+        if not is_same(values[parameter.name], given[parameter.name]):
+            clipped.append(parameter.name)
+    if not given.keys() & values.keys():
+        return None
+    return dict(space.check(values)), clipped
+
+
+def _nearest(parameter: Parameter, value: Scalar) -> Scalar:
+    """Raises: ValueError: nothing is near."""
+    if isinstance(parameter, Categorical):
+        if not any(is_same(value, choice) for choice in parameter.choices):
+            raise ValueError(f"{value!r} is no choice of {parameter.name}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number for {parameter.name}")
+    return min(max(round(value) if isinstance(parameter, Integer) else value, parameter.low), parameter.high)
+
+
+def _has_same_objective(job: Job, plan: JobPlan) -> bool:
+    return (job.metric, job.direction) == (plan.metric, plan.direction)
+
+
+def _is_possible(plan: JobPlan, phase: Phase, values: dict[str, JsonValue]) -> bool:
+    try:
+        plan.trial_config(phase, values)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolved(session: Session, plan: JobPlan, phase: Phase, pinned: Pinned) -> Pinned:
+    resolved: Pinned = []
+    seen: list[object] = [entry for entry in pinned if isinstance(entry, dict)]
+    room = min(MAX_WINNERS, MAX_PINNED - sum(entry != "winners" for entry in pinned))
+    for entry in pinned:
+        if entry != "winners":
+            resolved.append(entry)
+            continue
+        for winner in find_winners(session, plan, phase):
+            if room > 0 and winner.parameters not in seen:
+                seen.append(winner.parameters)
+                resolved.append(winner)
+                room -= 1
+    return resolved

@@ -1,0 +1,143 @@
+"""Use cases of workers: who may run which job.
+
+A worker claims a job by lease and renews it while its run lives. Each claim counts `Job.attempt` up; that number fences
+the run's writes, so a run whose lease went to another worker can change nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import JobRequest, JobState, TrialRequest, TrialState
+from service.errors import LeaseLost
+from service.store.models import Job, Worker
+from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
+
+MAX_CRASHES = 3
+"""Runs in a row that may die without getting any further before the job fails.
+
+Further is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
+first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
+"""
+CRASH_BACKOFF_SECONDS = 2.0
+"""Wait after the second crash in a row; doubles with each further one. After one alone there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run a job: one claim by one worker."""
+
+    job_id: str
+    worker_id: str
+    attempt: int
+
+    def is_held_on(self, job: Job) -> bool:
+        """Whether the job still is this claim's to run."""
+        held = (job.state, job.lease_worker_id, job.attempt)
+        return held == (JobState.RUNNING, self.worker_id, self.attempt)
+
+
+def register_worker(session: Session, *, host: str, pid: int, now: datetime) -> str:
+    """Adds a worker; its id."""
+    worker = Worker(id=f"worker_{ULID()}", host=host, pid=pid, started_at=now, heartbeat_at=now)
+    WorkerRepository(session).add(worker)
+    return worker.id
+
+
+def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> None:
+    """Tells that a worker lives, and renews every lease it holds."""
+    WorkerRepository(session).beat(worker_id, now)
+    JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
+
+
+def claim_job(
+    session: Session, worker_id: str, *, lease_seconds: float, now: datetime, running: Collection[str] = ()
+) -> Lease | None:
+    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none.
+
+    Args:
+        running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
+            for the database died while it confirmed the commit; without this, it would be renewed for ever and never
+            run.
+    """
+    jobs = JobRepository(session)
+    unheard = next((job for job in jobs.leased_to(worker_id) if job.id not in running), None)
+    if unheard is not None:
+        unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
+        return Lease(unheard.id, worker_id, unheard.attempt)
+    job = jobs.next_claimable_locked(now)
+    if job is None:
+        return None
+    was_lost = job.state is JobState.RUNNING
+    # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
+    if was_lost and put_back(session, job, now=now, crash="its worker was lost") is not JobState.QUEUED:
+        return None
+    move_job(session, job, JobState.RUNNING, now=now)
+    job.not_before = None
+    job.attempt += 1
+    job.lease_worker_id = worker_id
+    job.lease_expires_at = now + timedelta(seconds=lease_seconds)
+    session.flush()
+    return Lease(job.id, worker_id, job.attempt)
+
+
+def lock_leased_job(session: Session, lease: Lease) -> Job:
+    """The leased job, locked for this transaction.
+
+    Raises:
+        LeaseLost: the job was cancelled, finished, or claimed by another worker.
+    """
+    job = JobRepository(session).get_locked(lease.job_id)
+    if not lease.is_held_on(job):
+        raise LeaseLost(lease.job_id)
+    return job
+
+
+def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | None) -> JobState:
+    """Gives a job back whose run has ended without finishing it; the state the job is in now.
+
+    Args:
+        crash: what killed the run, for a person; None: it ended because it was told to.
+    """
+    try:
+        job = lock_leased_job(session, lease)
+    except LeaseLost:
+        return JobRepository(session).get(lease.job_id).state
+    return put_back(session, job, now=now, crash=crash)
+
+
+def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
+    """Notes what disk a job takes, for those who look at it; not fenced, because it means nothing to a run."""
+    JobRepository(session).set_disk_bytes(job_id, num_bytes)
+
+
+def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:
+    """Takes a running, locked job from its run: to the queue, or to where it was asked to go; the state it is in now.
+
+    `crash`: see `release_job`.
+    """
+    pauses = job.requested is JobRequest.PAUSE
+    # A run that was asked to end and had to be killed for it has not crashed.
+    if crash is not None and job.requested is None:
+        job.crashes += 1
+        if job.crashes >= MAX_CRASHES:
+            cancel_unfinished_trials(session, job, now=now, detail="the job failed")
+            failure = f"its run died {job.crashes} times in a row without getting any further; last: {crash}"
+            move_job(session, job, JobState.FAILED, now=now, failure=failure)
+            return job.state
+        if job.crashes > 1:
+            job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 2))
+    for trial in TrialRepository(session).page(job.id, states=(TrialState.QUEUED, TrialState.RUNNING)):
+        if trial.requested is TrialRequest.STOP:
+            move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+        elif trial.state is TrialState.RUNNING:
+            detail = f"{'paused' if pauses else 'interrupted'}; goes on from its last checkpoint"
+            move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+    move_job(session, job, JobState.PAUSED if pauses else JobState.QUEUED, now=now)
+    return job.state

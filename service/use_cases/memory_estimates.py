@@ -1,0 +1,218 @@
+"""What trials need of a rank's memory, and what there is of it: asked of a process that can build models, before any of
+them is launched."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from service.domain import Phase
+from service.specification.planning import JobPlan
+from trainers.config import TrialConfig
+from trainers.workloads.describe import environment_of_children
+
+NUM_SAMPLES = 200
+"""Points of a search space whose memory is predicted."""
+SAMPLE_SECONDS = 2.0
+"""For the points of all spaces; where it is not enough, there are fewer."""
+START_SECONDS = 15.0
+"""For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+
+
+MAX_ESTIMATES = 2
+"""At once, in this process."""
+_SLOTS = threading.BoundedSemaphore(MAX_ESTIMATES)
+
+
+class NotPredictable(Exception):
+    """The memory of a trial cannot be told; the message says why."""
+
+
+class MemoryPredictor:
+    """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
+
+    def __init__(self, plan: JobPlan) -> None:
+        """Starts the process; it imports torch while this one goes on.
+
+        Raises:
+            NotPredictable: this installation has no torch.
+        """
+        if importlib.util.find_spec("torch") is None:
+            raise NotPredictable("torch is not installed here")
+        resources = plan.specification.resources
+        self._world_size = resources.workers_per_trial
+        self._device_type = "cuda" if resources.gpus_per_worker else "cpu"
+        self._buffer = b""
+        self._is_closed = False
+        self.device_bytes: int | None = None
+        """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
+        self._noise = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "trainers.memory_prediction"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._noise,
+            bufsize=0,
+            env=environment_of_children(),
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process, and whatever a workload has started in it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._noise):
+            if stream is not None:
+                stream.close()
+
+    def predict(self, config: TrialConfig, *, timeout_seconds: float) -> int:
+        """Bytes that a rank of the trial needs at least.
+
+        Raises:
+            NotPredictable: the model cannot be built here, or not in this time.
+        """
+        if self._is_closed:
+            raise NotPredictable("its process has ended")
+        asked = {"config": config.to_json(), "world_size": self._world_size, "device_type": self._device_type}
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            answer: dict[str, Any] = json.loads(self._line(time.monotonic() + timeout_seconds))
+        except (OSError, EOFError, ValueError) as error:
+            self.close()  # an answer that comes later would be taken for another one's
+            raise NotPredictable(f"its process failed: {error}") from error
+        if "problem" in answer:
+            raise NotPredictable(answer["problem"])
+        self.device_bytes = answer["device_bytes"]
+        return int(answer["bytes"])
+
+    def _line(self, deadline: float) -> bytes:
+        """Raises: OSError: it does not come."""
+        assert self._process.stdout is not None
+        stream = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
+                raise TimeoutError("building the model takes too long")
+            chunk = os.read(stream, 65536)
+            if not chunk:
+                raise EOFError("it ended")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceMemory:
+    """What the trials of a search space need of each rank's memory, at least."""
+
+    default_bytes: int
+    """With every parameter at its default."""
+    largest_bytes: int
+    """Over the points looked at."""
+    share_infeasible: float | None
+    """Of the points, those that need more than there is; None: what there is is unknown."""
+    num_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """What the trials of a job need of each rank's memory, and what there is."""
+
+    limit_bytes: int | None
+    """`memory_per_worker`, or for GPU ranks the memory of this machine's GPU; None: unknown."""
+    spaces: Mapping[Phase, SpaceMemory] = field(default_factory=dict)
+    problem: str | None = None
+    """Why nothing could be predicted."""
+
+
+def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> MemoryEstimate:
+    """Predicts the memory of a job's trials from seeded random points of its spaces.
+
+    Args:
+        start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
+            data.
+    """
+    memory_per_worker = plan.specification.resources.memory_per_worker
+    gpus = plan.specification.resources.gpus_per_worker
+    try:
+        with _slot(), MemoryPredictor(plan) as predictor:
+            # The first one's time is that of the imports; those after it cost milliseconds.
+            started_by = time.monotonic() + start_seconds
+            defaults = {
+                phase: predictor.predict(
+                    plan.trial_config(phase, space.defaults()), timeout_seconds=started_by - time.monotonic()
+                )
+                for phase, space in plan.spaces.items()
+            }
+            limit = predictor.device_bytes if gpus else memory_per_worker
+            deadline = time.monotonic() + SAMPLE_SECONDS
+            spaces = {}
+            for left, phase in zip(range(len(defaults), 0, -1), defaults, strict=True):
+                now = time.monotonic()
+                points = _sample(predictor, plan, phase, deadline=now + (deadline - now) / left)
+                needed = [defaults[phase], *points]
+                spaces[phase] = SpaceMemory(
+                    default_bytes=defaults[phase],
+                    largest_bytes=max(needed),
+                    share_infeasible=None if limit is None else sum(n > limit for n in needed) / len(needed),
+                    num_points=len(needed),
+                )
+    except NotPredictable as error:
+        return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
+    return MemoryEstimate(limit, spaces)
+
+
+@contextmanager
+def _slot() -> Iterator[None]:
+    """Bounds the processes that estimates start. Raises: NotPredictable: there are too many."""
+    if not _SLOTS.acquire(blocking=False):
+        raise NotPredictable(f"{MAX_ESTIMATES} others are being estimated: try again in half a minute")
+    try:
+        yield
+    finally:
+        _SLOTS.release()
+
+
+def _sample(predictor: MemoryPredictor, plan: JobPlan, phase: Phase, *, deadline: float) -> list[int]:
+    found: list[int] = []
+    rng = random.Random(f"memory/{phase}")
+    for _ in range(NUM_SAMPLES):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            config = plan.trial_config(phase, plan.spaces[phase].sample(rng))
+        except ValueError:
+            continue  # a config that cannot be needs nothing
+        try:
+            found.append(predictor.predict(config, timeout_seconds=max(left, 0.1)))
+        except NotPredictable:
+            break
+    return found

@@ -1,0 +1,337 @@
+"""Use cases of a job's run: its trials, their measurements, and its end. Every one is fenced by the lease.
+
+Each may be called twice: a database that dies while it confirms a commit makes the run write the same again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
+from service.errors import NotFound, RunAskedToEnd
+from service.evidence.recommend import recommend
+from service.evidence.types import FinishedTrial
+from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
+from service.store.repositories import (
+    ClusterShareRepository,
+    EventRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+from service.use_cases.leases import Lease, lock_leased_job, put_back
+from service.use_cases.submit import parameter_groups_of, specification_of
+from service.use_cases.transitions import (
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    record_trial_event,
+    storable,
+)
+from trainers.config import Measurement as Reported
+from trainers.config import TrialConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMeasurements:
+    """What one trial reported since the last write, in order of steps."""
+
+    number: int
+    reported: Sequence[Reported]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a run has of a cluster that others use too."""
+
+    cluster: str
+    num_gangs: int
+    """Gangs it holds."""
+    gang_share: float
+    """The part of the cluster that one gang takes."""
+    wants_since: datetime | None
+    """Since when it wants another; None: it wants none."""
+    waiting_for: str | None
+    """Without any: what it waits for, for a person."""
+    short_of: frozenset[str] = frozenset()
+    """Names of the resources of which too little is free for another."""
+
+
+def report_share(session: Session, lease: Lease, share: Share, *, now: datetime) -> None:
+    """Stores what a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
+    job = lock_leased_job(session, lease)
+    ClusterShareRepository(session).put(
+        ClusterShare(
+            job_id=job.id,
+            attempt=job.attempt,
+            cluster=share.cluster,
+            num_gangs=share.num_gangs,
+            gang_share=share.gang_share,
+            wants_since=share.wants_since,
+            short_of=sorted(share.short_of),
+        )
+    )
+    waiting_for = None if share.waiting_for is None else storable(share.waiting_for)
+    if job.waiting_for != waiting_for:
+        job.waiting_since = None if waiting_for is None else job.waiting_since or now
+        job.waiting_for = waiting_for
+        record_change_event(session, job, now=now)
+
+
+def add_trial(
+    session: Session,
+    lease: Lease,
+    *,
+    number: int,
+    phase: Phase,
+    parameters: Mapping[str, Any],
+    config: TrialConfig,
+    confirms: int | None = None,
+    forked_from: tuple[int, int] | None = None,
+    now: datetime,
+) -> None:
+    """Adds a queued trial. A fork begins with its parent's measurement at the step where it was forked.
+
+    Args:
+        confirms: in the confirmation, the number of the trial whose config it repeats.
+        forked_from: number and step of the trial from whose checkpoint it begins; None: it begins from nothing.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+        RunAskedToEnd: the run is to begin nothing more: its budget may have changed.
+        NotFound: there is no such trial to fork, or it has not been measured at that step.
+    """
+    job = lock_leased_job(session, lease)
+    if job.requested is not None:
+        raise RunAskedToEnd(lease.job_id)
+    trials = TrialRepository(session)
+    if trials.find(lease.job_id, number) is not None:
+        return
+    trial = Trial(
+        id=f"trial_{ULID()}",
+        job_id=lease.job_id,
+        number=number,
+        phase=phase,
+        state=TrialState.QUEUED,
+        parameters=dict(parameters),
+        config=config.to_json(),
+        confirms=confirms,
+        forked_from=None if forked_from is None else forked_from[0],
+        forked_at_step=None if forked_from is None else forked_from[1],
+        metrics={},
+        created_at=now,
+    )
+    trials.add(trial)
+    if forked_from is not None:
+        _begin_with_parents_measurement(session, job, trial, forked_from, now=now)
+    record_trial_event(session, trial, now=now)
+
+
+def _begin_with_parents_measurement(
+    session: Session, job: Job, trial: Trial, forked_from: tuple[int, int], *, now: datetime
+) -> None:
+    """Gives a fork the measurement where it begins; the training behind it was its parent's to spend."""
+    number, step = forked_from
+    parent = TrialRepository(session).get(job.id, number)
+    measurements = MeasurementRepository(session)
+    there = measurements.find(parent.id, step)
+    if there is None:
+        raise NotFound(f"measurement of trial {number} of job {job.id}", step)
+    measurements.put(
+        Measurement(
+            trial_id=trial.id,
+            step=step,
+            epoch=there.epoch,
+            seconds=there.seconds,
+            metrics=there.metrics,
+            recorded_at=now,
+        )
+    )
+    trial.step, trial.seconds, trial.metrics = step, there.seconds, there.metrics
+    trial.value = there.metrics.get(job.metric)
+
+
+def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
+    """Moves a queued trial to running. Raises: LeaseLost, NotFound."""
+    lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    if trial.state is not TrialState.RUNNING:
+        move_trial(session, trial, TrialState.RUNNING, now=now)
+
+
+def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMeasurements], *, now: datetime) -> None:
+    """Writes what trials reported; a step measured again after a resume replaces the earlier row.
+
+    Non-finite metrics are stored as null: JSON has no NaN.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+        NotFound: no such trial.
+    """
+    job = lock_leased_job(session, lease)
+    trials, measurements, events = TrialRepository(session), MeasurementRepository(session), EventRepository(session)
+    for entry in batch:
+        trial = trials.get(lease.job_id, entry.number)
+        for reported in entry.reported:
+            metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
+            replaced = measurements.put(
+                Measurement(
+                    trial_id=trial.id,
+                    step=reported.step,
+                    epoch=reported.epoch,
+                    seconds=reported.seconds,
+                    metrics=metrics,
+                    recorded_at=now,
+                )
+            )
+            if replaced is None:
+                job.crashes = 0
+            trial.spent_seconds += _newly_spent(trial, reported, replaced_seconds=replaced)
+            trial.step = reported.step
+            trial.seconds = reported.seconds
+            trial.metrics = metrics
+            trial.value = metrics.get(job.metric)
+            data = {"number": trial.number, "step": trial.step, "value": trial.value}
+            events.add(job.id, "trial.measured", data, now)
+
+
+def _newly_spent(trial: Trial, reported: Reported, *, replaced_seconds: float | None) -> float:
+    """Seconds of training behind a measurement that nothing recorded before told of.
+
+    Args:
+        replaced_seconds: of the measurement recorded before at the same step, if there is one.
+    """
+    if reported.seconds == replaced_seconds:
+        return 0.0  # a resumed trial first gives its checkpoint's measurement again
+    if reported.step <= trial.step:
+        return reported.seconds  # there was no checkpoint: it began anew
+    return max(0.0, reported.seconds - trial.seconds)
+
+
+def finish_trial(
+    session: Session,
+    lease: Lease,
+    number: int,
+    state: TrialState,
+    *,
+    reason: FailureReason | None = None,
+    detail: str | None = None,
+    now: datetime,
+) -> None:
+    """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
+    job = lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    if (trial.state, trial.reason) != (state, reason):
+        move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+    job.crashes = 0
+
+
+def requeue_trial(
+    session: Session,
+    lease: Lease,
+    number: int,
+    *,
+    detail: str,
+    losses: int,
+    memory_failures: int,
+    now: datetime,
+) -> None:
+    """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
+
+    Args:
+        losses: how often it was taken up again after a loss, this time included.
+        memory_failures: how often after it ran out of memory, this time included.
+    """
+    lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    trial.losses, trial.memory_failures = losses, memory_failures
+    if trial.state is not TrialState.QUEUED:  # it can fail before it has begun, too
+        move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+
+
+def _waits_for_its_pause(session: Session, job: Job) -> bool:
+    """Whether a job that is asked to pause has trials that users asked for meanwhile."""
+    if job.requested is not JobRequest.PAUSE:
+        return False
+    queued = TrialRepository(session).page(job.id, states=(TrialState.QUEUED,))
+    return any(trial.proposed or trial.spared for trial in queued)
+
+
+def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
+    """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
+
+    A job without failure succeeds if at least one search trial completed. If its budget or trials have changed since
+    the run began, it goes back to the queue instead.
+
+    Args:
+        failure: what ended the run early, for a person.
+
+    Raises:
+        LeaseLost: the job is no longer this run's.
+    """
+    job = lock_leased_job(session, lease)
+    if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
+        put_back(session, job, now=now, crash=None)
+        return job.state
+    cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
+    trials = TrialRepository(session).with_measurements(job.id)
+    recommendation = recommend(
+        [_finished(trial) for trial in trials],
+        metric=job.metric,
+        direction=job.direction,
+        further=job.objectives[1:],
+        num_planned=specification_of(job).budget.num_searched,
+        num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
+        parameter_groups=parameter_groups_of(job),
+    )
+    if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
+        job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
+    if recommendation is not None:
+        RecommendationRepository(session).replace(
+            Recommendation(
+                id=f"rec_{ULID()}",
+                job_id=job.id,
+                model=job.model,
+                optimizer=recommendation.optimizer,
+                content=recommendation.to_json(),
+                created_at=now,
+            )
+        )
+        EventRepository(session).add(job.id, "job.recommendation", {}, now)
+    elif failure is None:
+        failure = _no_recommendation(job, trials)
+    move_job(session, job, JobState.FAILED if failure else JobState.SUCCEEDED, now=now, failure=failure)
+    return job.state
+
+
+def _finished(trial: Trial) -> FinishedTrial:
+    return FinishedTrial(
+        number=trial.number,
+        phase=trial.phase,
+        state=trial.state,
+        reason=trial.reason,
+        config=trial.config,
+        value=trial.value,
+        curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
+        confirms=trial.confirms,
+        forked_from=trial.forked_from,
+        forked_at_step=trial.forked_at_step,
+    )
+
+
+def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:
+    search = [trial for trial in trials if trial.phase is Phase.SEARCH]
+    ended = ", ".join(f"trial {t.number} {t.state}{f' ({t.reason})' if t.reason else ''}" for t in search[:5])
+    more = f" and {len(search) - 5} more" if len(search) > 5 else ""
+    told = next((f"; trial {t.number}: {t.detail}" for t in search if t.reason and t.detail), "")
+    return (
+        f"no search trial completed, so {job.model!r} gets no recommendation: {ended or 'none was started'}{more}{told}"
+    )

@@ -1,0 +1,324 @@
+"""Use cases of those who steer a job: pause, resume, cancel or change it, stop, retry or propose a trial.
+
+They only change rows. What needs the run of a running job is written as a request: the run looks for requests several
+times a second and ends in order, or stops the trial at its next measurement. If it dies instead, whoever takes the job
+from it (`leases.put_back`) does what was asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import JsonValue
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.errors import (
+    BudgetSpent,
+    IdempotencyKeyReused,
+    InvalidInput,
+    JobAlreadyFinished,
+    TrialAlreadyFinished,
+    TrialNotRetriable,
+    TrialOfPopulation,
+)
+from service.specification.job import MAX_TRIALS, Budget, JobSpecification
+from service.specification.planning import allot, check_proposal, plan_job
+from service.specification.population import population_sizes
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
+from service.use_cases.leases import put_back
+from service.use_cases.submit import specification_of
+from service.use_cases.transitions import (
+    STOPPED,
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    record_trial_event,
+)
+
+RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
+
+
+def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Pauses a job; one that runs keeps its state until its run has ended, within seconds. Again, it changes nothing.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = _unfinished_job(session, job_id)
+    if job.state is JobState.QUEUED:
+        move_job(session, job, JobState.PAUSED, now=now)
+    elif job.state is JobState.RUNNING and job.requested is not JobRequest.PAUSE:
+        job.requested = JobRequest.PAUSE
+        if job.lease_expires_at is not None and job.lease_expires_at < now:
+            put_back(session, job, now=now, crash=None)  # its worker is dead, and perhaps there is no other
+        else:
+            record_change_event(session, job, now=now)
+    return job
+
+
+def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
+
+    Trials that have ended stay as they are.
+
+    Raises:
+        NotFound: no such job.
+        BudgetSpent: the job has finished, and its budget leaves nothing to try.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    if job.requested is JobRequest.PAUSE:
+        job.requested = JobRequest.RESTART  # whether the run has seen it already is not known
+        record_change_event(session, job, now=now)
+    elif job.state is JobState.PAUSED or job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=True)
+    return job
+
+
+def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Cancels a job and its unfinished trials; the run, if any, notices and ends.
+
+    Raises:
+        NotFound: no such job.
+        JobAlreadyFinished: the job is in a final state.
+    """
+    job = _unfinished_job(session, job_id)
+    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    move_job(session, job, JobState.CANCELLED, now=now)
+    return job
+
+
+def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, now: datetime) -> Job:
+    """Changes fields of a job's budget. A running job goes on with the new one within seconds, a finished one when it
+    is resumed.
+
+    Args:
+        changes: values by field of `Budget`; fields left out stay.
+
+    Raises:
+        NotFound: no such job.
+        InvalidInput: fewer trials than have begun, or too few for the job's phases.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    specification = specification_of(job)
+    budget = Budget.model_validate({**specification.budget.model_dump(), **changes})
+    if budget == specification.budget:
+        return job
+    changed = specification.model_copy(update={"budget": budget})
+    allotted = _allot(changed)
+    for phase, begun in _spent(session, job, now=now).trials.items():
+        # After an extension other configs may be the best, and be confirmed beside those that were.
+        if phase is not Phase.CONFIRMATION and begun > allotted.get(phase, 0):
+            message = (
+                f"{budget.num_trials} would leave {allotted.get(phase, 0)} for the {phase}, which has begun {begun}"
+            )
+            raise InvalidInput("budget.num_trials", message)
+    job.specification = changed.model_dump(mode="json")
+    job.num_trials = sum(allotted.values())
+    _restart(job)
+    record_change_event(session, job, now=now)
+    return job
+
+
+def change_job(
+    session: Session,
+    job_id: str,
+    *,
+    name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    priority: int | None = None,
+    now: datetime,
+) -> Job:
+    """Changes what a job is called and how soon its turn comes; None: as it is. Nothing starts anew for it.
+
+    Raises:
+        NotFound: no such job.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    before = job.name, job.tags, job.priority
+    job.name = job.name if name is None else name
+    job.tags = job.tags if tags is None else dict(tags)
+    job.priority = job.priority if priority is None else priority
+    if (job.name, job.tags, job.priority) != before:
+        record_change_event(session, job, now=now)
+    return job
+
+
+def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
+    """Cancels one trial; one of a running job at its next measurement. Again, it changes nothing.
+
+    Raises:
+        NotFound: no such job or trial.
+        TrialAlreadyFinished: the trial is in a final state.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    if trial.state.is_final:
+        raise TrialAlreadyFinished(job.id, number, trial.state)
+    if job.state is not JobState.RUNNING:
+        move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+    elif trial.requested is None:
+        trial.requested = TrialRequest.STOP
+        record_trial_event(session, trial, now=now)
+    return job, trial
+
+
+def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
+    """Queues a trial again that was pruned, failed or was cancelled, with the same config; its job goes on if it has
+    finished.
+
+    It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
+    stays until it is measured again.
+
+    Raises:
+        NotFound: no such job or trial.
+        TrialNotRetriable: the trial has completed, or has not ended.
+        TrialOfPopulation: the job's pruner is `pbt`.
+        BudgetSpent: the job has finished, and its budget leaves no time.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    if trial.state not in RETRIABLE:
+        raise TrialNotRetriable(job.id, number, trial.state)
+    if specification_of(job).pruner.name == "pbt":
+        raise TrialOfPopulation(job.id, number)
+    trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
+    trial.spared, trial.losses, trial.memory_failures = True, 0, 0
+    move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
+    if job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=False)
+    elif job.state is JobState.RUNNING:
+        _restart(job)
+        record_change_event(session, job, now=now)
+    return job, trial
+
+
+def propose_trial(
+    session: Session,
+    job_id: str,
+    *,
+    phase: Phase,
+    parameters: Mapping[str, JsonValue],
+    idempotency_key: str | None,
+    now: datetime,
+) -> tuple[Job, Trial, bool]:
+    """Queues a trial that a user proposes, beside those that the job was to have; (job, trial, whether it is new).
+
+    The phase gets one trial more. A running job tries it within seconds, before anything that the search would choose;
+    a paused one when it is resumed; a finished one thereby goes on. A repeated `idempotency_key` gives back the trial
+    that it proposed before.
+
+    Args:
+        parameters: values by name; those left out take their defaults.
+
+    Raises:
+        NotFound: no such job.
+        InvalidInput: the job has no such phase, or its space no such values; names the field.
+        IdempotencyKeyReused: the key proposed another trial of this job.
+        BudgetSpent: the job has finished, and its budget leaves no time.
+    """
+    jobs, trials = JobRepository(session), TrialRepository(session)
+    values, config = check_proposal(plan_job(specification_of(jobs.get(job_id))), phase, parameters)
+    job = jobs.get_locked(job_id)
+    digest = hashlib.sha256(json.dumps([phase, dict(parameters)], sort_keys=True).encode()).hexdigest()
+    if idempotency_key is not None:
+        earlier = trials.find_by_idempotency_key(job_id, idempotency_key)
+        if earlier is not None:
+            if earlier.request_digest != digest:
+                raise IdempotencyKeyReused(idempotency_key)
+            return job, earlier, False
+    _add_trial_to_budget(job, phase)
+    trial = Trial(
+        id=f"trial_{ULID()}",
+        job_id=job_id,
+        number=trials.next_number(job_id),
+        phase=phase,
+        state=TrialState.QUEUED,
+        detail="proposed by a user",
+        parameters=dict(values),
+        config=config.to_json(),
+        proposed=True,
+        idempotency_key=idempotency_key,
+        request_digest=digest,
+        metrics={},
+        created_at=now,
+    )
+    trials.add(trial)
+    record_trial_event(session, trial, now=now)
+    if job.state.is_final:
+        _queue_again(session, job, now=now, needs_trials=False)
+    _restart(job)
+    record_change_event(session, job, now=now)
+    return job, trial, True
+
+
+def _add_trial_to_budget(job: Job, phase: Phase) -> None:
+    specification = specification_of(job)
+    field = f"extra_{phase}_trials"
+    extra = getattr(specification.budget, field) + 1
+    if extra > MAX_TRIALS:
+        raise InvalidInput("phase", f"budget.{field} is {MAX_TRIALS} already, which is the most there can be")
+    budget = specification.budget.model_copy(update={field: extra})
+    changed = specification.model_copy(update={"budget": budget})
+    job.specification = changed.model_dump(mode="json")
+    job.num_trials = sum(allot(changed).values())
+
+
+def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
+    """Whether the budget of a job would allow further trials."""
+    return why_spent(specification_of(job), _spent(session, job, now=now)) is None
+
+
+def _unfinished_job(session: Session, job_id: str) -> Job:
+    job = JobRepository(session).get_locked(job_id)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    return job
+
+
+def _allot(specification: JobSpecification) -> dict[Phase, int]:
+    try:
+        allotments = allot(specification)
+        if specification.pruner.name == "pbt":
+            population_sizes(specification.pruner.population, allotments)
+        return allotments
+    except InvalidInput as error:
+        if error.field.startswith("budget."):
+            raise
+        raise InvalidInput("budget.num_trials", f"{specification.budget.num_trials} is too few: {error}") from error
+
+
+def _restart(job: Job) -> None:
+    """Has the run of a running job end, so that the next one goes by what the rows say now."""
+    if job.state is JobState.RUNNING and job.requested is None:
+        job.requested = JobRequest.RESTART
+
+
+def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
+    if job.state.is_final:
+        why = why_spent(specification_of(job), _spent(session, job, now=now), needs_trials=needs_trials)
+        if why is not None:
+            raise BudgetSpent(job.id, job.state, why)
+        job.reopened_at = now
+        job.num_trials = sum(allot(specification_of(job)).values())  # its end had corrected it to those it needed
+    job.crashes, job.not_before = 0, None
+    move_job(session, job, JobState.QUEUED, now=now)
+
+
+def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
+    trials: Counter[Phase] = Counter()
+    seconds = 0.0
+    for summary in TrialRepository(session).summaries([job.id]):
+        trials[summary.phase] += summary.count
+        seconds += summary.spent_seconds
+    return Spent(trials, running_seconds(job, now), device_hours(specification_of(job), seconds))

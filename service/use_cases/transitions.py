@@ -1,0 +1,111 @@
+"""Moves jobs and trials between states: checks that the move is legal, stamps the time, appends the event."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, TrialState
+from service.store.models import Job, Trial
+from service.store.repositories import EventRepository, TrialRepository
+from service.use_cases.budgets import running_seconds
+
+STOPPED = "stopped by a user"
+"""Detail of a trial that was cancelled alone."""
+
+
+class IllegalTransition(RuntimeError):
+    """Our own mistake: a use case asked for a move that the domain does not know."""
+
+
+def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure: str | None = None) -> None:
+    """Moves a locked job to another state. Leaving `running` drops the lease and what was asked of the run."""
+    if to not in JOB_TRANSITIONS[job.state]:
+        raise IllegalTransition(f"job {job.id}: {job.state} -> {to}")
+    job.running_seconds = running_seconds(job, now)
+    job.running_since = now if to is JobState.RUNNING else None
+    job.requested = None
+    job.waiting_since, job.waiting_for = (now if to is JobState.QUEUED else None), None
+    job.state = to
+    if to is JobState.RUNNING and job.started_at is None:
+        job.started_at = now
+    job.finished_at = now if to.is_final else None
+    job.failure = None if failure is None else storable(failure)
+    if to is not JobState.RUNNING:
+        job.lease_worker_id = None
+        job.lease_expires_at = None
+    record_job_event(session, job, now=now)
+
+
+def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
+    """Appends the event that tells a job's present state."""
+    EventRepository(session).add(job.id, "job.state", {"state": job.state.value, "failure": job.failure}, now)
+
+
+def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
+    """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
+    data = {
+        "budget": job.specification["budget"],
+        "priority": job.priority,
+        "name": job.name,
+        "tags": job.tags,
+        "requested": job.requested.value if job.requested else None,
+        "waiting_for": job.waiting_for,
+    }
+    EventRepository(session).add(job.id, "job.changed", data, now)
+
+
+def move_trial(
+    session: Session,
+    trial: Trial,
+    to: TrialState,
+    *,
+    now: datetime,
+    reason: FailureReason | None = None,
+    detail: str | None = None,
+) -> None:
+    """Moves a trial of a locked job to another state."""
+    if to not in TRIAL_TRANSITIONS[trial.state]:
+        raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {trial.state} -> {to}")
+    if (to is TrialState.FAILED) != (reason is not None):
+        raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with reason {reason}")
+    trial.state = to
+    trial.reason = reason
+    if to is not TrialState.RUNNING:
+        trial.requested = None
+    trial.detail = None if detail is None else storable(detail)
+    if to is TrialState.RUNNING:
+        trial.runs += 1
+        trial.started_at = trial.started_at or now
+    trial.finished_at = now if to.is_final else None
+    record_trial_event(session, trial, now=now)
+
+
+def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None:
+    """Appends the event that tells a trial's present state."""
+    data: dict[str, Any] = {
+        "number": trial.number,
+        "phase": trial.phase.value,
+        "confirms": trial.confirms,
+        "forked_from": trial.forked_from,
+        "state": trial.state.value,
+        "requested": trial.requested.value if trial.requested else None,
+        "reason": trial.reason.value if trial.reason else None,
+        "step": trial.step,
+        "value": trial.value,
+    }
+    EventRepository(session).add(trial.job_id, "trial.state", data, now)
+
+
+def storable(text: str) -> str:
+    """The text with what no database keeps written as escapes: NUL, and surrogates such as those in odd file names."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detail: str) -> None:
+    """Cancels every queued or running trial of a locked job."""
+    unfinished = (TrialState.QUEUED, TrialState.RUNNING)
+    for trial in TrialRepository(session).page(job.id, states=unfinished):
+        move_trial(session, trial, TrialState.CANCELLED, now=now, detail=detail)
