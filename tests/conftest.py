@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import s3_server, workers
+from tests import workers
+from tests.support import s3_server
 
 # Threads that wait for each other by spinning are a hundred times slower where another process wants a CPU, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

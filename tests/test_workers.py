@@ -5,21 +5,25 @@ from __future__ import annotations
 from tests import workers
 
 SERVICES = [
-    "tests/service/scheduler/test_chaos.py",
+    "tests/service/behaviour/test_chaos.py",
     "tests/e2e/test_readme.py",
-    "tests/service/scheduler/test_controls.py",
-    "tests/service/scheduler/test_cluster.py",
-    "tests/service/scheduler/test_foreign_cluster.py",
-    "tests/service/scheduler/test_interruptions.py",
+    "tests/service/behaviour/test_controls.py",
+    "tests/service/scheduler/cluster/test_cluster.py",
+    "tests/service/scheduler/cluster/test_foreign_cluster.py",
+    "tests/service/behaviour/test_interruptions.py",
     "tests/service/scheduler/test_job_run.py",
-    "tests/service/scheduler/test_rank_group.py",
-    "tests/service/scheduler/test_ray_cluster.py",
+    "tests/service/scheduler/ranks/test_rank_group.py",
+    "tests/service/scheduler/cluster/test_ray_cluster.py",
     "tests/service/scheduler/test_worker.py",
-    "tests/service/test_demo.py",
-    "tests/service/test_serve.py",
+    "tests/service/cli/test_demo.py",
+    "tests/service/server/test_serve.py",
 ]
 """Some of them, as they are to come."""
-OTHERS = ["tests/shampoo/distributed/test_state.py", "tests/trainers/test_loop.py", "tests/service/test_jobs.py"]
+OTHERS = [
+    "tests/shampoo/distributed/test_state.py",
+    "tests/trainers/test_loop.py",
+    "tests/service/use_cases/test_submit.py",
+]
 
 
 def test_what_starts_services_is_one_scope_and_others_are_files_or_share_warm_ranks() -> None:

@@ -24,15 +24,15 @@ STARTS_SERVICES = re.compile(
 )
 """Found in each test file that starts services, workers or Ray clusters, and in no other."""
 LONGEST_SERVICES = (
-    "tests/service/scheduler/test_chaos.py",
+    "tests/service/behaviour/test_chaos.py",
     "tests/e2e/test_readme.py",
-    "tests/service/scheduler/test_controls.py",
+    "tests/service/behaviour/test_controls.py",
 )
 """They come first: what needs most time has it then, and a failure shows early."""
 PATIENT_SERVICES = (
     "tests/e2e/test_workloads.py",
     "tests/e2e/test_example_package.py",
-    "tests/service/test_front.py",
+    "tests/service/behaviour/test_front.py",
     "tests/e2e/test_containers.py",
 )
 """They may run beside other services: they kill nothing and have minutes for everything."""

@@ -35,8 +35,8 @@ from service.store.migrate import migrate
 from service.store.models import Job
 from service.store.session import Database
 from tests.benchmarks.report import report
-from tests.postgresql import postgresql_server
-from tests.service.scenarios import NOW, add_worker, store_trials, submit
+from tests.support.postgresql import postgresql_server
+from tests.support.service.scenarios import NOW, add_worker, store_trials, submit
 
 LONGEST_PAGE = 200
 PATIENCE_SECONDS = 300.0

@@ -29,7 +29,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.benchmarks.contestants import (
+from tests.benchmarks.report import Cell, report
+from tests.benchmarks.steps.contestants import (
     NEVER,
     Contestant,
     GradientSource,
@@ -39,9 +40,8 @@ from tests.benchmarks.contestants import (
     parameters,
     set_period,
 )
-from tests.benchmarks.formulas import PRECONDITIONERS, blocks, full_sides
-from tests.benchmarks.model_shapes import MODELS, Shapes
-from tests.benchmarks.report import Cell, report
+from tests.benchmarks.steps.formulas import PRECONDITIONERS, blocks, full_sides
+from tests.benchmarks.steps.model_shapes import MODELS, Shapes
 
 _NEIGHBOUR = """
 import sys, torch

@@ -30,10 +30,10 @@ from service.specification.job import MAX_TRIALS
 from service.store.migrate import migrate
 from service.store.session import Database
 from service.use_cases.run import TrialMeasurements, record_measurements
-from tests.benchmarks.curve_families import NUM_UNITS, space_sample, task
 from tests.benchmarks.report import report
-from tests.postgresql import controlled_postgresql_server
-from tests.service.scenarios import NOW, add_worker, begin_trial, claim, submit
+from tests.benchmarks.search.curve_families import NUM_UNITS, space_sample, task
+from tests.support.postgresql import controlled_postgresql_server
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, submit
 from trainers.config import Measurement
 
 NUM_KNOWN = 400

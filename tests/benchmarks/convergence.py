@@ -47,8 +47,8 @@ from typing import Any
 
 from search_spaces import preset
 from tests.benchmarks.report import Cell, report
-from tests.benchmarks.training_runs import Curve, RankGroups, Recipe, Task, Trainers
-from tests.benchmarks.tuning import Trial, best, replaced, search
+from tests.benchmarks.training.training_runs import Curve, RankGroups, Recipe, Task, Trainers
+from tests.benchmarks.training.tuning import Trial, best, replaced, search
 from trainers.config import AveragingConfig, ParallelismConfig
 from trainers.workloads.registry import describe
 

@@ -46,13 +46,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.formulas import num_elements
-from tests.benchmarks.large_models import TRAININGS, Needs, all_needs
-from tests.benchmarks.model_shapes import SPLIT_MODELS
-from tests.benchmarks.ranks_simulation import Simulation, fully_sharded, group_size, groups_of, replicated, simulate
+from tests.benchmarks.many_ranks.large_models import TRAININGS, Needs, all_needs
+from tests.benchmarks.many_ranks.ranks_simulation import (
+    Simulation,
+    fully_sharded,
+    group_size,
+    groups_of,
+    replicated,
+    simulate,
+)
+from tests.benchmarks.many_ranks.sharded_steps import SPREAD, Settings, groups_of_shapes, measure, median_quotient
 from tests.benchmarks.report import Cell, print_table, report
-from tests.benchmarks.sharded_steps import SPREAD, Settings, groups_of_shapes, measure, median_quotient
-from tests.trainers.ranks import WarmRanks
+from tests.benchmarks.steps.formulas import num_elements
+from tests.benchmarks.steps.model_shapes import SPLIT_MODELS
+from tests.support.trainers.ranks import WarmRanks
 
 PARTS = ("measured", "simulated", "needed")
 PRECONDITIONERS = ("shampoo", "soap", "spectral")

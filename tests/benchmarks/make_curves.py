@@ -23,7 +23,7 @@ import torch
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
 from shampoo.step.failures import RefreshFailed
-from tests.benchmarks.curve_tables import DATA, Row, write_table
+from tests.benchmarks.search.curve_tables import DATA, Row, write_table
 from trainers.config import Diverged, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -88,7 +88,7 @@ TASKS: Mapping[str, Task] = {
         "digits-convnet", num_steps=120, num_units=24, batch_size=64, space=CONVNET_SPACE, options={"size": "tiny"}
     ),
     "stdlib-gpt": Task(
-        "tests.benchmarks.brief_gpt:BriefGPT", num_steps=100, num_units=20, batch_size=8, space=GPT_SPACE
+        "tests.benchmarks.training.brief_gpt:BriefGPT", num_steps=100, num_units=20, batch_size=8, space=GPT_SPACE
     ),
 }
 

@@ -35,7 +35,8 @@ from typing import Any
 import psutil
 import torch
 
-from tests.benchmarks.contestants import (
+from tests.benchmarks.report import Cell, report
+from tests.benchmarks.steps.contestants import (
     NEVER,
     Contestant,
     GradientSource,
@@ -45,10 +46,9 @@ from tests.benchmarks.contestants import (
     products_per_millisecond,
     set_period,
 )
-from tests.benchmarks.formulas import PRECONDITIONERS, blocks, num_elements, product_operations, state_bytes
-from tests.benchmarks.model_shapes import MODELS, Shapes
-from tests.benchmarks.peers import DEFAULT_PEERS, PEERS, build_peer
-from tests.benchmarks.report import Cell, report
+from tests.benchmarks.steps.formulas import PRECONDITIONERS, blocks, num_elements, product_operations, state_bytes
+from tests.benchmarks.steps.model_shapes import MODELS, Shapes
+from tests.benchmarks.steps.peers import DEFAULT_PEERS, PEERS, build_peer
 
 DEFAULT_PERIOD = {"shampoo": 50, "soap": 10, "kl": 10}
 NUM_WARM_UP_STEPS = 3

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.report import report
+from tests.benchmarks.training.tuning_stack import ENVIRONMENT
 from tests.benchmarks.trial_start import REPOSITORY, install_workloads
-from tests.benchmarks.tuning_stack import ENVIRONMENT
 
 NUM_STEPS = 10
 """Of an interval."""
@@ -39,7 +39,7 @@ def measure(interval: float, num_reports: int, *, ahead: bool, busy: float, dire
 
     from service.scheduler.ranks.rank_group import GroupSize
     from service.scheduler.tune.trainable import TrialOrder, TrialReport, WarmTrainable, trial_resources
-    from tests.benchmarks.tuning_stack import database, run_job
+    from tests.benchmarks.training.tuning_stack import database, run_job
 
     size = GroupSize(WORLD_SIZE, 0.5, 0.0)
 
@@ -102,7 +102,10 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="idle-", dir="/tmp"))
     os.environ |= ENVIRONMENT | {"OMP_NUM_THREADS": "1"}
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        [install_workloads({"paced-digits": "tests.benchmarks.paced_digits:DESCRIPTION"}, directory), str(REPOSITORY)]
+        [
+            install_workloads({"paced-digits": "tests.benchmarks.training.paced_digits:DESCRIPTION"}, directory),
+            str(REPOSITORY),
+        ]
     )
     import ray
 

@@ -85,7 +85,7 @@ def run_ours(num_trials: int, num_reports: int, sampler: str, directory: Path) -
 
     from service.scheduler.ranks.rank_group import GroupSize
     from service.scheduler.tune.trainable import TrialOrder, TrialReport
-    from tests.benchmarks.tuning_stack import DATABASE, database, run_job
+    from tests.benchmarks.training.tuning_stack import DATABASE, database, run_job
     from trainers.config import Measurement
 
     class Instant(tune.Trainable):
@@ -195,7 +195,7 @@ def child(side: str, num_trials: int, num_reports: int, sampler: str, directory:
 
 def measure(side: str, num_trials: int, num_reports: int, sampler: str) -> dict[str, float]:
     """Milliseconds per trial and megabytes of one side."""
-    from tests.benchmarks.tuning_stack import ENVIRONMENT
+    from tests.benchmarks.training.tuning_stack import ENVIRONMENT
 
     environment = {**os.environ, **ENVIRONMENT}
     if side == "stock":

@@ -1,6 +1,6 @@
 """How good search policies are: their regret after so many full trainings, simulated on learning curves.
 
-    python -m tests.benchmarks.search_quality --objective tests.benchmarks.curve_tables:digits_convnet \\
+    python -m tests.benchmarks.search_quality --objective tests.benchmarks.search.curve_tables:digits_convnet \\
         --space tests/benchmarks/data/digits-convnet.space.json --direction min --policies auto,tpe,gp,asha,random
 
 The objective is any function `config: dict -> list of values`, one value per unit of training; a curve that is shorter
@@ -30,8 +30,8 @@ import numpy as np
 from search_spaces import SearchSpace
 from service.domain import Direction
 from tests.benchmarks.report import print_table, report
-from tests.benchmarks.search_policies import POLICIES
-from tests.benchmarks.search_simulation import Objective, Problem, simulate
+from tests.benchmarks.search.search_policies import POLICIES
+from tests.benchmarks.search.search_simulation import Objective, Problem, simulate
 
 DIRECTIONS = {
     "max": Direction.MAXIMIZE,

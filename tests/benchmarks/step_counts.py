@@ -28,12 +28,12 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._pytree import tree_iter
 
-from tests.benchmarks.contestants import NEVER, Contestant, GradientSource, ours, parameters, set_period
-from tests.benchmarks.counts import Scratch, StepCounts, allocated_bytes, count_kernels, count_step
-from tests.benchmarks.formulas import PRECONDITIONERS, blocks, product_operations, state_bytes
-from tests.benchmarks.model_shapes import MODELS, Shapes
-from tests.benchmarks.peers import PEERS, build_peer
 from tests.benchmarks.report import Cell, report
+from tests.benchmarks.steps.contestants import NEVER, Contestant, GradientSource, ours, parameters, set_period
+from tests.benchmarks.steps.counts import Scratch, StepCounts, allocated_bytes, count_kernels, count_step
+from tests.benchmarks.steps.formulas import PRECONDITIONERS, blocks, product_operations, state_bytes
+from tests.benchmarks.steps.model_shapes import MODELS, Shapes
+from tests.benchmarks.steps.peers import PEERS, build_peer
 
 COLUMNS = (
     "model",

@@ -53,7 +53,7 @@ def install_workloads(descriptions: Mapping[str, str], directory: Path) -> str:
 
 def prepare_environment(directory: Path) -> None:
     """What Ray's processes must find: the workload, one thread per rank, and no more output than needed."""
-    packages = install_workloads({"timed-digits": "tests.benchmarks.timed_digits:DESCRIPTION"}, directory)
+    packages = install_workloads({"timed-digits": "tests.benchmarks.training.timed_digits:DESCRIPTION"}, directory)
     os.environ |= {
         "PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}",
         "OMP_NUM_THREADS": "1",

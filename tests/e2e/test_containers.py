@@ -24,8 +24,8 @@ import httpx
 import pytest
 import yaml
 
-from tests.postgresql import postgresql_server
-from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
+from tests.support.postgresql import postgresql_server
+from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())

@@ -14,7 +14,7 @@ import pytest
 
 from service.client import Client
 from service.domain import JobState
-from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
+from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ import shampoo
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from shampoo.hyperparameters import Preconditioner
-from tests.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, slowness
+from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, slowness
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

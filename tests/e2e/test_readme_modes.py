@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.ranks import WarmRanks
-from tests.waiting import run_in_a_session
+from tests.support.trainers.ranks import WarmRanks
+from tests.support.waiting import run_in_a_session
 from trainers import run
 from trainers.loop import train
 from trainers.ranks.context import process_group_context

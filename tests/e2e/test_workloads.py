@@ -19,8 +19,8 @@ import torch
 from service.client import ApiError, Client
 from service.domain import JobState, TrialState
 from shampoo import WeightAveraging
-from tests.trainers.workloads import small_data
-from tests.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
+from tests.support.trainers import small_data
+from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
 from trainers.workloads.built_in import BUILT_IN
 from trainers.workloads.registry import load
@@ -30,13 +30,13 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 UNDER_TORCHRUN_ELSEWHERE = {
     "digits-mlp": "tests/trainers/test_run.py",
-    "image-folder": "tests/trainers/workloads/test_image_folder.py",
-    "text-lm": "tests/trainers/workloads/test_text_lm.py",
-    "click-log": "tests/trainers/workloads/test_click_log.py",
+    "image-folder": "tests/trainers/workloads/images/test_image_folder.py",
+    "text-lm": "tests/trainers/workloads/language/test_text_lm.py",
+    "click-log": "tests/trainers/workloads/clicks/test_click_log.py",
 }
 """Those left out below, and where they are: each start takes seconds."""
 
-TUNED_ELSEWHERE = {"digits-mlp": "tests/service/test_demo.py"}
+TUNED_ELSEWHERE = {"digits-mlp": "tests/service/cli/test_demo.py"}
 
 
 @pytest.fixture(scope="module")

@@ -15,17 +15,17 @@ from torch import Tensor
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import unused
-from tests.benchmarks.contestants import NEVER, Contestant, GradientSource, parameters, set_period
 from tests.benchmarks.step_counts import count
+from tests.benchmarks.steps.contestants import NEVER, Contestant, GradientSource, parameters, set_period
 from tests.gpu import ranks
 from tests.gpu.results import Comparison, HostReads, SuiteTests
 from tests.gpu.runner import Task
 from tests.gpu.syncs import syncs_are_errors
-from tests.shampoo.deviations import FLOAT32, OPTIONS, combinations, deviation, solver_on
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import MEMBERS, REPRESENTATIVES, member
-from tests.shampoo.settings import DEFAULTS, SHAPES, settings
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.deviations import FLOAT32, OPTIONS, combinations, deviation, solver_on
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.support.shampoo.settings import DEFAULTS, SHAPES, settings
+from tests.support.trainers.ranks import WarmRanks
 
 IN_FLOAT32 = "against the reference, in float32"
 IN_FLOAT64 = "against the reference, in float64"

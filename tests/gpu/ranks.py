@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from shampoo import Shampoo
-from tests.shampoo.distributed.models import batch, build, groups
+from tests.support.shampoo.models import batch, build, groups
 
 
 def train(device: str, how: str, config: dict[str, Any], num_steps: int) -> list[Tensor]:

@@ -15,7 +15,9 @@ import torch
 
 from shampoo.family import DEFAULT_REFRESH_PERIOD
 from shampoo.hyperparameters import unused
-from tests.benchmarks.contestants import (
+from tests.benchmarks.optimizer_step import typical_cycle
+from tests.benchmarks.step_counts import state_tensors
+from tests.benchmarks.steps.contestants import (
     NEVER,
     Contestant,
     GradientSource,
@@ -26,14 +28,12 @@ from tests.benchmarks.contestants import (
     queued_and_finished,
     set_period,
 )
-from tests.benchmarks.counts import Scratch, allocated_bytes, count_step
-from tests.benchmarks.formulas import PRECONDITIONERS, blocks, num_elements, product_operations
-from tests.benchmarks.model_shapes import SplitModel, tiny_gpt2, tiny_resnet, whole_gpt2, whole_resnet50
-from tests.benchmarks.optimizer_step import typical_cycle
-from tests.benchmarks.step_counts import state_tensors
+from tests.benchmarks.steps.counts import Scratch, allocated_bytes, count_step
+from tests.benchmarks.steps.formulas import PRECONDITIONERS, blocks, num_elements, product_operations
+from tests.benchmarks.steps.model_shapes import SplitModel, tiny_gpt2, tiny_resnet, whole_gpt2, whole_resnet50
 from tests.gpu.results import StepTimes
 from tests.gpu.runner import Task
-from tests.shampoo.deviations import solver_on
+from tests.support.shampoo.deviations import solver_on
 
 MODELS: Mapping[str, Callable[[], SplitModel]] = {"gpt2": whole_gpt2, "resnet50": whole_resnet50}
 TINY: Mapping[str, Callable[[], SplitModel]] = {"gpt2": tiny_gpt2, "resnet50": tiny_resnet}

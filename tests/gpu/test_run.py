@@ -14,8 +14,8 @@ import torch
 
 from shampoo.choices import Preconditioner
 from tests.gpu.speed import MODELS, START_WITH
-from tests.shampoo.deviations import FLOAT32
-from tests.shampoo.members import REPRESENTATIVES
+from tests.support.shampoo.deviations import FLOAT32
+from tests.support.shampoo.members import REPRESENTATIVES
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "tests/gpu/run"

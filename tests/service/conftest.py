@@ -10,7 +10,8 @@ from sqlalchemy import create_engine, make_url, text
 
 from service.store.migrate import migrate
 from service.store.session import Database
-from tests.postgresql import postgresql_server
+from tests.support.postgresql import postgresql_server
+from tests.support.service.service_process import PLUGIN, ServiceProcesses
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +54,12 @@ def sqlite_database(tmp_path: Path) -> Iterator[Database]:
     migrate(database)
     yield database
     database.close()
+
+
+@pytest.fixture
+def service(sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """A database that knows the troubled workload, and no worker yet; all processes are ended afterwards."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    service = ServiceProcesses(sqlite_database, tmp_path)
+    yield service
+    service.close()

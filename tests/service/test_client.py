@@ -14,9 +14,9 @@ from service.client import ApiError, Client, ServiceUnreachable, WaitedTooLong, 
 from service.domain import JobState, Phase, TrialState
 from service.store.repositories import EventRepository
 from service.store.session import Database
-from tests.service.live import finished_job, running
-from tests.service.scenarios import begin_trial, claimed_job, measure, specification, submit
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.service.live import finished_job, running
+from tests.support.service.scenarios import begin_trial, claimed_job, measure, specification, submit
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import shampoo
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 PACKAGE = Path(shampoo.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))

@@ -25,10 +25,10 @@ from shampoo.cost import estimate
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
-from tests.benchmarks.counts import Scratch, StepCounts, allocated_bytes, count_step
-from tests.benchmarks.model_shapes import gpt2, llama_1b, mlp
-from tests.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, member
-from tests.shampoo.settings import parameters, train
+from tests.benchmarks.steps.counts import Scratch, StepCounts, allocated_bytes, count_step
+from tests.benchmarks.steps.model_shapes import gpt2, llama_1b, mlp
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, member
+from tests.support.shampoo.settings import parameters, train
 
 # With blocks of at most 8: uneven pieces, a side much longer than the rest, every order, scalars, nothing at all.
 ODD_SHAPES = [(), (1,), (13,), (0,), (0, 3), (9, 17), (9, 17), (1, 6), (300, 2), (5, 9, 7), (3, 5, 4, 6), (40, 3)]

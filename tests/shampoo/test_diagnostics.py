@@ -18,8 +18,8 @@ from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.linalg.eigenbases import symmetric_from_lower
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
-from tests.shampoo.members import MEMBERS, WITH_FACTORS, member
-from tests.shampoo.settings import gradients_like, parameters, train
+from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, member
+from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # With blocks of at most 8: plain, one block, two equal blocks, two different ones of order three.
 SHAPES = [(13,), (6, 7), (6, 14), (9, 4, 5)]

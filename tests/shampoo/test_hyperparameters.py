@@ -12,8 +12,8 @@ import torch
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from tests.shampoo.members import MEMBERS, member
-from tests.shampoo.settings import parameters, train
+from tests.support.shampoo.members import MEMBERS, member
+from tests.support.shampoo.settings import parameters, train
 
 SOAP, KL, SPECTRAL, PLAIN = ({"preconditioner": name} for name in ("soap", "kl", "spectral", "none"))
 

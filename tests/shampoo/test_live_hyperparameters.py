@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.step.failures import RefreshFailed
-from tests.shampoo.members import MEMBERS, WITH_FACTORS, member
-from tests.shampoo.settings import parameters, train
+from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, member
+from tests.support.shampoo.settings import parameters, train
 
 LIVE, STATE, REFUSED = "live", "shapes the state", "refused"
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.shampoo import reference_members
-from tests.shampoo.reference import ReferenceShampoo, resolved
-from tests.shampoo.settings import SHAPES, gradients_like, parameters, settings, train
+from tests.support.shampoo import reference_members
+from tests.support.shampoo.reference import ReferenceShampoo, resolved
+from tests.support.shampoo.settings import SHAPES, gradients_like, parameters, settings, train
 
 NEVER = 10**6
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainers.ranks import WarmRanks
+from tests.support.trainers.ranks import WarmRanks
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.trainers.ranks import WarmRanks
+from tests.support.trainers.ranks import WarmRanks
 from trainers.config import Diverged
 from trainers.divergence import alarm, check_finite, raise_diverged
 from trainers.ranks.context import process_group_context, single_process_context

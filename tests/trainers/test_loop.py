@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainers.trials import OPTIMIZERS, assert_same_bits, final_state, small_trial, without_clock
+from tests.support.trainers.trials import OPTIMIZERS, assert_same_bits, final_state, small_trial, without_clock
 from trainers.config import Diverged, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import RankContext, single_process_context

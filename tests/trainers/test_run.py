@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.trials import determined, small_trial
-from tests.waiting import run_in_a_session, started
+from tests.support.trainers.trials import determined, small_trial
+from tests.support.waiting import run_in_a_session, started
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.run import DIVERGED, DONE, NOT_WRITTEN, REFUSED, main
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.trials import small_trial
+from tests.support.trainers.trials import small_trial
 from trainers.config import TrialConfig
 from trainers.stopwatch import Stopwatch, next_measurement
 

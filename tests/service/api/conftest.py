@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from service.store.session import Database
-from tests.service.live import running
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.live import running
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from service.api import capacity
 from service.store.migrate import migrate
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.live import running
-from tests.service.scenarios import submit
+from tests.support.service.live import running
+from tests.support.service.scenarios import submit
 
 NUM_CONNECTIONS = 3
 PATIENCE_SECONDS = 120.0

@@ -11,8 +11,8 @@ import pytest
 from service.specification.job import Budget
 from service.store.session import Database
 from service.use_cases.run import Share, report_share
-from tests.service.live import finished_job
-from tests.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
 
 
 def _refused(answer: httpx.Response, status: int, slug: str) -> Any:

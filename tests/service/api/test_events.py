@@ -18,9 +18,9 @@ from service.domain import Phase
 from service.store.repositories import EventRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
-from tests.service.live import finished_job, running
-from tests.service.scenarios import NOW, claimed_job, run_trial, submit
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.service.live import finished_job, running
+from tests.support.service.scenarios import NOW, claimed_job, run_trial, submit
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from search_spaces import preset
 from service.specification.job import Budget
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
-from tests.service.scenarios import submit
+from tests.support.service.scenarios import submit
 
 MOST_INTEGERS = st.one_of(st.integers(-5, 5), st.integers(), st.sampled_from([2**31, 2**63, 10**400]))
 SCALARS = st.one_of(

@@ -17,7 +17,7 @@ from service.api.routers import catalogue, health, jobs, recommendations, trials
 from service.dashboard import pages
 from service.store.repositories import EventRepository
 from service.store.session import Database
-from tests.service.live import finished_job
+from tests.support.service.live import finished_job
 
 PARAMETER = re.compile(r"\{(\w+)\}")
 

@@ -8,9 +8,9 @@ import httpx
 
 from service.store.migrate import downgrade
 from service.store.session import Database
-from tests.service.live import running
-from tests.service.scenarios import NOW, Clock, add_worker
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.live import running
+from tests.support.service.scenarios import NOW, Clock, add_worker
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def _get(url: str) -> httpx.Response:

@@ -9,9 +9,9 @@ import httpx
 
 from service.specification.job import Budget
 from service.store.session import Database
-from tests.service.live import finished_job
-from tests.service.scenarios import claimed_job, submit
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import claimed_job, submit
+from tests.support.waiting import PATIENCE_SECONDS
 
 FOUND = {"num_new_seeds": 0, "standard_deviation": None, "basis": "one seed"}
 BODY = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}

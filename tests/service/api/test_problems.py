@@ -18,9 +18,9 @@ from service.server.app import create_app
 from service.settings import Settings
 from service.store.repositories import EventRepository, JobRepository, WorkerRepository
 from service.store.session import Database
-from tests.service.live import running
-from tests.service.scenarios import NOW, submit
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.live import running
+from tests.support.service.scenarios import NOW, submit
+from tests.support.waiting import PATIENCE_SECONDS
 
 WORKLOAD = {"workload": {"name": "digits-mlp"}}
 

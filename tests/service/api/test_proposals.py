@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from service.store.session import Database
 from tests.service.api.test_fuzz import JSON, SCALARS, shared
-from tests.service.live import finished_job
-from tests.service.scenarios import submit
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import submit
 
 
 def test_a_proposal_is_accepted_once_for_a_key(http: httpx.Client, database: Database) -> None:

@@ -9,8 +9,8 @@ from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
-from tests.service.live import finished_job
-from tests.service.scenarios import (
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import (
     NOW,
     begin_trial,
     claimed_job,

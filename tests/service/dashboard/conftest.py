@@ -20,8 +20,8 @@ from service.domain import JobState
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
-from tests.service.dashboard.stories import Story
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.stories import Story
+from tests.support.waiting import PATIENCE_SECONDS
 
 TIMEOUT_MS = 1000 * PATIENCE_SECONDS
 REBOUND = "rebound.example"

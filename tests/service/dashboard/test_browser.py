@@ -15,8 +15,8 @@ from service.api.figures import PlotTrial, learning_curves
 from service.domain import Direction, JobState, Phase, TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import TIMEOUT_MS, open_page, served, wait_until_live
-from tests.service.dashboard.contrast import LOW_CONTRAST
-from tests.service.dashboard.stories import Story, submit_digits
+from tests.support.service.contrast import LOW_CONTRAST
+from tests.support.service.stories import Story, submit_digits
 
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 

@@ -12,8 +12,8 @@ from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import change_budget, resume_job
 from tests.service.dashboard.conftest import open_page, wait_until_live
-from tests.service.dashboard.stories import Story
-from tests.service.scenarios import add_worker, claim
+from tests.support.service.scenarios import add_worker, claim
+from tests.support.service.stories import Story
 
 
 def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_database: Database) -> None:

@@ -15,7 +15,7 @@ from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import REBOUND, TIMEOUT_MS
-from tests.service.dashboard.stories import Story
+from tests.support.service.stories import Story
 
 
 class _EmptyPage(BaseHTTPRequestHandler):

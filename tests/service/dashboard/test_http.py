@@ -16,9 +16,9 @@ from service.domain import JobState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import change_job
-from tests.service.dashboard.stories import Story
-from tests.service.scenarios import add_worker, claim, submit
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.scenarios import add_worker, claim, submit
+from tests.support.service.stories import Story
+from tests.support.waiting import PATIENCE_SECONDS
 
 get = partial(httpx.get, trust_env=False, timeout=PATIENCE_SECONDS)
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

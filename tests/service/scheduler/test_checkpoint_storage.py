@@ -23,10 +23,10 @@ from service.specification.job import JobSpecification
 from service.store.session import Database
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
-from tests.s3_server import SECRET, S3Server
-from tests.service.scheduler.service_process import ServiceProcesses
 from tests.service.scheduler.test_job_run import specification
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.s3_server import SECRET, S3Server
+from tests.support.service.service_process import ServiceProcesses
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.storage import Place, place_of
 from trainers.storage.object_store import Store
 

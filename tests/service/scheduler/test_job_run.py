@@ -16,8 +16,8 @@ from service.scheduler.policy.time_limit import RESERVE
 from service.store.migrate import migrate
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
-from tests.service.scheduler.service_process import ServiceProcesses
-from tests.waiting import PATIENCE_SECONDS, slowness
+from tests.support.service.service_process import ServiceProcesses
+from tests.support.waiting import PATIENCE_SECONDS, slowness
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from service.scheduler.worker import (
     remove_abandoned_directories,
 )
 from service.settings import Settings
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def test_the_worker_loads_neither_torch_nor_ray() -> None:

@@ -12,8 +12,8 @@ from service.store.migrate import check, current_revision, downgrade, is_current
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
-from tests.service.scenarios import NOW, claimed_job, run_trial, submit
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.service.scenarios import NOW, claimed_job, run_trial, submit
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture

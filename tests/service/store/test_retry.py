@@ -15,7 +15,7 @@ from service.store.repositories import WorkerRepository
 from service.store.retry import write_with_retries
 from service.store.session import Database
 from service.use_cases.leases import register_worker
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 class Outage:

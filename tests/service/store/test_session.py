@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.scenarios import submit
+from tests.support.service.scenarios import submit
 
 
 def test_a_reading_session_sees_one_state_of_the_database(database: Database) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.trainers.ranks import WarmRanks
+from tests.support.trainers.ranks import WarmRanks
 
 
 @pytest.fixture(scope="session", autouse=True)

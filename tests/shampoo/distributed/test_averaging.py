@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shampoo import Shampoo, WeightAveraging
-from tests.shampoo.averaging_methods import METHODS
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.averaging_methods import METHODS
+from tests.support.shampoo.members import member
+from tests.support.trainers.ranks import WarmRanks
 
 NUM_STEPS = 12
 

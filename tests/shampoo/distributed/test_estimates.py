@@ -16,11 +16,11 @@ from shampoo.distributed.sharding_plan import StandIns
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from tests.benchmarks import distributed_step
-from tests.benchmarks.model_shapes import SPLIT_MODELS
-from tests.benchmarks.ranks_simulation import Group, fully_sharded, replicated, simulate
-from tests.benchmarks.sharded_steps import moved_bytes
-from tests.shampoo.distributed import sharded
-from tests.trainers.ranks import WarmRanks
+from tests.benchmarks.many_ranks.ranks_simulation import Group, fully_sharded, replicated, simulate
+from tests.benchmarks.many_ranks.sharded_steps import moved_bytes
+from tests.benchmarks.steps.model_shapes import SPLIT_MODELS
+from tests.support.shampoo import sharded
+from tests.support.trainers.ranks import WarmRanks
 
 Ranks = dict[int, WarmRanks]
 

@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from shampoo import RefreshFailed, Shampoo, cost, memory
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks, rank_context
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.shampoo import sharded
+from tests.support.shampoo.members import member
+from tests.support.trainers.ranks import WarmRanks, rank_context
+from tests.support.waiting import PATIENCE_SECONDS
 
 Ranks = dict[int, WarmRanks]
 NUM_STEPS = 8

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shampoo import Shampoo
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import REPRESENTATIVES, member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.members import REPRESENTATIVES, member
+from tests.support.trainers.ranks import WarmRanks
 
 NUM_STEPS = 12
 

@@ -13,9 +13,9 @@ from torch.distributed.tensor import Placement, Replicate, Shard, distribute_ten
 
 from shampoo import Shampoo
 from shampoo.step import weights
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import REPRESENTATIVES, member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.members import REPRESENTATIVES, member
+from tests.support.trainers.ranks import WarmRanks
 
 NUM_STEPS = 20
 Ranks = dict[int, WarmRanks]

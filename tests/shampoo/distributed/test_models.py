@@ -7,9 +7,9 @@ import functools
 import pytest
 from torch import Tensor
 
-from tests.shampoo.distributed import models, sharded
-from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import models, sharded
+from tests.support.shampoo.members import member
+from tests.support.trainers.ranks import WarmRanks
 
 NUM_STEPS = 20
 MEMBERS = ("shampoo_adam", "soap", "kl", "spectral", "adam")

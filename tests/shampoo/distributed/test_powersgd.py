@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from tests.shampoo.distributed import low_rank
-from tests.shampoo.reference import ReferenceShampoo
-from tests.shampoo.settings import settings
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import low_rank
+from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.settings import settings
+from tests.support.trainers.ranks import WarmRanks
 
 # With the default ε kl ends a quarter higher with compression than without: see `shampoo.hyperparameters`.
 KL_EPSILON = 1e-2

@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from shampoo import Shampoo
 from shampoo.distributed import sharding_plan
 from shampoo.step import weights
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.members import member
+from tests.support.trainers.ranks import WarmRanks
 
 Ranks = dict[int, WarmRanks]
 NUM_STEPS = 20

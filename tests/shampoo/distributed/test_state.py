@@ -18,9 +18,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from shampoo import Shampoo
-from tests.shampoo.distributed import sharded
-from tests.shampoo.members import member
-from tests.trainers.ranks import WarmRanks
+from tests.support.shampoo import sharded
+from tests.support.shampoo.members import member
+from tests.support.trainers.ranks import WarmRanks
 
 Ranks = dict[int, WarmRanks]
 BEFORE, AFTER = range(7), range(7, 12)

@@ -1,6 +1,6 @@
 """The checker passes on the built-in workloads that read a user's data, and on those with other defaults.
 
-Those that need no options are in `tests/trainers/test_workload_check.py`.
+Those that need no options are in `tests/trainers/workload_check/test_workload_check.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.trainers.workloads import small_data
-from tests.waiting import PATIENCE_SECONDS
+from tests.support.trainers import small_data
+from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload.user_workload import import_class
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.rules import RULES

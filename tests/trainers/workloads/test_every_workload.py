@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainers.ranks import WarmRanks
-from tests.trainers.trials import assert_same_bits, final_state, run_trial, small_trial, without_clock
+from tests.support.trainers.ranks import WarmRanks
+from tests.support.trainers.trials import assert_same_bits, final_state, run_trial, small_trial, without_clock
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context

@@ -16,11 +16,12 @@ that is wrong about itself from starving either side.
 **Why it should carry over to other curves.** It assumes no shape of a curve. All trials are compared at equal fractions
 of their own schedule, and `curve_model` learns how the gap between early and final values depends on the config, with a
 Gaussian process as for the final values themselves: if large learning rates look bad until the schedule has decayed,
-the first few completions show it. The constants were chosen on random synthetic tasks (`tests.benchmarks.
-curve_families`) and small networks on generated data sets, not on the tables that the benchmark ships. What is known to
-be fragile has a fallback that needs no model: the space's defaults and a Sobol design come first, the share of
-completions is bounded, a share of all starts is uniform, and the first completions go by the expected value alone
-(expected improvement would choose uncertain configs over good ones while nothing is finished).
+the first few completions show it. The constants were chosen on random synthetic tasks
+(`tests.benchmarks.search.curve_families`) and small networks on generated data sets, not on the tables that the
+benchmark ships. What is known to be fragile has a fallback that needs no model: the space's defaults and a Sobol
+design come first, the share of completions is bounded, a share of all starts is uniform, and the first completions
+go by the expected value alone (expected improvement would choose uncertain configs over good ones while nothing is
+finished).
 
 **A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
 ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them

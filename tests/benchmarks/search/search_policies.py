@@ -1,0 +1,76 @@
+"""The policies that `search_quality` compares, by name: what a job runs, with one phase and no end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from service.domain import Phase, PrunerName, SamplerName
+from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.protocol import Policy
+from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.pruners import make_pruner
+from service.scheduler.policy.searching.samplers import make_sampler
+from tests.benchmarks.search.search_simulation import Problem
+
+MIN_UNITS = 2
+"""Of pruners: at the first unit most curves still lie together."""
+MANY = 10**6
+"""Trials: more than any budget allows."""
+
+MakePolicy = Callable[[Problem, int], Policy]
+
+
+def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: int = MANY) -> JobPolicy:
+    """A policy of one phase."""
+    return JobPolicy([PhasePlan(Phase.SEARCH, problem.space, num_trials, search)])
+
+
+def _auto(problem: Problem, seed: int) -> Policy:
+    def search() -> PhaseSearch:
+        return AutoSearch(problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed)
+
+    return one_phase(problem, search)
+
+
+def _sampled(sampler: SamplerName, pruner: PrunerName = "none") -> MakePolicy:
+    def make(problem: Problem, seed: int) -> Policy:
+        def search() -> PhaseSearch:
+            return SampledSearch(
+                make_sampler(
+                    sampler,
+                    problem.space,
+                    direction=problem.direction,
+                    num_trials=MANY,
+                    seed=str(random.Random(f"{seed}/{sampler}").getrandbits(32)),
+                ),
+                make_pruner(
+                    pruner,
+                    min_steps=MIN_UNITS,
+                    max_steps=problem.num_units,
+                    reduction_factor=3,
+                    direction=problem.direction,
+                ),
+            )
+
+        return one_phase(problem, search)
+
+    return make
+
+
+POLICIES: Mapping[str, MakePolicy] = {
+    "auto": _auto,
+    "random": _sampled("random"),
+    "quasi": _sampled("quasi"),
+    "tpe": _sampled("tpe"),
+    "gp": _sampled("gp"),
+    "cmaes": _sampled("cmaes"),
+    "asha": _sampled("random", "asha"),
+    "hyperband": _sampled("random", "hyperband"),
+    "median": _sampled("random", "median"),
+    "tpe-asha": _sampled("tpe", "asha"),
+    "tpe-hyperband": _sampled("tpe", "hyperband"),
+    "gp-median": _sampled("gp", "median"),
+}
+"""A name alone is a sampler with full trainings, or a pruner with random draws."""

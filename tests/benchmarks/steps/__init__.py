@@ -1,0 +1,1 @@
+"""What benchmarks of a step share: models' shapes, contestants, formulas and counts. Never a script."""

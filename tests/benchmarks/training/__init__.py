@@ -1,0 +1,1 @@
+"""What benchmarks of training share: workloads, whole runs, tuning. Never a script."""

@@ -1,0 +1,188 @@
+"""Whole training runs in worker processes, of one rank or several, and what is read off their curves."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from shampoo.step.failures import RefreshFailed
+from tests.support.trainers.ranks import WarmRanks
+from trainers.config import Diverged, Measurement, OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.loop import train
+from trainers.ranks.context import RankContext, process_group_context, single_process_context
+from trainers.workload.description import WorkloadDescription
+from trainers.workloads.registry import describe
+
+OBJECTIVE = "validation_loss"
+RUN_TIMEOUT_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What tuning chooses of a trial's config."""
+
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Others of the config, e.g. the precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The measurements of one run, in order; empty if it diverged before the first."""
+
+    steps: tuple[int, ...]
+    seconds: tuple[float, ...]
+    """Of training alone since its start: neither evaluation nor the building of model and optimizer counts."""
+    losses: tuple[float, ...]
+    """On the validation data."""
+    diverged: bool = False
+    """Whether the run ended early, its loss or its preconditioner not finite."""
+
+    @property
+    def best(self) -> float:
+        """The least loss; infinite if the run diverged."""
+        return math.inf if self.diverged else min(self.losses)
+
+    @property
+    def final(self) -> float:
+        return math.inf if self.diverged else self.losses[-1]
+
+    def steps_to(self, target: float) -> float:
+        """Steps up to the first measurement with a loss of at most `target`; infinite if there is none."""
+        return next((step for step, loss in zip(self.steps, self.losses, strict=True) if loss <= target), math.inf)
+
+    def seconds_to(self, target: float) -> float:
+        """Training seconds up to that measurement; infinite if there is none."""
+        return next(
+            (seconds for seconds, loss in zip(self.seconds, self.losses, strict=True) if loss <= target), math.inf
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A workload at one size, and how long it is trained at most."""
+
+    workload: str
+    num_steps: int
+    num_evaluations: int
+    size: str = "tiny"
+
+    @property
+    def description(self) -> WorkloadDescription:
+        return describe(self.workload)
+
+    def config(
+        self, recipe: Recipe, *, seed: int, budget: float = 1.0, num_evaluations: int | None = None
+    ) -> TrialConfig:
+        """A run of a share `budget` of the steps, with a whole schedule and the same number of measurements in it."""
+        num_steps = max(1, round(budget * self.num_steps))
+        num_evaluations = num_evaluations or self.num_evaluations
+        return TrialConfig(
+            workload=self.workload,
+            workload_options={"size": self.size},
+            optimizer=recipe.optimizer,
+            schedule=recipe.schedule,
+            num_steps=num_steps,
+            evaluate_every=max(1, num_steps // num_evaluations),
+            batch_size=self.description.default_batch_size,
+            seed=seed,
+            **recipe.fields,
+        )
+
+
+class Trainers:
+    """Worker processes of one thread each that train one config after the other."""
+
+    def __init__(self, num_processes: int) -> None:
+        # Inherited by the workers. Set before they import torch, or its threads exist already.
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+        self._pool = ProcessPoolExecutor(
+            num_processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=torch.set_num_threads,
+            initargs=(1,),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def start(self, config: TrialConfig) -> Future[Curve]:
+        """Trains the config as soon as a process is free."""
+        return self._pool.submit(curve, config)
+
+
+class RankGroups:
+    """Groups of ranks, processes of one thread each joined by gloo, that train one config after the other."""
+
+    def __init__(self, num_groups: int, world_size: int) -> None:
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+        self._meeting_points = tempfile.TemporaryDirectory()
+        self._free: SimpleQueue[WarmRanks] = SimpleQueue()
+        self._groups = [
+            WarmRanks(world_size, Path(self._meeting_points.name) / str(number), timeout_seconds=RUN_TIMEOUT_SECONDS)
+            for number in range(num_groups)
+        ]
+        for group in self._groups:
+            self._free.put(group)
+        self._threads = ThreadPoolExecutor(num_groups)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        for group in self._groups:
+            group.stop()
+        self._meeting_points.cleanup()
+
+    def start(self, config: TrialConfig) -> Future[Curve]:
+        """Trains the config as soon as a group is free."""
+        return self._threads.submit(self._train, config)
+
+    def _train(self, config: TrialConfig) -> Curve:
+        group = self._free.get()
+        try:
+            found: Curve = group.run(curve_of_ranks, config)[0]
+        finally:
+            self._free.put(group)
+        return found
+
+
+def curve_of_ranks(config: TrialConfig) -> Curve:
+    """Trains the config on this process's group; its curve."""
+    return curve(config, process_group_context())
+
+
+def curve(config: TrialConfig, context: RankContext | None = None) -> Curve:
+    """Trains the config in this process; alone, or as a rank."""
+    measured: list[Measurement] = []
+    diverged = False
+    try:
+        measured.extend(train(config, context or single_process_context()))
+    except (Diverged, RefreshFailed):
+        diverged = True
+    return Curve(
+        steps=tuple(measurement.step for measurement in measured),
+        seconds=tuple(measurement.seconds for measurement in measured),
+        losses=tuple(measurement.metrics[OBJECTIVE] for measurement in measured),
+        diverged=diverged,
+    )

@@ -1,0 +1,100 @@
+"""Jobs that confirm what they found, on real Ray clusters and real ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain import JobState, Phase, TrialState
+from service.store.models import Job, Trial
+from service.store.repositories import EventRepository, RecommendationRepository
+from tests.service.scheduler.test_job_run import specification
+from tests.support.service.service_process import ServiceProcesses
+
+pytestmark = pytest.mark.slow
+
+STEPS = [10, 20, 30, 40]
+
+
+def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
+    """A job one of whose trials is the baseline's, and which confirms with two seeds, one trial at a time."""
+    return service.submit(
+        specification(
+            num_trials=num_trials,
+            options=options,
+            baseline={"search_space": "sgd"},
+            pruner={"name": None},
+            resources={"parallel_trials": 1},
+            confirmation={"top_k": top_k, "num_seeds": 2},
+        )
+    )
+
+
+def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: int) -> list[Trial]:
+    """The confirmation trials of a job that has ended, after a look at what has to hold of them."""
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.number for trial in trials] == list(range(len(trials)))
+    assert job.num_trials == len(trials)
+    found = [trial for trial in trials if trial.phase is not Phase.CONFIRMATION]
+    repeated = trials[len(found) :]
+    assert all(trial.confirms is None for trial in found)
+    completed = [trial for trial in found if trial.state is TrialState.COMPLETED]
+    ranked = sorted(completed, key=lambda trial: (trial.value, trial.number))
+    sources = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]
+    sources += [trial for trial in ranked if trial.phase is Phase.BASELINE][:1]
+    assert [(trial.phase, trial.confirms, trial.config["seed"]) for trial in repeated] == [
+        (Phase.CONFIRMATION, source.number, seed) for seed in (1, 2) for source in sources
+    ]
+    for trial in repeated:
+        source = trials[trial.confirms or 0]
+        assert trial.config == {**source.config, "seed": trial.config["seed"]}
+        assert trial.parameters == source.parameters
+        assert trial.state is TrialState.COMPLETED
+        assert [measurement.step for measurement in trial.measurements] == STEPS
+        assert trial.value not in (None, source.value)
+
+    with service.database.reading() as session:
+        stored = RecommendationRepository(session).of_job(job.id)
+        events = EventRepository(session).after(0, job_id=job.id, limit=10_000)
+    assert stored is not None
+    evidence = stored.content["evidence"]
+    assert evidence["seeds"] == evidence["confirmation"]["seeds"] == [1, 2]
+    means = {
+        source.number: sum(trial.value or 0.0 for trial in repeated if trial.confirms == source.number) / 2
+        for source in sources
+    }
+    ours = {source.number: means[source.number] for source in sources if source.phase is Phase.SEARCH}
+    assert evidence["best"]["number"] == min(ours, key=lambda number: ours[number])
+    assert evidence["best"]["value"] == pytest.approx(min(ours.values()))
+    assert evidence["baseline"]["value"] == pytest.approx(means[sources[-1].number])
+    told = {event.data["number"]: event.data["confirms"] for event in events if event.kind == "trial.state"}
+    assert told == {trial.number: trial.confirms for trial in trials}
+    return repeated
+
+
+def test_the_best_configs_are_trained_again_with_new_seeds(service: ServiceProcesses) -> None:
+    service.start_worker()
+    job, trials = service.finish(_submit(service, num_trials=4, top_k=2))
+    repeated = _check(service, job, trials, top_k=2)
+    assert {trial.runs for trial in repeated} == {1}
+
+
+def test_a_run_killed_while_it_confirms_goes_on_with_the_same_seeds(service: ServiceProcesses) -> None:
+    service.start_worker()
+    slowly = service.slowly(0.4) | {"slow_seed": 2}
+    job_id = _submit(service, num_trials=2, top_k=1, options=slowly)
+
+    def first_of_the_second_seed_is_half_done() -> bool:
+        trials = service.trials(job_id)
+        return len(trials) == 5 and trials[4].step in STEPS[:-1]
+
+    service.wait_for("a confirmation trial to be half done", first_of_the_second_seed_is_half_done)
+    service.run_process().kill()
+    before = service.trials(job_id)
+    service.hurry()
+    job, trials = service.finish(job_id)
+    assert job.attempt == 2
+    repeated = _check(service, job, trials, top_k=1)
+    assert [(trial.runs, trial.finished_at) for trial in repeated[:2]] == [(1, b.finished_at) for b in before[2:4]]
+    assert [trial.runs for trial in repeated[2:]] == [2, 1]

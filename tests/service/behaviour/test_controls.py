@@ -1,0 +1,190 @@
+"""Jobs and trials that are steered while they run: over HTTP, on real workers, Ray and ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+
+import psutil
+import pytest
+
+from service.client import Client
+from service.domain import FailureReason, JobState, TrialState
+from service.store.models import Trial
+from tests.service.scheduler.test_job_run import paced, specification
+from tests.support.service.live import running
+from tests.support.service.service_process import ServiceProcesses, states
+
+pytestmark = pytest.mark.slow
+
+STEPS = [10, 20, 30, 40]
+ONE_AT_A_TIME = {"parallel_trials": 1}
+
+
+@pytest.fixture
+def client(service: ServiceProcesses) -> Iterator[Client]:
+    """A client of the API, with one worker behind it."""
+    service.start_worker()
+    with running(service.database) as url, Client(url) as client:
+        yield client
+
+
+def _wait_until_trial_measures(service: ServiceProcesses, job_id: str, number: int) -> None:
+    def measures() -> bool:
+        trials = service.trials(job_id)
+        return len(trials) > number and trials[number].state is TrialState.RUNNING and trials[number].step >= 10
+
+    service.wait_for(f"a measurement of trial {number}", measures)
+
+
+def _longest_interval(trials: list[Trial]) -> float:
+    """The most seconds of training between two measurements of a trial."""
+    return max(
+        after - before
+        for trial in trials
+        for before, after in pairwise([0.0, *(measurement.seconds for measurement in trial.measurements)])
+    )
+
+
+def test_a_paused_job_frees_its_ranks_and_goes_on_where_it_was(service: ServiceProcesses, client: Client) -> None:
+    job_id = client.submit(
+        specification(
+            num_trials=3,
+            options=service.until_hurry(),
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
+            **paced(0.5, 0.0),
+        )
+    ).id
+    _wait_until_trial_measures(service, job_id, 1)
+    assert client.pause(job_id).requested == "pause"
+    service.wait_for("the pause", lambda: service.job(job_id).state is JobState.PAUSED)
+    worker = psutil.Process(service.workers[-1].pid)
+    service.wait_for("no process but the worker", lambda: service.processes() == [worker])
+    assert states(service.trials(job_id)) == [TrialState.COMPLETED, TrialState.QUEUED]
+    before = service.trials(job_id)[1]
+    running_seconds = client.job(job_id).progress.seconds_elapsed
+    time.sleep(2)
+    assert client.job(job_id).progress.seconds_elapsed == running_seconds
+
+    service.hurry()
+    assert client.resume(job_id).state is JobState.QUEUED
+    job, trials = service.finish(job_id)
+    assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 2, 0), job.failure
+    assert [trial.runs for trial in trials] == [1, 2, 1]
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
+    # Of what it had measured, it gives only its checkpoint's measurement again.
+    again = trials[1].measurements[: len(before.measurements) - 1]
+    assert [m.recorded_at for m in again] == [m.recorded_at for m in before.measurements[:-1]]
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert job.running_seconds < (job.finished_at - job.started_at).total_seconds() - 2
+
+
+def test_a_running_job_gets_more_trials_and_a_finished_one_too(service: ServiceProcesses, client: Client) -> None:
+    job_id = client.submit(
+        specification(num_trials=2, options=service.until_hurry(), resources=ONE_AT_A_TIME, **paced(0.5))
+    ).id
+    _wait_until_trial_measures(service, job_id, 1)
+    changed = client.change(job_id, budget={"num_trials": 3})
+    service.hurry()
+    assert (changed.num_trials, changed.requested) == (3, "restart")
+    job, trials = service.finish(job_id)
+    assert (job.state, job.attempt, len(trials)) == (JobState.SUCCEEDED, 2, 3), job.failure
+    assert set(states(trials)) == {TrialState.COMPLETED}
+    first = client.recommendation(job_id)
+
+    client.change(job_id, budget={"num_trials": 5})
+    assert client.resume(job_id).state is JobState.QUEUED
+    job, trials = service.finish(job_id)
+    assert (job.state, len(trials)) == (JobState.SUCCEEDED, 5), job.failure
+    assert [trial.runs for trial in trials[2:]] == [1, 1, 1]
+    second = client.recommendation(job_id)
+    assert second.id != first.id
+    assert sum(second.evidence.num_trials["search"].values()) == 5
+
+
+def test_a_proposed_trial_is_tried_next_even_if_the_run_is_killed(service: ServiceProcesses, client: Client) -> None:
+    job_id = client.submit(specification(num_trials=3, options={"seconds_per_step": 0.1}, resources=ONE_AT_A_TIME)).id
+    _wait_until_trial_measures(service, job_id, 0)
+    proposed = client.propose_trial(job_id, {"lr": 0.005})
+    with suppress(ValueError, psutil.NoSuchProcess):  # it may just have ended, as it is asked to
+        service.run_process().kill()
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert states(trials) == [TrialState.COMPLETED] * 4
+    assert [trial.number for trial in trials if trial.proposed] == [proposed.number]
+    assert trials[proposed.number].parameters == {"lr": 0.005}
+    began = trials[proposed.number].started_at
+    assert began is not None
+    for later in trials[proposed.number + 1 :]:
+        assert later.started_at is not None
+        assert later.started_at > began
+
+
+def test_trials_are_stopped_and_tried_again_while_the_others_go_on(service: ServiceProcesses, client: Client) -> None:
+    job_id = client.submit(specification(num_trials=2, options=service.slowly(0.5), resources=ONE_AT_A_TIME)).id
+    _wait_until_trial_measures(service, job_id, 0)
+    assert client.stop_trial(job_id, 0).requested == "stop"
+    stopped = lambda: service.trials(job_id)[0].state is TrialState.CANCELLED  # noqa: E731
+    service.wait_for("the end of trial 0", stopped)
+    trial = client.trial(job_id, 0)
+    assert (trial.detail, trial.requested) == ("stopped by a user", None)
+    assert 0 < trial.step < 40
+
+    _wait_until_trial_measures(service, job_id, 1)
+    assert service.job(job_id).attempt == 1
+    assert client.retry_trial(job_id, 0).state is TrialState.QUEUED
+    service.hurry()
+    job, trials = service.finish(job_id)
+    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
+    assert states(trials) == [TrialState.COMPLETED] * 2
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
+    assert trials[0].config == trial.config
+
+
+def test_a_failed_trial_of_a_finished_job_is_tried_again(
+    service: ServiceProcesses, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    once = tmp_path_factory.mktemp("once")
+    options = {"trouble": "error", "once_directory": str(once)}
+    job_id = client.submit(specification(num_trials=2, options=options, resources=ONE_AT_A_TIME)).id
+    _, trials = service.finish(job_id)
+    assert [trial.reason for trial in trials] == [FailureReason.ERROR, None]
+    client.retry_trial(job_id, 0)
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [(trial.state, trial.reason, trial.runs) for trial in trials] == [
+        (TrialState.COMPLETED, None, 2),
+        (TrialState.COMPLETED, None, 1),
+    ]
+
+
+def test_a_job_ends_when_its_device_hours_are_spent_and_goes_on_with_more(
+    service: ServiceProcesses, client: Client
+) -> None:
+    allowed = 30.0 / 3600
+    job_id = client.submit(
+        specification(
+            num_trials=100,
+            options={"seconds_per_step": 0.05},
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
+            budget={"num_trials": 100, "device_hours": allowed},
+        )
+    ).id
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    spent = client.job(job_id).progress.device_hours
+    assert spent == pytest.approx(2 * sum(trial.spent_seconds for trial in trials) / 3600)
+    # The limit is seen at the first look after a measurement: one more may have been made by then, on two ranks.
+    assert allowed <= spent < allowed + 2 * 2 * _longest_interval(trials) / 3600
+    assert trials[-1].state in (TrialState.CANCELLED, TrialState.COMPLETED)
+
+    client.change(job_id, budget={"device_hours": 2 * allowed})
+    client.resume(job_id)
+    job, more = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    spent = client.job(job_id).progress.device_hours
+    assert 2 * allowed <= spent < 2 * allowed + 2 * 2 * _longest_interval(more) / 3600
+    assert [trial.finished_at for trial in more[: len(trials)]] == [trial.finished_at for trial in trials]

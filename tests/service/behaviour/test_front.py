@@ -1,0 +1,62 @@
+"""A real job with several objectives, from its submission to a config of its front."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.cli.terminal import evidence_lines
+from service.client import Client
+from service.domain import Direction, JobState, TrialState
+from service.evidence.pareto_front import dominates
+from service.specification.job import JobSpecification
+from tests.service.server.test_serve import serving
+from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
+
+pytestmark = pytest.mark.slow
+
+OBJECTIVES = {"validation_loss": Direction.MINIMIZE, "optimizer_state_bytes": Direction.MINIMIZE}
+
+
+def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
+    # TPE draws the first at random.
+    specification = {
+        "workload": {"name": "digits-mlp"},
+        "search_space": {
+            "optimizer": "shampoo",
+            "parameters": [
+                {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log"},
+                {"type": "integer", "name": "max_preconditioner_dim", "low": 8, "high": 128, "scale": "log"},
+            ],
+        },
+        "objective": {"metric": "validation_loss", "also": ["optimizer_state_bytes"]},
+        "budget": {"num_trials": 10},
+        "training": {"num_steps": 20, "evaluate_every": 10},
+        "baseline": None,
+    }
+    with serving(tmp_path / "data") as service, Client(service.url) as client:
+        job = client.submit(JobSpecification.model_validate(specification))
+        job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
+        assert job.state is JobState.SUCCEEDED, job.failure
+        trials = list(client.trials(job.id))
+        recommendation = client.recommendation(job.id)
+        config = client.trial_config(job.id, job.progress.front[-1].number)
+        page = httpx.get(f"{service.url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
+        service.process.terminate()
+        assert service.process.wait(PATIENCE_SECONDS) == 0
+
+    assert {trial.state for trial in trials} == {TrialState.COMPLETED}  # none is pruned
+    values = {trial.number: tuple(float(trial.metrics[name] or 0) for name in OBJECTIVES) for trial in trials}
+    directions = tuple(OBJECTIVES.values())
+    best = {own for own in values.values() if not any(dominates(other, own, directions) for other in values.values())}
+    front = job.progress.front
+    assert [tuple(point.values[name] for name in OBJECTIVES) for point in front] == sorted(best)
+    assert all(tuple(point.values[name] for name in OBJECTIVES) == values[point.number] for point in front)
+    assert recommendation.evidence.front == front
+    assert config.config == trials[front[-1].number].config["optimizer"]["arguments"]
+    assert f"the config of trial {front[-1].number}" in config.python
+    assert page.count('as JSON">JSON</a>') == len(front)
+    lines = evidence_lines(recommendation.optimizer, recommendation.evidence)
+    assert any(line.startswith(f"  trial {front[0].number}") and "validation_loss" in line for line in lines)

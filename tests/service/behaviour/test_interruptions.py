@@ -1,0 +1,185 @@
+"""A job survives whatever ends the processes that run it: it goes on from SQL, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from service.domain import JobState, TrialState
+from service.store.models import Trial
+from service.store.repositories import EventRepository, JobRepository
+from service.store.session import Database
+from service.use_cases.steer import change_budget
+from tests.service.scheduler.test_job_run import paced, specification
+from tests.support.service.service_process import PLUGIN, ServiceProcesses
+from tests.support.waiting import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.slow
+
+NUM_TRIALS = 4
+STEPS = [10, 20, 30, 40]
+
+
+def kill_the_run(service: ServiceProcesses) -> None:
+    service.run_process().kill()
+
+
+def kill_the_worker(service: ServiceProcesses) -> None:
+    worker = service.workers[-1]
+    worker.kill()
+    worker.wait()
+    service.wait_for("the end of all the worker had started", lambda: not service.processes())
+    assert service.directories() == []
+    service.start_worker()
+
+
+def kill_both(service: ServiceProcesses) -> None:
+    run, worker = service.run_process(), service.workers[-1]
+    os.kill(worker.pid, signal.SIGSTOP)  # so that neither can react to the other's end
+    # Before they die: from then on any worker that starts on this machine may end what they leave.
+    left = [process for process in service.processes() if process.pid not in (run.pid, worker.pid)]
+    directories = service.directories()
+    assert left
+    run.kill()
+    worker.kill()
+    worker.wait()
+    service.start_worker()  # which ends what they have left before it runs anything
+    service.wait_for("their end", lambda: not any(process.is_running() for process in left))
+    service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)))
+
+
+def terminate_the_worker(service: ServiceProcesses) -> None:
+    stop_the_worker(service, signal.SIGTERM)
+    service.start_worker()
+
+
+def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
+    worker = service.workers[-1]
+    worker.send_signal(number)
+    assert worker.wait(PATIENCE_SECONDS) == 0
+    assert service.processes() == []
+    assert service.directories() == []
+    with service.database.reading() as session:
+        [job] = JobRepository(session).page(limit=2)
+    assert job.state is JobState.QUEUED
+    assert job.crashes == 0
+
+
+@pytest.mark.parametrize("interrupt", [kill_the_run, kill_the_worker, kill_both, terminate_the_worker])
+def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callable[[ServiceProcesses], None]) -> None:
+    service.start_worker()
+    job_id = service.submit(
+        specification(
+            num_trials=NUM_TRIALS,
+            options=service.until_hurry(),
+            resources={"workers_per_trial": 2, "parallel_trials": 1},
+            **paced(0.0, 0.5, 0.5),
+        )
+    )
+
+    def a_later_trial_is_half_done() -> bool:
+        *earlier, last = service.trials(job_id) or [None]
+        return len(earlier) >= 2 and last is not None and 10 <= last.step < 40
+
+    service.wait_for("the third trial, or a later one, to be half done", a_later_trial_is_half_done)
+    interrupt(service)
+    service.hurry()
+    before = service.trials(job_id)
+    job, after = service.finish(job_id)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert job.attempt == 2
+    assert [trial.number for trial in after] == list(range(NUM_TRIALS))
+    assert {trial.state for trial in after} == {TrialState.COMPLETED}
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in after)
+    for trial, earlier in zip(after, before, strict=False):
+        if earlier.state.is_final:
+            assert (trial.runs, trial.finished_at, recorded(trial)) == (1, earlier.finished_at, recorded(earlier))
+        elif earlier.measurements:
+            # Of what it had measured, a resumed trial gives only the checkpoint's measurement again.
+            assert trial.runs == 2
+            assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
+    assert [trial.runs for trial in after[len(before) :]] == [1] * (NUM_TRIALS - len(before))
+
+    worker = service.workers[-1]
+    service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+    assert not (service.data_dir / "checkpoints" / job_id).exists()
+
+
+def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
+    service.start_worker()
+    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.3)))
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
+    [raylet] = [process for process in service.processes() if process.name() == "raylet"]
+    raylet.kill()
+    service.hurry()
+    service.wait_for("a new run", lambda: service.job(job_id).attempt == 2)
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.number for trial in trials] == [0, 1, 2]
+    assert {trial.state for trial in trials} == {TrialState.COMPLETED}
+    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
+
+
+@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    # Without its head, Ray ends a process after so long; a minute by default.
+    headless_seconds = 5.0
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", f"{headless_seconds:g}")
+    service = ServiceProcesses(database, tmp_path)
+    try:
+        worker = service.start_worker()
+        job_id = service.submit(specification(num_trials=1))
+        with service.end_held_up():
+            run = service.run_process()
+            assert service.rank_processes() == []
+            until = time.monotonic() + 2 * headless_seconds
+            service.wait_for("more time than Ray would leave", lambda: time.monotonic() > until or not run.is_running())
+            assert run.is_running(), service.logs()
+            for head in heads(service):
+                head.kill()
+        job, trials = service.finish(job_id)
+        service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+    finally:
+        service.close()
+    assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure
+    assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 1)]
+    with database.reading() as session:
+        told = [event.kind for event in EventRepository(session).after(0, job_id=job_id, limit=1000)]
+    assert told.count("job.recommendation") == 1
+    assert "crashed" not in service.logs()
+
+
+def heads(service: ServiceProcesses) -> list[psutil.Process]:
+    """The heads of the Ray clusters of runs."""
+    return [process for process in service.processes() if process.name() == "gcs_server"]
+
+
+def test_a_run_that_is_told_to_end_while_ray_starts_ends_at_once_and_leaves_nothing_behind(
+    service: ServiceProcesses,
+) -> None:
+    service.start_worker()
+    job_id = service.submit(specification(num_trials=1))
+    service.wait_for("Ray to start", lambda: heads(service) != [])
+    heads(service)[0].suspend()  # now it starts for ever
+    with service.database.writing() as session:
+        change_budget(session, job_id, {"num_trials": 2}, now=datetime.now(UTC))
+    service.wait_for("the next run", lambda: service.job(job_id).attempt == 2)
+    assert service.job(job_id).crashes == 0
+    assert "crashed" not in service.logs()
+    service.wait_for("Ray to start again", lambda: heads(service) != [])
+    stop_the_worker(service, signal.SIGINT)
+
+
+def recorded(trial: Trial) -> list[tuple[int, datetime]]:
+    return [(measurement.step, measurement.recorded_at) for measurement in trial.measurements]

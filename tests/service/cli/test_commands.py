@@ -1,0 +1,444 @@
+"""The commands, against the real API."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from service.api.schemas.jobs import JobRead
+from service.cli import terminal
+from service.cli.commands import app
+from service.cli.terminal import progress_line
+from service.client import Client
+from service.domain import JobState, Phase
+from service.store.migrate import is_current
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.run import finish_job
+from tests.support.service.live import finished_job, running
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
+from tests.support.waiting import PATIENCE_SECONDS, started
+
+JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
+
+
+@pytest.fixture
+def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The API's address, which commands find in their environment."""
+    with running(sqlite_database) as url:
+        monkeypatch.setenv("SHAMPOO_TUNER_URL", url)
+        yield url
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return str(path)
+
+
+def _job(url: str, job_id: str) -> JobRead:
+    with Client(url) as client:
+        return client.job(job_id)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.usefixtures("url")
+def test_submit_prints_the_new_jobs_id(sqlite_database: Database, job_file: str) -> None:
+    result = run("submit", job_file, "--set", "budget.num_trials=8", "--set", "tags.team=vision", "--name", "n")
+    assert result.exit_code == 0, result.output
+    with sqlite_database.reading() as session:
+        job = JobRepository(session).get(result.stdout.strip())
+        assert (job.num_trials, job.tags, job.name) == (8, {"team": "vision"}, "n")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_refused_job_is_one_line_that_names_the_field(job_file: str) -> None:
+    result = run("submit", job_file, "--set", "budget.num_trials=-8")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == "shampoo-tuner: budget.num_trials: must be greater than or equal to 1\n"
+
+
+def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:
+    result = run("submit", job_file, "--url", "http://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "no service answers at http://127.0.0.1:1" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("url")
+def test_wrong_usage_exits_with_two() -> None:
+    assert run("submit").exit_code == 2
+    assert run("jobs", "--state", "done").exit_code == 2
+    assert run("recommend", "digits-mlp", "--format", "xml").exit_code == 2
+    assert run("jobs", "--url", "127.0.0.1:8730").exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
+def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
+    assert "no jobs" in run("jobs").stderr
+    done = finished_job(sqlite_database)
+    waiting = submit(sqlite_database)
+    listed = run("jobs").stdout
+    assert listed.index(waiting) < listed.index(done)
+    assert "4/4" in listed
+    assert "0.2" in listed
+    assert "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z" in listed
+    succeeded = run("jobs", "--state", "succeeded").stdout
+    assert waiting not in succeeded
+    assert "waiting" not in succeeded
+
+
+def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, confirmation={"top_k": 2, "num_seeds": 2})
+    for number, (loss, phase) in enumerate([(0.5, Phase.SEARCH), (0.3, Phase.SEARCH), (0.31, Phase.SEARCH)]):
+        run_trial(sqlite_database, lease, number, loss, phase)
+    run_trial(sqlite_database, lease, 3, 0.6, Phase.BASELINE)
+    found = run("jobs").stdout
+    assert (" 0.3000 " in found, " 0.6000 " in found, "*" in found) == (True, True, False)
+    assert "best validation_loss 0.3000 (one seed, trial 1)" in progress_line(_job(url, lease.job_id))
+    repeats = [(seed, source, loss) for seed in (1, 2) for source, loss in [(1, 0.4), (2, 0.33), (3, 0.7)]]
+    for number, (seed, source, loss) in enumerate(repeats, start=4):
+        repeat_trial(sqlite_database, lease, number, loss + 0.001 * seed, confirms=source, seed=seed)
+    with sqlite_database.writing() as session:
+        assert finish_job(session, lease, failure=None, now=NOW) is JobState.SUCCEEDED
+
+    best, baseline = "0.3315 ± 0.00071", "0.7015 ± 0.00071"
+    listed = run("jobs").stdout
+    assert "0.3315*  0.7015*" in listed
+    assert "* mean of 2 new seeds; the others: one seed" in listed
+    watched = run("watch", lease.job_id).stdout
+    assert f"best validation_loss {best} (mean of 2 new seeds, config of trial 2)" in watched
+    assert f"Best of the search: validation_loss {best} (mean of 2 new seeds, config of trial 2)" in watched
+    assert f"baseline: validation_loss {baseline} (mean of 2 new seeds, config of trial 3)." in watched
+    recommended = run("recommend", "--job", lease.job_id).stdout
+    assert f"# validation_loss (minimize): {best} (mean of 2 new seeds, config of trial 2)" in recommended
+    assert f"# baseline adamw: {baseline} (mean of 2 new seeds" in recommended
+    progress = _job(url, lease.job_id).progress
+    assert progress.best is not None
+    assert progress.best.standard_deviation == pytest.approx(0.001 / 2**0.5)
+    assert progress.best.model_dump(exclude={"standard_deviation"}) == {
+        "number": 2,
+        "value": pytest.approx(0.3315),
+        "num_new_seeds": 2,
+        "basis": "mean of 2 new seeds",
+    }
+    pages = [re.sub(r"<[^>]*>|\s+", " ", httpx.get(url + path).text) for path in ("/", f"/jobs/{lease.job_id}")]
+    for page in [re.sub(" +", " ", page) for page in pages]:
+        assert f" {best} mean of 2 new seeds" in page
+        assert f" {baseline} mean of 2 new seeds" in page
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has the given functions called, one after the other, while a watch waits for its next looks."""
+
+    def happen(*events: Callable[[], object]) -> None:
+        left = iter(events)
+        monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: next(left)()))
+
+    return happen
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_prints_what_changes_and_succeeds_with_the_job(
+    sqlite_database: Database, meanwhile: Callable[..., None]
+) -> None:
+    lease = claimed_job(sqlite_database)
+
+    def work() -> None:
+        run_trial(sqlite_database, lease, 0, 0.5)
+        run_trial(sqlite_database, lease, 1, 0.4, Phase.BASELINE)
+        begin_trial(sqlite_database, lease, 2)
+
+    def finish() -> None:
+        with sqlite_database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+
+    meanwhile(work, finish)
+    result = run("watch", lease.job_id)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "running · 0/4 trials (none started)"
+    bests = "best validation_loss 0.5000 (one seed, trial 0) · baseline 0.4000 (one seed, trial 1)"
+    assert any(bests in line for line in lines)
+    assert any(line.startswith("succeeded · 3/4") for line in lines)
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_fails_with_the_job(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("cancel", job_id).exit_code == 0
+    result = run("watch", job_id)
+    assert result.exit_code == 1
+    assert f"job {job_id} cancelled" in result.stderr
+    again = run("cancel", job_id)
+    assert again.exit_code == 1
+    assert "already finished" in again.stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("pause", job_id).stdout == f"job {job_id} is paused\n"
+    assert f"{job_id}  " in run("jobs", "--state", "paused").stdout
+    changed = run("budget", job_id, "num_trials=8", "device_hours=1.5", "--resume")
+    assert changed.stdout == f"job {job_id} is queued: num_trials 8, device_hours 1.5\n"
+    assert run("resume", job_id).stdout == f"job {job_id} goes on\n"
+    refused = run("budget", job_id, "num_trials=none")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "shampoo-tuner: budget.num_trials: must be a valid integer\n",
+    )
+    assert run("budget", job_id).exit_code == 2
+    run("cancel", job_id)
+    refused = run("pause", job_id)
+    assert refused.exit_code == 1
+    assert "has already finished: cancelled" in refused.stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    assert run("priority", job_id, "10").stdout == f"job {job_id} is queued with priority 10\n"
+    assert run("priority", job_id, "-5").stdout == f"job {job_id} is queued with priority -5\n"
+    assert run("priority", job_id, "--", "-6").stdout == f"job {job_id} is queued with priority -6\n"
+    assert run("priority", "-70", job_id).exit_code == 2
+    assert run("priority", job_id, "1001").exit_code == 2
+    assert "greater than or equal to -1000" in run("priority", job_id, "-1001").stderr
+    assert "No such option: --fast" in run("priority", job_id, "--fast", "5").stderr
+    refused = run("priority", "job_nope", "1")
+    assert (refused.exit_code, refused.stderr) == (1, "shampoo-tuner: no job 'job_nope'\n")
+
+
+@pytest.mark.usefixtures("url")
+def test_a_queued_job_that_is_watched_says_what_it_waits_for(
+    sqlite_database: Database, meanwhile: Callable[..., None]
+) -> None:
+    job_id = submit(sqlite_database)
+    meanwhile(lambda: run("cancel", job_id))
+    lines = run("watch", job_id).stdout.splitlines()
+    assert lines[0] == (
+        "queued · 0/4 trials (none started) · no worker has been started (waiting since 2026-03-01 12:00:00 UTC)"
+    )
+
+
+@pytest.mark.usefixtures("url")
+def test_a_trial_is_stopped_and_tried_again(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    stopped = run("stop", lease.job_id, "0")
+    assert stopped.stdout == f"trial 0 of job {lease.job_id} ends at its next measurement\n"
+    refused = run("retry", lease.job_id, "0")
+    assert refused.exit_code == 1
+    assert "is running: only a pruned, failed or cancelled one" in refused.stderr
+    run("cancel", lease.job_id)
+    assert run("retry", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is queued\n"
+    for command in ("stop", "retry"):
+        assert "greater than or equal to 0" in run(command, lease.job_id, "-1").stderr
+    assert run("stop", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is cancelled\n"
+
+
+@pytest.mark.usefixtures("url")
+def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) -> None:
+    result = run("submit", job_file, "--dry-run")
+    assert result.exit_code == 0, result.output
+    first, second, *memory = result.stdout.splitlines()
+    assert first == "4 trials (search 3, baseline 1) of up to 100 steps, 400 steps in all if none are pruned."
+    assert second == "No earlier job like this one has completed a trial here, so its time is unknown."
+    if "cannot be predicted" not in memory[0]:  # a slow machine gives up
+        assert memory[0].startswith("Weights, gradients and optimizer of a search trial need ")
+        assert memory[2] == "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."
+    refused = run("submit", job_file, "--dry-run", "--set", "search_space=adam")
+    assert refused.exit_code == 1
+    assert "search_space: unknown preset 'adam'" in refused.stderr
+    assert "no jobs" in run("jobs").stderr
+
+
+def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database) -> None:
+    job_id = claimed_job(sqlite_database).job_id
+    command = [sys.executable, "-m", "service", "watch", job_id]
+    environment = {**os.environ, "SHAMPOO_TUNER_URL": url}
+    with started(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("running")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    assert f"job {job_id} goes on" in errors
+    assert "Traceback" not in errors
+    with sqlite_database.reading() as session:
+        assert JobRepository(session).get(job_id).state is JobState.RUNNING
+
+
+@pytest.mark.usefixtures("url")
+def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
+    nothing = run("recommend", "digits-mlp")
+    assert nothing.exit_code == 1
+    assert "no recommendation for 'digits-mlp' yet" in nothing.stderr
+    job_id = finished_job(sqlite_database)
+    python = run("recommend", "digits-mlp").stdout
+    compile(python, "snippet", "exec")
+    assert "Shampoo(" in python
+    as_json = json.loads(run("recommend", "digits-mlp", "--format", "json").stdout)
+    as_yaml = yaml.safe_load(run("recommend", "digits-mlp", "--format", "yaml").stdout)
+    assert as_json["job_id"] == as_yaml["job_id"] == job_id
+    assert as_json["config"]["lr"] == pytest.approx(float(as_yaml["config"]["lr"]))
+
+
+def test_migrate_prepares_a_database(empty_database_url: str) -> None:
+    result = run("migrate", "--database-url", empty_database_url)
+    assert result.exit_code == 0, result.output
+    assert "is at revision" in result.stdout
+    database = Database(empty_database_url)
+    assert is_current(database)
+    database.close()
+
+
+def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -> None:
+    result = run("migrate", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
+    assert result.exit_code == 1
+    assert "cannot use the database" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_LEASE_SECONDS", "-1")
+    result = run("migrate")
+    assert result.exit_code == 1
+    assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
+
+
+@pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])
+def test_a_place_for_checkpoints_that_cannot_be_is_named_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", uri)
+    result = run("worker")
+    assert result.exit_code == 1
+    assert "checkpoint_directory (SHAMPOO_TUNER_CHECKPOINT_DIRECTORY): " in result.stderr
+    assert f"got '{uri[:5]}***@bucket/x'" in result.stderr
+    assert "hidden" not in result.output
+
+
+@pytest.mark.usefixtures("url")
+def test_try_proposes_a_trial(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    result = run("try", job_id, "--set", "lr=1e-2", "--set", "betas[0]=0.9", "--idempotency-key", "k")
+    assert (result.exit_code, result.stdout) == (0, f"trial 0 of job {job_id} is queued\n"), result.output
+    with sqlite_database.reading() as session:
+        trial = TrialRepository(session).get(job_id, 0)
+    assert (trial.phase, trial.parameters["lr"], trial.parameters["betas[0]"]) == (Phase.SEARCH, 0.01, 0.9)
+    assert run("try", job_id, "--phase", "baseline").stdout == f"trial 1 of job {job_id} is queued\n"
+    assert "num_trials 4, extra_search_trials 1, extra_baseline_trials 1" in run("budget", job_id, "patience=9").stdout
+    for arguments, said in (
+        (["--set", "lr=9e9"], "parameters.lr: must be in"),
+        (["--set", "lr"], "lr: must be NAME=VALUE"),
+        (["--set", "lr=0.1", "--set", "lr=0.2"], "lr is given twice"),
+    ):
+        refused = run("try", job_id, *arguments)
+        assert refused.exit_code == 1
+        assert said in refused.stderr
+    assert run("try", job_id, "--phase", "confirmation").exit_code == 2
+
+
+def test_help_names_every_command() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for command in (
+        "serve",
+        "api",
+        "worker",
+        "migrate",
+        "submit",
+        "jobs",
+        "watch",
+        "recommend",
+        "cancel",
+        "pause",
+        "budget",
+        "priority",
+        "try",
+        "demo",
+    ):
+        assert command in result.stdout
+
+
+@pytest.mark.usefixtures("url")
+def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database) -> None:
+    older, newer = finished_job(sqlite_database), finished_job(sqlite_database)
+    for job_id in (older, newer):
+        assert json.loads(run("recommend", "--job", job_id, "--format", "json").stdout)["job_id"] == job_id
+    unknown = run("recommend", "digits")
+    assert unknown.exit_code == 1
+    assert "unknown model 'digits' (known: click-log, digits-autoencoder, " in unknown.stderr
+    assert run("recommend").exit_code == run("recommend", "digits-mlp", "--job", older).exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
+def test_recommend_prints_the_config_of_one_trial(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    baseline = run("recommend", "--job", job_id, "--trial", "1")
+    assert "from torch.optim import AdamW" in baseline.stdout
+    assert "# adamw for digits-mlp: the config of trial 1 " in baseline.stdout
+    assert json.loads(run("recommend", "--job", job_id, "--trial", "1", "--format", "json").stdout)["number"] == 1
+    unknown = run("recommend", "--job", job_id, "--trial", "9")
+    assert unknown.exit_code == 1
+    assert f"{job_id}/9" in unknown.stderr
+    assert run("recommend", "digits-mlp", "--trial", "1").exit_code == 2
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_ends_with_the_evidence_and_the_way_to_the_config(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    result = run("watch", job_id)
+    assert result.exit_code == 0, result.output
+    assert "Verdict: " in result.stdout
+    assert result.stdout.splitlines()[-1] == f"`shampoo-tuner recommend --job {job_id}` prints the config."
+
+
+@pytest.mark.parametrize("command", ["migrate", "worker"])
+@pytest.mark.parametrize(
+    ("database_url", "message"),
+    [
+        ("mysql://u:secret@h/x", "must be sqlite:///... or postgresql+psycopg://..., got mysql://..."),
+        ("u:secret@h", "must be sqlite:///... or postgresql+psycopg://..., got no URL"),
+        ("sqlite:////dev/null/x.sqlite3", "cannot make the directory /dev/null"),
+    ],
+)
+def test_an_impossible_database_is_one_line(command: str, database_url: str, message: str) -> None:
+    result = run(command, "--database-url", database_url)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "secret" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> None:
+    result = run("worker", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert "run `shampoo-tuner migrate`" in result.stderr
+
+
+def test_an_impossible_address_of_the_service_is_refused() -> None:
+    for url in ("ftp://x", "http://["):
+        result = run("jobs", "--url", url)
+        assert result.exit_code == 2
+        assert "Invalid value for --url" in result.stderr

@@ -1,0 +1,145 @@
+"""Jobs on a Ray cluster of several machines, each a raylet of its own: gangs over machines, and machines that die."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ray.cluster_utils import Cluster
+
+from service.domain import JobState, TrialState
+from service.scheduler.cluster.ray_cluster import OBJECT_STORE_BYTES
+from tests.service.scheduler.test_job_run import specification
+from tests.support.service.service_process import PLUGIN, ServiceProcesses
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves its log files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+REPOSITORY = Path(__file__).parents[4]
+STEPS = [10, 20, 30, 40]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A head and two more machines, each with room for one rank; workers started meanwhile use it."""
+    monkeypatch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    machine = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+    cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
+    try:
+        for _ in range(2):
+            cluster.add_node(wait=False, **machine)
+        cluster.wait_for_nodes()
+        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
+    cluster: Cluster, service: ServiceProcesses
+) -> None:
+    service.start_worker()
+    job_id = service.submit(
+        specification(num_trials=2, options=service.slowly(0.4), resources={"workers_per_trial": 2})
+    )
+    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
+    [first] = service.trials(job_id)
+    holders = [node for node in [cluster.head_node, *cluster.worker_nodes] if ranks(node)]
+    assert len(holders) == 2, "a rank on each of two machines"
+    victim = next(node for node in holders if node is not cluster.head_node)  # the run is on the head
+    lost = processes(victim)
+    cluster.remove_node(victim, allow_graceful=False)
+    # A machine takes all of its processes along. These only miss its raylet after up to a second, in which they could
+    # train the trial to its end, now that it hurries.
+    for process in lost:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    service.hurry()
+    job, trials = service.finish(job_id)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert job.attempt == 1
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    assert trials[0].runs >= 2  # its ranks may have been put on the dead machine once more before Ray knew
+    assert [[measurement.step for measurement in trial.measurements] for trial in trials] == [STEPS, STEPS]
+    # What was measured before the newest checkpoint was not measured again. That of the last measurement may have been
+    # in writing, and what was measured at the one before is given again.
+    num_kept = max(len(first.measurements) - 2, 0)
+    before, after = first.measurements[:num_kept], trials[0].measurements[:num_kept]
+    assert [m.recorded_at for m in after] == [m.recorded_at for m in before]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_gangs_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.
+    jobs = [service.submit(specification(num_trials=2, resources={"workers_per_trial": 2})) for _ in range(2)]
+    for job_id in jobs:
+        job, trials = service.finish(job_id)
+        assert job.state is JobState.SUCCEEDED, job.failure
+        assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
+    service.wait_for("a rank on each machine", lambda: service.num_gangs(early) == 3, seconds=120)
+    late = service.submit(specification(num_trials=2))
+    job, trials = service.finish(late, seconds=400)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    assert (job.waiting_since, job.waiting_for) == (None, None)
+    # Everything was the early job's when it came.
+    assert service.waits(late)[0] == "needs 1 CPUs, 0 free"
+    assert service.waits(late)[-1] is None
+    assert service.job(early).state is JobState.RUNNING
+    assert {trial.runs for trial in service.trials(early) if trial.state is TrialState.COMPLETED} == {1}
+    service.cancel(early)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
+    for _ in range(2):
+        service.start_worker()
+    gang = {"workers_per_trial": 2}
+    patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=gang))
+    service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0, seconds=120)
+    urgent = service.submit(specification(num_trials=2, resources=gang), priority=1)
+    job, trials = service.finish(urgent, seconds=400)
+
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    # Three CPUs are no two gangs of two, and no job has started half of one.
+    assert service.waits(urgent)[0] == "needs 2 CPUs, 1 free"
+    assert any(f"job {urgent} (priority 1) goes first" in (told or "") for told in service.waits(patient))
+    done = service.num_finished(patient)
+    service.wait_for("the patient job to go on", lambda: service.num_finished(patient) > done, seconds=120)
+    assert service.job(patient).waiting_for is None
+    assert service.job(patient).attempt == 1
+    service.cancel(patient)
+
+
+def processes(node: Any) -> list[psutil.Process]:
+    """What the raylet of a machine has started."""
+    [raylet] = node.all_processes["raylet"]
+    return psutil.Process(raylet.process.pid).children()
+
+
+def ranks(node: Any) -> list[psutil.Process]:
+    """The rank processes of a machine."""
+    return [process for process in processes(node) if process.name().startswith("ray::Rank")]

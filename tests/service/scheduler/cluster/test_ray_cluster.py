@@ -1,0 +1,120 @@
+"""What a cluster holds, what it is short of, and what a trial in it waits for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+
+from service.scheduler.cluster import ray_cluster
+from service.scheduler.cluster.ray_cluster import Node
+from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.worker import make_directory
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "expected"),
+    [
+        ([Node({"CPU": 2})], GroupSize(2, 1.0, 0), 1),
+        ([Node({"CPU": 2})], GroupSize(2, 2.0, 0), 0),
+        ([Node({"CPU": 4}), Node({"CPU": 4})], GroupSize(2, 3.0, 0), 1),
+        ([Node({"CPU": 64, "GPU": 8})], GroupSize(2, 4.0, 1), 4),
+        ([Node({"CPU": 64})], GroupSize(1, 1.0, 1), 0),
+        ([], GroupSize(1, 1.0, 0), 0),
+        ([Node({"CPU": 0.3})], GroupSize(1, 0.1, 0), 3),
+        ([Node({"CPU": 8, "GPU": 2})], GroupSize(1, 1.0, 0.5), 4),
+        # A part is a part of one GPU: the two rests of 0.4 are no use.
+        ([Node({"CPU": 8, "GPU": 2})], GroupSize(1, 1.0, 0.6), 2),
+        ([Node({"CPU": 8, "memory": 10 * GIB})], GroupSize(1, 1.0, 0, 4 * GIB), 2),
+        ([Node({"CPU": 8, "tpu": 4}), Node({"CPU": 8})], GroupSize(2, 1.0, 0, 0, {"tpu": 1.0}), 2),
+    ],
+)
+def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
+    nodes: list[Node], size: GroupSize, expected: int
+) -> None:
+    assert ray_cluster.max_parallel_trials(nodes, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "expected"),
+    [
+        ([Node({"CPU": 4}), Node({"CPU": 4})], GroupSize(2, 1.0, 0), 0.25),
+        ([Node({"CPU": 64, "GPU": 4})], GroupSize(2, 4.0, 1), 0.5),  # of the GPUs; 1/8 of the CPUs
+        ([Node({"CPU": 64, "GPU": 4})], GroupSize(1, 32.0, 0.5), 0.5),
+        ([Node({"CPU": 8, "memory": 8 * GIB}), Node({"CPU": 8})], GroupSize(1, 1.0, 0, 2 * GIB), 0.25),
+        ([Node({"CPU": 1})], GroupSize(2, 1.0, 0), 1.0),  # machines were lost
+        ([], GroupSize(1, 1.0, 0), 1.0),
+    ],
+)
+def test_the_share_of_a_trial_is_that_of_the_resource_it_takes_most_of(
+    nodes: list[Node], size: GroupSize, expected: float
+) -> None:
+    assert ray_cluster.dominant_share(nodes, size) == pytest.approx(expected)
+
+
+def test_a_shortage_names_everything_that_a_rank_wants() -> None:
+    size = GroupSize(2, 1.0, 0.0, 8 * GIB, {"tpu": 2.0})
+    nodes = [Node({"CPU": 4.0, "GPU": 1.0, "memory": 6 * GIB, "other": 3.0})] * 3 + [Node({"CPU": 0.5})]
+    assert ray_cluster.describe_shortage(nodes, size) == (
+        "the cluster cannot hold a trial of 2 ranks with 1 CPUs, 0 GPUs, 8.00 GiB of memory and 2 tpu each; its "
+        "machines: 3 times 4 CPUs, 1 GPUs, 6.00 GiB of memory and 0 tpu, 0.5 CPUs, 0 GPUs, 0.00 GiB of memory and 0 tpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One machine with 3 CPUs, a GPU that is only said to be there, and 2 widgets."""
+    directory = make_directory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(
+            address="local",
+            num_cpus=3,
+            num_gpus=1,
+            resources={"widget": 2},
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=ray_cluster.OBJECT_STORE_BYTES,
+            _temp_dir=str(directory),
+        )
+        yield
+        ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_trial_says_what_it_waits_for() -> None:
+    gang = GroupSize(2, 1.0, 0.0, 0, {"widget": 1.0})
+    assert ray_cluster.describe_wait(gang) is None
+    other = placement_group([gang.rank_bundle] * 2)
+    ray.get(other.ready(), timeout=PATIENCE_SECONDS)
+    wait_until(lambda: ray_cluster.describe_wait(gang) is not None, "Ray to count what it has given")
+    assert ray_cluster.describe_wait(gang) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
+    assert ray_cluster.describe_wait(GroupSize(1, 2.0, 0.5)) == "needs 2 CPUs, 1 free"
+    assert ray_cluster.short_of(gang) == {"CPU", "widget"}
+    assert ray_cluster.describe_wait(GroupSize(4, 0.25, 0.0)) is None
+    assert ray_cluster.short_of(GroupSize(4, 0.25, 0.0)) == frozenset()
+    remove_placement_group(other)
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 64), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("", 64)],
+)
+def test_a_container_gets_no_more_ranks_than_its_quota_has_cpus(
+    quota: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
+    (tmp_path / "cpu.max").write_text(quota)
+    assert ray_cluster.usable_cpus(tmp_path / "cpu.max") == expected
+    assert ray_cluster.usable_cpus(tmp_path / "missing") == 64

@@ -1,0 +1,69 @@
+"""The Gaussian process over partial curves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.scheduler.policy.searching.curve_model import CurveModel, Rows, _squares_by_parameter
+from service.scheduler.policy.searching.encoding import Encoding
+from tests.support.service.spaces import CONDITIONAL
+
+ENCODING = Encoding(CONDITIONAL)
+
+
+def configs(number: int, seed: int = 0) -> np.ndarray:
+    return ENCODING.snap(np.random.default_rng(seed).random((number, ENCODING.num_dimensions)))
+
+
+def test_gradient_of_the_fit_is_that_of_its_loss() -> None:
+    rng = np.random.default_rng(1)
+    rows = Rows(np.r_[np.arange(12), [1, 3, 3]], np.r_[np.ones(12), [0.0, 0.0, 0.5]], rng.normal(size=15))
+    model, features = CurveModel(ENCODING), ENCODING.features(configs(12))
+    squares = _squares_by_parameter(features, ENCODING)
+    theta = model._theta + 0.1 * rng.normal(size=len(model._theta))
+    _, gradient = model._loss(theta, features, squares, rows)
+    step = 1e-5
+    numeric = [
+        (
+            model._loss(theta + step * unit, features, squares, rows)[0]
+            - model._loss(theta - step * unit, features, squares, rows)[0]
+        )
+        / (2 * step)
+        for unit in np.eye(len(theta))
+    ]
+    np.testing.assert_allclose(gradient, numeric, atol=1e-5)
+
+
+def test_ends_of_finished_configs_are_known_and_of_unfinished_ones_uncertain() -> None:
+    vectors = configs(10)
+    finals = 3 * vectors[:, 3]
+    early = finals - 1.0
+    rows = Rows(np.r_[np.arange(10), np.arange(5)], np.r_[np.ones(10), np.zeros(5)], np.r_[early, finals[:5]])
+    model = CurveModel(ENCODING)
+    model.fit(vectors, rows)
+    mean, deviation = model.condition(vectors, rows).final_of_known()
+    np.testing.assert_allclose(mean[:5], finals[:5], atol=0.1)
+    # The gap that the finished ones showed is expected of the others.
+    np.testing.assert_allclose(mean[5:], finals[5:], atol=0.5)
+    assert deviation[:5].max() < deviation[5:].min()
+
+
+def test_a_gap_that_depends_on_the_config_is_learnt() -> None:
+    """Early values rank the configs in the wrong order; the finished ones show it."""
+    rng = np.random.default_rng(2)
+    vectors = configs(40, seed=3)
+    finals = 2 * vectors[:, 3]
+    early = -2 * vectors[:, 3] + 0.01 * rng.normal(size=40)
+    rows = Rows(np.r_[np.arange(40), np.arange(12)], np.r_[np.ones(40), np.zeros(12)], np.r_[early, finals[:12]])
+    model = CurveModel(ENCODING)
+    model.fit(vectors, rows)
+    mean, _ = model.condition(vectors, rows).final(vectors[12:])
+    assert np.corrcoef(mean, finals[12:])[0, 1] > 0.9
+
+
+def test_observing_the_first_rung_shifts_what_is_not_known_yet() -> None:
+    vectors = configs(8)
+    rows = Rows(np.arange(8), np.ones(8), vectors[:, 3])
+    posterior = CurveModel(ENCODING).condition(vectors, rows)
+    far = ENCODING.snap(1.0 - vectors[:1])[0]
+    assert posterior.shift_by_rung(far) > 2 * posterior.shift_by_rung(vectors[0]) > 0

@@ -1,0 +1,51 @@
+"""Vectors of a search space."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
+from tests.support.service.spaces import CONDITIONAL
+
+
+def test_an_assignment_survives_its_vector() -> None:
+    encoding, rng = Encoding(CONDITIONAL), random.Random(0)
+    for _ in range(100):
+        values = CONDITIONAL.sample(rng)
+        assert encoding.decode(encoding.encode(values)) == values
+
+
+def test_snapped_vectors_are_those_of_the_assignments_they_decode_to() -> None:
+    encoding = Encoding(CONDITIONAL)
+    snapped = encoding.snap(np.random.default_rng(0).uniform(-0.1, 1.1, (200, encoding.num_dimensions)))
+    decoded = [encoding.decode(vector) for vector in snapped]
+    for values in decoded:
+        CONDITIONAL.check(values)
+    # Floats are rounded to four digits on the way.
+    np.testing.assert_allclose(snapped, [encoding.encode(values) for values in decoded], atol=2e-3)
+
+
+def test_inactive_parameters_make_no_difference() -> None:
+    encoding = Encoding(CONDITIONAL)
+    vectors = np.random.default_rng(0).random((1, encoding.num_dimensions)).repeat(2, axis=0)
+    vectors[:, 0] = 0.1  # adam: the second lr is inactive
+    vectors[:, 2] = [0.2, 0.9]
+    snapped = encoding.snap(vectors)
+    assert (snapped[:, 2] == INACTIVE).all()
+    np.testing.assert_array_equal(snapped[0], snapped[1])
+
+
+def test_choices_are_equally_far_from_each_other() -> None:
+    encoding = Encoding(CONDITIONAL)
+    vectors = np.full((3, encoding.num_dimensions), 0.1)
+    vectors[:, 6] = [0.1, 0.4, 0.6]  # the third, wsd, opens a parameter
+    features = encoding.features(encoding.snap(vectors))
+    decay = features[:, encoding.parameter_of_feature == 6]
+    distances = ((decay[:, None] - decay) ** 2).sum(axis=2)
+    assert distances[0, 1] == pytest.approx(0.5)
+    np.testing.assert_allclose(
+        distances, 0.0 + distances[0, 1] * (vectors[:, 6][:, None] // 0.334 != vectors[:, 6] // 0.334)
+    )

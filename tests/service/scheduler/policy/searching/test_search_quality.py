@@ -1,0 +1,150 @@
+"""The simulation of search policies: its clock, its regret, its command line, and the curves that come with it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from search_spaces import Float, Scalar, SearchSpace
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory, Wait
+from tests.benchmarks import search_quality
+from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, task
+from tests.benchmarks.search.curve_tables import DATA, read_table, table_objective
+from tests.benchmarks.search.search_simulation import Problem, simulate
+
+SPACE = SearchSpace("adamw", (Float("lr", 0.001, 1.0),))
+NUM = 10
+
+
+def curve(config: Mapping[str, Scalar]) -> list[float]:
+    """Ends at lr; above 0.9 it diverges after 3 units."""
+    lr = config["lr"]
+    assert isinstance(lr, float)
+    values = [lr * unit / NUM for unit in range(1, NUM + 1)]
+    return values if lr <= 0.9 else [*values[:3], math.nan]
+
+
+PROBLEM = Problem.sampled(curve, SPACE, Direction.MAXIMIZE, num_configs=500)
+
+
+class Script:
+    """Starts the given learning rates in order; pauses each trial at unit 4 and resumes it when nothing is left."""
+
+    def __init__(self, rates: Sequence[float], *, pauses: bool = False) -> None:
+        self._rates, self._pauses = list(rates), pauses
+        self.started: list[float] = []
+        self.paused: list[int] = []
+        self.told: list[tuple[int, TrialState, float | None, FailureReason | None]] = []
+        self.reported: list[tuple[int, int]] = []
+
+    def ask(self) -> Ask:
+        if self._rates:
+            self.started.append(self._rates.pop(0))
+            return Start(len(self.started) - 1, Phase.SEARCH, {"lr": self.started[-1]})
+        if self.paused:
+            number = self.paused.pop(0)
+            return Resume(number, Phase.SEARCH, {"lr": self.started[number]})
+        return Wait()
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        self.reported.append((number, step))
+        assert value == pytest.approx(self.started[number] * step / NUM)
+        if self._pauses and step == 4:
+            self.paused.append(number)
+            return Decision.PAUSE
+        return Decision.CONTINUE
+
+    def tell(
+        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
+    ) -> None:
+        self.told.append((number, state, value, reason))
+
+    def restore(self, history: Sequence[TrialHistory]) -> None:
+        raise NotImplementedError
+
+
+def test_the_sample_gives_best_and_median_and_the_share_that_diverges() -> None:
+    assert PROBLEM.best == pytest.approx(0.9, abs=0.01)
+    assert PROBLEM.median == pytest.approx(0.4, abs=0.05)  # of all, the diverged ones below
+    assert PROBLEM.diverged_share == pytest.approx(0.1, abs=0.04)
+
+
+def test_an_objective_without_spread_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot normalise"):
+        Problem.sampled(lambda _: [1.0, 1.0], SPACE, Direction.MINIMIZE, num_configs=10)
+
+
+def test_the_incumbent_is_the_best_trial_that_ended_in_time() -> None:
+    regrets = simulate(Script([0.5, 0.7, 0.6]), PROBLEM, num_workers=1, budgets=[0.9, 1, 2, 3])
+    assert regrets == [1.0, *(pytest.approx(PROBLEM.regret(value)) for value in (0.5, 0.7, 0.7))]
+
+
+def test_several_workers_share_the_budget() -> None:
+    one = simulate(Script([0.5, 0.7, 0.6, 0.8]), PROBLEM, num_workers=1, budgets=[1, 4])
+    four = simulate(Script([0.5, 0.7, 0.6, 0.8]), PROBLEM, num_workers=4, budgets=[1, 4])
+    assert one[1] == four[1] == PROBLEM.regret(0.8)
+    assert four[0] == 1.0  # four workers have done a quarter of each trial
+
+
+def test_a_paused_trial_goes_on_where_it_was() -> None:
+    policy = Script([0.5, 0.7], pauses=True)
+    simulate(policy, PROBLEM, num_workers=1, budgets=[2])
+    first, second = [(0, step) for step in range(1, 11)], [(1, step) for step in range(1, 11)]
+    assert policy.reported == [*first[:4], *second[:4], *first[4:], *second[4:]]
+    assert [state for _, state, _, _ in policy.told] == [TrialState.COMPLETED] * 2
+
+
+def test_a_diverged_trial_fails_where_its_curve_ends() -> None:
+    policy = Script([0.95, 0.5])
+    regrets = simulate(policy, PROBLEM, num_workers=1, budgets=[1.4])
+    assert policy.told[0] == (0, TrialState.FAILED, None, FailureReason.DIVERGED)
+    assert policy.reported[:3] == [(0, 1), (0, 2), (0, 3)]
+    assert regrets == [PROBLEM.regret(0.5)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_draws_the_same_task_again(family: str) -> None:
+    one, other = task(family, 3), task(family, 3)  # type: ignore[arg-type]  # a parameter of the test
+    config = one.space.defaults()
+    assert one.objective(config) == other.objective(config)
+    problem = Problem.sampled(one.objective, one.space, Direction.MAXIMIZE, num_configs=200)
+    assert problem.num_units == NUM_UNITS[family]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in DATA.glob("*.curves.json.gz")))
+def test_a_table_gives_the_real_curve_of_each_of_its_rows(name: str) -> None:
+    table = read_table(name)
+    assert len(table.rows) > 200
+    assert any(row.diverged for row in table.rows) or name == "stdlib-gpt"
+    objective = table_objective(name)
+    for row in table.rows[:50]:
+        table.space.check(row.parameters)
+        found = objective(row.parameters)
+        assert found[: len(row.curve)] == list(row.curve)
+        assert row.diverged == (len(found) != table.num_units or not math.isfinite(found[-1]))
+
+
+def test_the_command_line_prints_each_policy_and_a_line_of_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = tmp_path / "space.json"
+    space.write_text(json.dumps(SPACE.to_json()))
+    command = f"--objective {__name__}:curve --space {space} --direction max --budgets 2,4 --seeds 2 --workers 1,2"
+    search_quality.main([*command.split(), "--policies", "auto,random,asha", "--sample", "200"])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["benchmark"] == "search_quality"
+    assert {"auto_1_workers", "asha_2_workers"} <= result["figures"].keys()
+    assert len(result["figures"]["auto_1_workers"]["mean_regret"]) == 2
+
+
+def test_an_unknown_objective_or_policy_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="must be module:function"):
+        search_quality.load_objective("math")
+    with pytest.raises(SystemExit):
+        search_quality.parse(["--objective", "a:b", "--space", "x", "--direction", "max", "--policies", "tea"])
+    assert "unknown policy 'tea'" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Which trials are not launched: the pure limit, what rows say of earlier runs, and one whole job."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain import FailureReason, JobState, Phase, TrialState
+from service.scheduler.job_run import Stored, make_feasibility
+from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
+from service.specification.planning import plan_job
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.memory_estimates import NotPredictable
+from service.use_cases.run import requeue_trial
+from service.use_cases.submit import specification_of
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
+from tests.support.service.service_process import ServiceProcesses
+from trainers.config import TrialConfig
+from trainers.memory_prediction import predicted_bytes
+
+SPACE = {
+    "optimizer": "shampoo",
+    "parameters": [{"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}],
+    "fixed": {"lr": 0.005},
+}
+
+
+def config_of(kind: str) -> TrialConfig:
+    """A config of `SPACE`: without a preconditioner it needs less memory."""
+    return plan_job(specification(search_space=SPACE)).trial_config(Phase.SEARCH, {"preconditioner": kind})
+
+
+def test_predictions_up_to_the_limit_are_feasible() -> None:
+    limit = MemoryLimit(1000)
+    assert limit.correction == 1.0
+    assert limit.why_infeasible(1000) is None
+    assert limit.why_infeasible(1001) is not None
+
+
+def test_a_trial_that_ran_out_of_memory_lowers_what_is_tried_until_it_fits() -> None:
+    limit = MemoryLimit(1000)
+    limit.ran_out(3, 800)
+    limit.ran_out(5, 500)
+    assert limit.correction == 2.0
+    assert limit.why_infeasible(500) is None  # no more than what is tried a second time
+    assert "trial 5 ran out of memory" in str(limit.why_infeasible(501))
+    limit.fitted(5)
+    assert limit.correction == 1.25
+    assert limit.why_infeasible(800) is None
+    limit.ran_out(7, 1200)  # it was not predicted to fit, so it says nothing of predictions
+    assert limit.correction == 1.25
+
+
+def test_what_cannot_be_predicted_is_feasible() -> None:
+    def predict(_config: TrialConfig) -> int:
+        raise NotPredictable("no such file")
+
+    config = config_of("none")
+    feasibility = Feasibility(predict, lambda: 1)
+    feasibility.ran_out(0, config)
+    assert feasibility.why_infeasible(0, config) is None
+    assert Feasibility().why_infeasible(0, config) is None
+
+
+@pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.PRUNED, TrialState.COMPLETED])
+def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: Database, ending: TrialState) -> None:
+    resources = {"memory_per_worker": 2 * predicted_bytes(config_of("shampoo"))}
+    lease = claimed_job(sqlite_database, search_space=SPACE, resources=resources, baseline=None)
+    begin_trial(sqlite_database, lease, 0)
+    with sqlite_database.writing() as session:
+        requeue_trial(session, lease, 0, detail="out of memory", losses=0, memory_failures=1, now=NOW)
+    if ending is not TrialState.QUEUED:
+        reason = FailureReason.INFEASIBLE if ending is TrialState.FAILED else None
+        with sqlite_database.writing() as session:
+            trial = TrialRepository(session).get(lease.job_id, 0)
+            trial.state = TrialState.RUNNING
+        end_trial(sqlite_database, lease, 0, ending, reason=reason)
+    with sqlite_database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        stored = Stored(job, TrialRepository(session).with_measurements(lease.job_id))
+    with make_feasibility(plan_job(specification_of(job)), stored, is_local=True) as feasibility:
+        why = feasibility.why_infeasible(1, config_of("shampoo"))
+        assert (why is None) == (ending in (TrialState.PRUNED, TrialState.COMPLETED)), why
+        assert feasibility.why_infeasible(2, config_of("none")) is None
+
+
+@pytest.mark.slow
+def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: ServiceProcesses) -> None:
+    limit = predicted_bytes(config_of("shampoo")) - 1
+    job = specification(
+        search_space=SPACE,
+        pinned=[{"preconditioner": "shampoo"}],
+        budget={"num_trials": 2},
+        baseline=None,
+        pruner={"name": "none"},
+        resources={"memory_per_worker": limit},
+    )
+    service.start_worker()
+    finished, [fits, does_not] = service.finish(service.submit(job.model_dump(mode="json")))
+    assert finished.state is JobState.SUCCEEDED, finished.failure
+    assert fits.state is TrialState.COMPLETED
+    assert (does_not.state, does_not.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
+    assert (does_not.runs, does_not.started_at, does_not.spent_seconds) == (0, None, 0.0)

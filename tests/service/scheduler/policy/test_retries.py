@@ -1,0 +1,135 @@
+"""Which failures are taken up again and which stop a job, by reason."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from service.domain import FailureReason, TrialState
+from service.scheduler.job_run import read_stored, retries_of
+from service.scheduler.policy.retries import (
+    MAX_LOSSES,
+    MAX_SAME_ERRORS,
+    STORE_FAILED,
+    Retries,
+    Setbacks,
+    Verdict,
+    same_error,
+)
+from service.store.session import Database
+from service.use_cases.run import finish_job
+from service.use_cases.steer import resume_job
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
+
+
+def test_three_trials_that_a_store_would_not_keep_stop_the_job_and_a_short_outage_stops_nothing() -> None:
+    retries, again = Retries(), Retries()
+    for number in range(MAX_SAME_ERRORS):
+        assert retries.why_to_stop() is None
+        for loss in range(MAX_LOSSES + 1):
+            detail = f"{STORE_FAILED}s3://b/x cannot take {number}/step-{loss:08d}-{loss:016x}/rank-0: no answer"
+            verdict = retries.judge(number, FailureReason.LOST, detail)
+            assert verdict.reason == (FailureReason.LOST if loss == MAX_LOSSES else None)
+        again.restore(number, Setbacks(losses=MAX_LOSSES), verdict.reason, verdict.detail)
+    for told in (retries, again):
+        assert (told.why_to_stop() or "").startswith("the same error ended trials 0, 1 and 2: lost 4 times; last: the ")
+
+
+def test_a_random_name_makes_no_other_error() -> None:
+    first, second = (f"checkpoint of step {n}: cannot take step-{n:08d}-{n * 7919:016x}/rank-0" for n in (10, 9999))
+    assert same_error(first) == same_error(second)
+
+
+def test_a_loss_is_taken_up_again_three_times() -> None:
+    retries = Retries()
+    for losses in range(1, MAX_LOSSES + 1):
+        assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(
+            None, "lost; goes on from its last checkpoint: gone"
+        )
+        assert retries.setbacks(4) == Setbacks(losses=losses)
+    assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(FailureReason.LOST, "lost 4 times; last: gone")
+    assert retries.judge(5, FailureReason.LOST, "gone").reason is None  # another trial's count is its own
+
+
+def test_memory_is_given_one_more_try_and_losses_do_not_use_it_up() -> None:
+    retries = Retries()
+    retries.restore(0, Setbacks(losses=MAX_LOSSES), None, None)
+    assert retries.judge(0, FailureReason.OUT_OF_MEMORY, "full").reason is None
+    assert retries.setbacks(0) == Setbacks(losses=MAX_LOSSES, memory_failures=1)
+    verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full")
+    assert verdict == Verdict(FailureReason.INFEASIBLE, "out of memory 2 times, in new processes too: full")
+
+
+@pytest.mark.parametrize("reason", [FailureReason.DIVERGED, FailureReason.ERROR, FailureReason.INFEASIBLE])
+def test_what_would_happen_again_is_final_at_once(reason: FailureReason) -> None:
+    assert Retries().judge(0, reason, "so it is") == Verdict(reason, "so it is")
+
+
+def test_diverged_trials_never_stop_a_job() -> None:
+    retries = Retries()
+    for number in range(20):
+        retries.judge(number, FailureReason.DIVERGED, "loss nan at step 3")
+    assert retries.why_to_stop() is None
+
+
+def test_an_error_counts_over_restarts_but_once_per_trial() -> None:
+    retries = Retries()
+    for number in range(MAX_SAME_ERRORS - 1):
+        retries.restore(number, Setbacks(), FailureReason.ERROR, f"ValueError: shape ({number}, 3)")
+    retries.judge(0, FailureReason.ERROR, "ValueError: shape (0, 3)")
+    retries.judge(7, FailureReason.ERROR, "ValueError: shape")
+    assert retries.why_to_stop() is None
+    retries.judge(8, FailureReason.ERROR, "ValueError: shape (8, 3)")
+    assert retries.why_to_stop() == "the same error ended trials 0, 1 and 8: ValueError: shape (0, 3)"
+
+
+def test_who_takes_a_job_up_again_may_have_mended_its_error(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 8})
+
+    def fail(numbers: range, seconds: float) -> None:
+        for number in numbers:
+            now = NOW + timedelta(seconds=seconds)
+            begin_trial(database, lease, number, now=now)
+            end_trial(
+                database,
+                lease,
+                number,
+                TrialState.FAILED,
+                reason=FailureReason.ERROR,
+                detail="KeyError: 'label'",
+                now=now,
+            )
+
+    fail(range(3), 1)
+    assert retries_of(read_stored(database, lease)).why_to_stop() is not None
+    with database.writing() as session:
+        finish_job(session, lease, failure="the same error", now=NOW + timedelta(seconds=2))
+    with database.writing() as session:
+        resume_job(session, lease.job_id, now=NOW + timedelta(seconds=3))
+    again = claim(database, add_worker(database), now=NOW + timedelta(seconds=4))
+    assert again is not None
+    lease = again
+    assert retries_of(read_stored(database, lease)).why_to_stop() is None
+    fail(range(3, 6), 5)
+    assert retries_of(read_stored(database, lease)).why_to_stop() is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("IndexError: index 17 of 4", "IndexError: index 1 of 400"),
+        ("ValueError: got -1.5e-07", "ValueError: got 3"),
+        ("RuntimeError: <Model at 0x7f3aBc10>", "RuntimeError: <Model at 0x55d0>"),
+    ],
+)
+def test_numbers_do_not_tell_errors_apart(one: str, other: str) -> None:
+    assert same_error(one) == same_error(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("KeyError: 'a'", "KeyError: 'b'"), ("ValueError: no", "TypeError: no"), ("OSError: full", "OSError: full of 3")],
+)
+def test_words_do(one: str, other: str) -> None:
+    assert same_error(one) != same_error(other)

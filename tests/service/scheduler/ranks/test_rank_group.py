@@ -1,0 +1,284 @@
+"""Groups of real rank processes on a small local Ray cluster."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+import torch
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from torch import nn
+
+from service.domain import FailureReason
+from service.scheduler.cluster import ray_cluster
+from service.scheduler.ranks.rank_group import Failure, GroupSize, Outcome, Rank, RankGroup, describe_failure
+from service.scheduler.worker import make_directory
+from tests.support.service.service_process import PLUGIN
+from tests.support.trainers.trials import determined
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
+from trainers.config import Diverged, InvalidConfig, Measurement
+from trainers.workloads.digits.digits import DigitsMLP
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves its log files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TWO = GroupSize(world_size=2, cpus_per_rank=1.0, gpus_per_rank=0)
+
+
+@pytest.fixture(scope="module")
+def bundles() -> Iterator[PlacementGroup]:
+    """Room for two ranks on a cluster of its own."""
+    directory = make_directory()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(PLUGIN))
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray_cluster.connect(None, directory=directory)
+        group = placement_group([TWO.rank_bundle] * 2)
+        yield group
+        remove_placement_group(group)
+        ray.shutdown()
+
+
+def order(**options: Any) -> dict[str, Any]:
+    return {
+        "workload": "troubled-digits",
+        "workload_options": options,
+        "optimizer": {"name": "adamw", "arguments": {"lr": 1e-3}},
+        "num_steps": 40,
+        "evaluate_every": 10,
+        "batch_size": 32,
+    }
+
+
+def train(group: RankGroup, config: dict[str, Any], directory: Path) -> list[Measurement | Failure]:
+    """Trains a trial to its end."""
+    group.start(config, str(directory))
+    outcomes: list[Measurement | Failure] = []
+    while (outcome := group.advance()) is not None:
+        outcomes.append(outcome)
+        if isinstance(outcome, Failure):
+            break
+    return outcomes
+
+
+def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        first = train(group, order(), tmp_path / "0")
+        processes = group.process_ids()
+        group.start(order(), str(tmp_path / "1"))
+        again = [group.advance()]
+        diverged = train(group, order(trouble="diverge"), tmp_path / "2")  # drops the second trial
+        refused = train(group, order(trouble="error", nonsense=1), tmp_path / "3")
+        last = train(group, order(), tmp_path / "4")
+        assert group.process_ids() == processes
+    finally:
+        group.close()
+    assert [m.step for m in first if isinstance(m, Measurement)] == [10, 20, 30, 40]
+    assert metrics(again) == metrics(first[:1])
+    assert metrics(last) == metrics(first)
+    assert [(f.reason, f.group_is_usable) for f in diverged if isinstance(f, Failure)] == [
+        (FailureReason.DIVERGED, True)
+    ]
+    assert [(f.reason, f.group_is_usable) for f in refused if isinstance(f, Failure)] == [(FailureReason.ERROR, True)]
+    assert len(set(processes)) == 2
+    assert group.num_trials == 5
+
+
+def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    first, second = tmp_path / "first", tmp_path / "second"
+    try:
+        group.start(order(steps_file=str(first)), str(tmp_path / "0"))
+        assert step_of(group.advance()) == 10
+        wait_until(lambda: steps_begun(first) == 20, "the interval after the one that was asked for")
+        time.sleep(0.5)  # a driver that is slow to deal with it
+        assert steps_begun(first) == 20
+        assert checkpoints(tmp_path / "0") == ["step-00000010"]
+        assert step_of(group.advance()) == 20
+
+        # Paused where it was expected: nothing is trained ahead.
+        group.start(order(steps_file=str(second)), str(tmp_path / "1"), until_step=10)
+        assert step_of(group.advance()) == 10
+        time.sleep(0.5)
+        assert steps_begun(second) == 10
+        assert step_of(group.advance()) == 20  # it is not paused after all
+
+        # In both trials a next interval is trained by now, or almost; whoever resumes them misses nothing.
+        resumed = [
+            train(group, order(steps_file=str(file)), tmp_path / name) for name, file in (("0", first), ("1", second))
+        ]
+    finally:
+        group.close()
+    assert [[step_of(outcome) for outcome in outcomes] for outcomes in resumed] == [[20, 30, 40], [20, 30, 40]]
+
+
+def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
+    bundles: PlacementGroup, tmp_path: Path
+) -> None:
+    group = RankGroup(TWO, bundles)
+    # Its second interval takes 200 seconds.
+    slow = {**order(seconds_per_step=1.0, slow_from_step=200), "num_steps": 400, "evaluate_every": 200}
+    try:
+        group.start(slow, str(tmp_path / "0"))
+        assert step_of(group.advance()) == 200
+        group.start(slow, str(tmp_path / "1"))  # given up before it has begun
+        started = time.monotonic()
+        group.start(order(), str(tmp_path / "2"))
+        assert step_of(group.advance()) == 10
+        assert time.monotonic() - started < 100.0
+    finally:
+        group.close()
+    assert group.is_usable
+    assert checkpoints(tmp_path / "0") == ["step-00000200"]
+
+
+def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        group.start(order(seconds_per_step=0.01), str(tmp_path))
+        assert isinstance(group.advance(), Measurement)
+        os.kill(group.process_ids()[1], signal.SIGKILL)
+        failure = group.advance()
+        survivor = group.process_ids()[0]
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.LOST
+    assert not group.is_usable
+    wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
+
+
+def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        [*_, failure] = train(group, order(trouble="error"), tmp_path)
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.ERROR
+    assert failure.detail == "KeyError: 'label of image 17'"
+    assert "_meet_trouble" in failure.trace
+    assert not group.is_usable
+
+
+def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        group.start(order(), str(tmp_path / "0"))
+        assert isinstance(group.advance(timeout_seconds=PATIENCE_SECONDS), Measurement)
+        group.start(order(trouble="hang"), str(tmp_path / "1"))
+        assert isinstance(group.advance(timeout_seconds=PATIENCE_SECONDS), Measurement)
+        failure = group.advance(timeout_seconds=3.0)  # it hangs in step 16, between the first two measurements
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.ERROR
+    # Rank 0 waits in a collective for rank 1, which hangs: from outside both are silent.
+    assert failure.detail == "no measurement came in the time allowed; ranks [0, 1] hang"
+    assert not group.is_usable
+
+
+def test_a_workload_that_prints_binary_garbage_trains_on(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        outcomes = train(group, order(trouble="garbage"), tmp_path)
+    finally:
+        group.close()
+    assert [m.step for m in outcomes if isinstance(m, Measurement)] == [10, 20, 30, 40]
+
+
+def test_out_of_memory_is_told_with_the_peak(bundles: PlacementGroup, tmp_path: Path) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        [*_, failure] = train(group, order(trouble="memory"), tmp_path)
+    finally:
+        group.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is FailureReason.OUT_OF_MEMORY
+    match = re.fullmatch(r"MemoryError: no room for the batch \(this rank's peak: (\d+\.\d\d) GiB\)", failure.detail)
+    assert match is not None
+    assert 0.05 < float(match[1]) < 10  # torch itself is some hundreds of MiB
+
+
+@pytest.mark.usefixtures("bundles")
+@pytest.mark.parametrize("trouble", ["none", "diverge", "error"])
+def test_a_rank_keeps_nothing_of_a_trial_that_ended(
+    trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    models: list[weakref.ref[nn.Module]] = []
+    build_model = DigitsMLP.build_model
+
+    def build_model_in_a_cycle(self: DigitsMLP) -> nn.Module:
+        model = build_model(self)
+        model.__dict__["parent"] = [model]
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(DigitsMLP, "build_model", build_model_in_a_cycle)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the rank sets it; so it is restored
+    rank = Rank(num_threads=torch.get_num_threads())  # in this process
+    rank.start(1, order(trouble=trouble), str(tmp_path), until_step=None)
+    rank.take(1, 4)  # all of them, before they come
+    while isinstance(rank.advance(), Measurement):
+        pass
+    rank.stop()
+    gc.unfreeze()  # this process is not a rank
+    [model] = models
+    assert model() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "group_is_usable"),
+    [
+        (Diverged(7, "training loss nan"), FailureReason.DIVERGED, True),
+        (InvalidConfig("batch_size", "too large"), FailureReason.ERROR, True),
+        (MemoryError("no room"), FailureReason.OUT_OF_MEMORY, False),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), FailureReason.OUT_OF_MEMORY, False),
+        (ZeroDivisionError("in a loss"), FailureReason.ERROR, False),
+        (StoreFailed("s3://b/x cannot be listed"), FailureReason.LOST, False),
+        (CheckpointNotStored("checkpoint of step 20"), FailureReason.LOST, False),
+        (CheckpointNotWritten("checkpoint of step 20: no space"), FailureReason.ERROR, False),
+        (SystemExit(3), FailureReason.ERROR, False),
+    ],
+)
+def test_an_exception_tells_why_the_trial_failed(
+    error: BaseException, reason: FailureReason, group_is_usable: bool
+) -> None:
+    failure = describe_failure(error)
+    assert (failure.reason, failure.group_is_usable) == (reason, group_is_usable)
+
+
+def metrics(outcomes: list[Any]) -> list[Any]:
+    return [determined(outcome.metrics) for outcome in outcomes]
+
+
+def step_of(outcome: Outcome) -> int:
+    assert isinstance(outcome, Measurement), outcome
+    return outcome.step
+
+
+def steps_begun(file: Path) -> int:
+    """The newest step in a workload's file of steps."""
+    return int(file.read_text().split()[-1])
+
+
+def checkpoints(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())

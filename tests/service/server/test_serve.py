@@ -1,0 +1,134 @@
+"""`serve` as a person runs it: a process that starts, survives its worker, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from service.client import Client
+from service.server.serve import WORKER_STOP_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
+
+
+@dataclass
+class Service:
+    process: subprocess.Popen[str]
+    url: str
+
+    def descendants(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def workers(self) -> list[psutil.Process]:
+        return [found for found in self.descendants() if "worker" in _arguments(found)]
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
+
+
+@contextmanager
+def serving(data_dir: Path, *arguments: str) -> Iterator[Service]:
+    command = [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(data_dir), *arguments]
+    with started(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("shampoo-tuner is at http://127.0.0.1:"), line
+        service = Service(process, line.split()[3])
+        with Client(service.url) as client:
+            wait_until(lambda: client.readiness().num_workers == 1, "the worker")
+        yield service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path / "new" / "data") as service:
+        yield service
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
+    service: Service, number: signal.Signals
+) -> None:
+    descendants = service.descendants()
+    assert descendants
+    with (
+        httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as http,
+        http.stream("GET", f"{service.url}/v1/events") as stream,
+    ):
+        chunks = stream.iter_bytes()
+        next(chunks)
+        began = time.monotonic()
+        service.process.send_signal(number)
+        assert service.process.wait(PATIENCE_SECONDS) == 0
+        # Half a second on a quiet machine; a worker that does not stop by itself costs as much as it may.
+        assert time.monotonic() - began < WORKER_STOP_SECONDS
+        assert list(chunks) == []  # its end, and no cut
+    assert not any(found.is_running() for found in descendants)
+
+
+def test_a_worker_that_dies_is_started_again(service: Service) -> None:
+    (first,) = service.workers()
+    first.kill()
+    wait_until(lambda: any(found.pid != first.pid for found in service.workers()), "another worker")
+    assert httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+    service.process.terminate()
+    assert service.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
+    descendants = service.descendants()
+    service.process.kill()
+    wait_until(lambda: not any(found.is_running() for found in descendants), "the end of what it started")
+
+
+def test_a_taken_port_is_one_clear_line(service: Service, tmp_path: Path) -> None:
+    port = service.url.rpartition(":")[2]
+    second = subprocess.run(
+        [sys.executable, "-m", "service", "serve", "--port", port, "--data-dir", str(tmp_path / "second")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in second.stderr
+    assert second.stderr.count("\n") == 1
+    assert not (tmp_path / "second").exists()
+
+
+def test_the_api_alone_leaves_the_database_to_migrate_and_says_to_which_hosts_it_answers(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "SHAMPOO_TUNER_DATA_DIR": str(tmp_path),
+        "SHAMPOO_TUNER_HOST": "0.0.0.0",
+        "SHAMPOO_TUNER_PORT": "0",
+        "SHAMPOO_TUNER_ALLOWED_HOSTS": "tuner.example.org",
+    }
+    with started([sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3]
+        assert url.startswith("http://127.0.0.1:")
+        assert "localhost, 127.0.0.1, ::1, tuner.example.org;" in process.stdout.readline()
+        for host, status in (("tuner.example.org", 200), ("rebound.example", 421)):
+            answer = httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False, timeout=PATIENCE_SECONDS)
+            assert answer.status_code == status
+        assert httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 503
+        subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
+        ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS)
+        assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0

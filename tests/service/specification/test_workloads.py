@@ -1,0 +1,149 @@
+"""Workloads by name over HTTP: nobody's code is imported in the service, and what is wrong names the field."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.settings import Settings
+from service.specification import workloads
+from service.store.session import Database
+from tests.support.service.live import running
+from tests.support.waiting import PATIENCE_SECONDS
+
+MINE = """
+from tests.support.trainers.broken_workloads import Sound
+
+class Mine(Sound):
+    title = "Mine"
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with the module `mine` in it."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def post(database: Database, name: str, *, options: dict[str, Any] | None = None, **settings: Any) -> httpx.Response:
+    with (
+        running(database, **settings) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+    ):
+        return http.post("/v1/jobs", json={"workload": {"name": name, "options": options or {}}})
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_class_in_the_services_directory_makes_a_job_and_is_not_imported(sqlite_database: Database) -> None:
+    answer = post(sqlite_database, "mine:Mine", options={"scale": 2.0})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert (job["model"], job["name"], job["num_steps"]) == ("mine:Mine", "mine:Mine", 10)
+    assert job["objective"] == {"metric": "validation_loss", "direction": "minimize", "also": []}
+    assert "mine" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "field", "message"),
+    [
+        ("import no_such_library", {}, "workload.name", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("class Mine: ...", {}, "workload.name", "mine:Mine lacks the class attributes title, metrics"),
+        (MINE, {"depth": 3}, "workload.options.depth", "unknown option of mine:Mine (known: scale), got 3"),
+    ],
+)
+def test_a_class_that_cannot_be_used_is_refused_with_the_reason(
+    sqlite_database: Database, mine: Path, program: str, options: dict[str, Any], field: str, message: str
+) -> None:
+    (mine / "mine.py").write_text(program)
+    answer = post(sqlite_database, "mine:Mine", options=options)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert message in error["message"]
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database) -> None:
+    for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0"}):
+        answer = post(sqlite_database, "mine:Mine", **settings)
+        assert answer.status_code == 422
+        (error,) = answer.json()["errors"]
+        assert error["field"] == "workload.name"
+        assert "SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS" in error["message"]
+        assert post(sqlite_database, "digits-mlp", **settings).status_code == 201
+    assert post(sqlite_database, "mine:Mine", host="0.0.0.0", allow_module_workloads=True).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("10.0.0.7", False)],
+)
+def test_classes_are_allowed_by_default_where_only_this_machine_can_ask(host: str, allowed: bool) -> None:
+    assert Settings(host=host).module_workloads_are_allowed is allowed
+    assert Settings(host=host, allowed_hosts=("localhost",)).module_workloads_are_allowed is allowed
+    assert not Settings(host=host, allowed_hosts=("tuner.example.org",)).module_workloads_are_allowed  # a proxy's name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("os.path:Mine", "'os.path:Mine' is of Python's standard library"),
+        ("antigravity:Mine", "is of Python's standard library"),
+        ("nowhere:Mine", "there is no module 'nowhere' among the installed packages and "),
+        ("a:b:c", "unknown workload 'a:b:c' (known: click-log, digits-autoencoder"),
+        ("../mine:Mine", "unknown workload '../mine:Mine'"),
+        ("--installed", "unknown workload '--installed'"),
+    ],
+)
+def test_other_names_are_refused(sqlite_database: Database, name: str, message: str) -> None:
+    answer = post(sqlite_database, name)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == "workload.name"
+    assert message in error["message"]
+
+
+def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
+    sqlite_database: Database, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = mine / "mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[shampoo_tuner.workloads]\nmy-mine = mine:Mine\nlost = nowhere:X\n")
+    monkeypatch.syspath_prepend(mine)
+    with running(sqlite_database) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http:
+        listed = {one["name"]: one for one in http.get("/v1/workloads").json()["items"]}
+    assert listed["my-mine"]["title"] == "Mine"
+    assert {"digits-mlp", "stdlib-gpt"} <= listed.keys()
+    assert "lost" not in listed
+    assert post(sqlite_database, "my-mine", host="0.0.0.0").status_code == 201
+    refused = post(sqlite_database, "lost")
+    assert refused.status_code == 422
+    assert "nowhere:X cannot be imported" in refused.json()["errors"][0]["message"]
+    assert "mine" not in sys.modules
+
+
+def test_describing_a_class_loads_no_torch_here(mine: Path) -> None:
+    code = f"""
+import sys
+from {workloads.__name__} import describe_workload, known_workloads
+assert describe_workload("mine:Mine").title == "Mine"
+known_workloads()
+sys.exit(str({{"torch", "mine", "numpy"}} & sys.modules.keys() or ""))
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=mine,
+        env={"PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.stderr.strip() == ""

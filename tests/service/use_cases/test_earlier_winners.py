@@ -1,0 +1,156 @@
+"""Winners of earlier jobs as pinned trials: which are found, how they fit another space, and what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from search_spaces import Categorical, Float, Integer, SearchSpace
+from service.api.schemas.estimates import JobEstimate
+from service.cli.terminal import estimate_lines
+from service.domain import Phase
+from service.errors import InvalidInput
+from service.specification.job import EarlierWinner, JobSpecification
+from service.specification.planning import plan_job
+from service.store.models import Job
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
+from service.use_cases.estimates import estimate_job
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import create_job, specification_of
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import NOW, claimed_job, run_trial, specification, submit
+
+SPACE = SearchSpace(
+    "shampoo",
+    (
+        Categorical("grafting", ("adam", "sgd")),
+        Float("lr", 1e-3, 1e-1, scale="log", when={"grafting": ("adam",)}),
+        Integer("precondition_frequency", 5, 50),
+    ),
+)
+
+
+def resolved(database: Database, **fields: Any) -> JobSpecification:
+    with database.reading() as session:
+        return resolve_winners(session, plan_job(specification(**fields)))
+
+
+@pytest.mark.parametrize(
+    ("given", "fitted"),
+    [
+        ({"lr": 0.01, "precondition_frequency": 10}, ({"lr": 0.01, "precondition_frequency": 10}, [])),
+        (
+            {"lr": 5, "precondition_frequency": 9.5},
+            ({"lr": 0.1, "precondition_frequency": 10}, ["lr", "precondition_frequency"]),
+        ),
+        ({"grafting": "sgd", "lr": 0.01}, ({"grafting": "sgd"}, [])),
+        ({"grafting": "rmsprop", "lr": 0.01}, None),
+        ({"lr": "large"}, None),
+        ({"lr": True}, None),
+        ({"momentum": 0.9}, None),
+        ({}, None),
+    ],
+)
+def test_an_assignment_of_another_space_is_clipped_filled_up_or_left_out(given: Any, fitted: Any) -> None:
+    found = fit(SPACE, given)
+    if fitted is None:
+        assert found is None
+        return
+    assert found is not None
+    values, clipped = fitted
+    assert found == ({**SPACE.defaults({"grafting": values.get("grafting", "adam")}), **values}, clipped)
+
+
+def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_from(database: Database) -> None:
+    older, newer = finished_job(database), finished_job(database)  # all of their trials have the defaults
+    job_id = submit(database, pinned=["winners"], baseline={"pinned": ["winners", {"lr": 0.002}]})
+    with database.reading() as session:
+        found = specification_of(JobRepository(session).get(job_id))
+    [winner] = found.pinned  # the older one's is the same
+    assert isinstance(winner, EarlierWinner)
+    assert (winner.job_id, winner.trial, winner.value, winner.clipped) == (newer, 2, 0.2, [])
+    assert winner.parameters == plan_job(specification()).spaces[Phase.SEARCH].defaults()
+    assert found.baseline is not None
+    of_baseline, own = found.baseline.pinned
+    assert isinstance(of_baseline, EarlierWinner)
+    assert (of_baseline.trial, own) == (1, {"lr": 0.002})
+    plan = plan_job(found)
+    assert plan.pinned[Phase.SEARCH] == (winner.parameters,)
+    assert [values["lr"] for values in plan.pinned[Phase.BASELINE]] == [of_baseline.parameters["lr"], 0.002]
+    assert older != newer
+
+
+def test_only_succeeded_jobs_with_the_same_objective_and_optimizer_have_winners(database: Database) -> None:
+    assert resolved(database, pinned=["winners"]).pinned == []
+    lease = claimed_job(database, objective={"metric": "validation_accuracy"})
+    run_trial(database, lease, 0, 0.5)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    with database.writing() as session:
+        finish_job(session, lease, failure="no more", now=NOW)
+    assert resolved(database, pinned=["winners"]).pinned == []
+    finished_job(database)
+    assert resolved(database, pinned=["winners"], search_space="sgd").pinned == []
+    assert len(resolved(database, pinned=["winners"]).pinned) == 1
+
+
+def test_there_are_at_most_five_winners_each_once(database: Database) -> None:
+    for rank in range(MAX_WINNERS + 2):
+        lr = {"type": "float", "name": "lr", "low": 1e-3, "high": 1.0, "default": (rank + 1) / 1000}
+        space = {"optimizer": "shampoo", "parameters": [lr]}
+        lease = claimed_job(database, search_space=space, baseline=None)
+        run_trial(database, lease, 0, 0.5)
+        with database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+    pinned = resolved(database, pinned=["winners", "winners", {"lr": 0.004}]).pinned
+    assert len(pinned) == MAX_WINNERS + 1
+    values = [entry.parameters["lr"] for entry in pinned[:-1] if isinstance(entry, EarlierWinner)]
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == MAX_WINNERS
+    assert pinned[-1] == {"lr": 0.004}
+
+
+def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Database) -> None:
+    def create() -> tuple[Job, bool]:
+        with database.writing() as session:
+            wanted = specification(pinned=["winners"])
+            return create_job(session, wanted, name=None, tags={}, idempotency_key="k", now=NOW)
+
+    finished_job(database)
+    job, is_new = create()
+    assert is_new
+    with database.writing() as session:
+        cancel_job(session, job.id, now=NOW)  # so that nobody claims it
+    finished_job(database)
+    again, is_new = create()
+    assert (again.id, is_new) == (job.id, False)
+
+
+def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> None:
+    def lines(**fields: Any) -> str:
+        with database.reading() as session:
+            estimate = estimate_job(session, plan_job(specification(**fields)))
+        return "\n".join(estimate_lines(JobEstimate.model_validate(estimate)))
+
+    assert "winner" not in lines()
+    assert "No earlier job with this workload, objective and optimizer has a winner for the search." in lines(
+        pinned=["winners"]
+    )
+    job_id = finished_job(database)
+    assert f"The search begins with winners of earlier jobs: trial 2 of {job_id}." in lines(pinned=["winners"])
+    narrow = {"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": 1e-6, "high": 1e-5}]}
+    assert f"trial 2 of {job_id} (lr clipped)" in lines(pinned=["winners"], search_space=narrow)
+
+
+def test_a_winner_given_by_hand_is_checked_like_an_assignment(database: Database) -> None:
+    winner = {"job_id": "job_x", "trial": 3, "value": 0.5, "parameters": {"lr": 0.002}}
+    assert plan_job(resolved(database, pinned=[winner])).pinned[Phase.SEARCH][0]["lr"] == 0.002
+    with pytest.raises(InvalidInput, match="must be in") as refused:
+        submit(database, pinned=["algoperf", {**winner, "parameters": {"lr": 1e9}}])
+    assert refused.value.field == "pinned[1].parameters.lr"

@@ -1,0 +1,222 @@
+"""Who may run which job: claims, renewals, losses and the fence against runs that lost their lease."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from service.domain import FailureReason, JobState, TrialState
+from service.errors import LeaseLost
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
+from service.use_cases.run import finish_trial, start_trial
+from service.use_cases.steer import cancel_job
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    end_trial,
+    measure,
+    run_trial,
+    submit,
+)
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+def _job(database: Database, job_id: str) -> Job:
+    with database.reading() as session:
+        return JobRepository(session).get(job_id)
+
+
+def _trials(database: Database, job_id: str) -> list[Trial]:
+    with database.reading() as session:
+        return TrialRepository(session).page(job_id)
+
+
+def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState:
+    with database.writing() as session:
+        return release_job(session, lease, now=NOW + timedelta(seconds=after_seconds), crash=crash)
+
+
+def test_the_oldest_queued_job_is_claimed_first(database: Database) -> None:
+    first = submit(database, now=NOW)
+    second = submit(database, now=NOW + timedelta(seconds=1))
+    worker = add_worker(database)
+    claims = [claim(database, worker, running=running) for running in ([], [first], [first, second])]
+    assert [lease.job_id if lease else None for lease in claims] == [first, second, None]
+    assert _job(database, first).state is JobState.RUNNING
+    assert _job(database, first).started_at == NOW
+
+
+def test_workers_that_claim_at_the_same_time_get_different_jobs(database: Database) -> None:
+    jobs = {submit(database) for _ in range(6)}
+    workers = [add_worker(database) for _ in range(6)]
+    leases: list[Lease | None] = []
+    barrier = threading.Barrier(len(workers))
+
+    def work(worker: str) -> None:
+        barrier.wait()
+        leases.append(claim(database, worker))
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    claimed = [lease.job_id for lease in leases if lease is not None]
+    assert len(claimed) == len(set(claimed))
+    # A worker may come away empty-handed while another has the job it saw locked; it gets one on asking again.
+    while (lease := claim(database, workers[0], running=claimed)) is not None:
+        claimed.append(lease.job_id)
+    assert sorted(claimed) == sorted(jobs)
+
+
+def test_a_lease_is_kept_while_its_worker_beats_and_lost_after(database: Database) -> None:
+    lease = claimed_job(database)
+    rival = add_worker(database)
+    with database.writing() as session:
+        beat(session, lease.worker_id, lease_seconds=30, now=NOW + timedelta(seconds=25))
+    assert claim(database, rival, now=NOW + timedelta(seconds=50)) is None
+    taken = claim(database, rival, now=NOW + timedelta(seconds=56))
+    assert taken is not None
+    assert (taken.job_id, taken.worker_id, taken.attempt) == (lease.job_id, rival, 2)
+
+
+def test_a_run_whose_job_was_taken_over_can_write_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    assert claim(database, add_worker(database), now=NOW + timedelta(seconds=31)) is not None
+    for write in (
+        lambda: measure(database, lease, 0, 10, 1.0),
+        lambda: begin_trial(database, lease, 1),
+    ):
+        with pytest.raises(LeaseLost):
+            write()
+    (trial,) = _trials(database, lease.job_id)
+    assert (trial.state, trial.step) == (TrialState.QUEUED, 0)
+
+
+def test_a_run_whose_job_was_cancelled_can_write_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        cancel_job(session, lease.job_id, now=NOW)
+    with pytest.raises(LeaseLost):
+        measure(database, lease, 0, 10, 1.0)
+    assert _release(database, lease, crash="killed") is JobState.CANCELLED
+
+
+def test_a_stopped_worker_gives_its_job_back_at_once_and_uncounted(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    assert _release(database, lease, crash=None) is JobState.QUEUED
+    job = _job(database, lease.job_id)
+    assert (job.crashes, job.lease_worker_id, job.not_before) == (0, None, None)
+    assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.QUEUED]
+    assert claim(database, add_worker(database)) is not None
+
+
+def test_a_run_that_crashed_once_is_claimed_at_once_and_waits_before_it_is_claimed_a_third_time(
+    database: Database,
+) -> None:
+    lease = claimed_job(database)
+    worker = add_worker(database)
+    assert _release(database, lease, crash="signal 9") is JobState.QUEUED
+    again = claim(database, worker)
+    assert again is not None
+    assert _release(database, again, crash="signal 9") is JobState.QUEUED
+    assert claim(database, worker, now=NOW + timedelta(seconds=1)) is None
+    assert claim(database, worker, now=NOW + timedelta(seconds=3)) is not None
+
+
+def test_a_worker_that_never_heard_of_its_claim_is_told_again(database: Database) -> None:
+    submit(database)
+    submit(database)
+    worker, rival = add_worker(database), add_worker(database)
+    lease = claim(database, worker)
+    assert claim(database, worker) == lease
+    other = claim(database, rival)
+    assert other is not None
+    assert lease is not None
+    assert other.job_id != lease.job_id
+    assert _job(database, lease.job_id).attempt == 1
+
+
+def test_a_job_whose_runs_keep_dying_without_getting_further_fails_and_says_why(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(MAX_CRASHES):
+        assert lease is not None
+        if crash == 0:
+            begin_trial(database, lease, 0)
+        state = _release(database, lease, crash="signal 11", after_seconds=100 * crash)
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+    assert state is JobState.FAILED
+    assert lease is None
+    with database.reading() as session:
+        (job,) = JobRepository(session).page(limit=1)
+    assert job.failure is not None
+    assert "3 times in a row" in job.failure
+    assert "signal 11" in job.failure
+    assert [trial.state for trial in _trials(database, job.id)] == [TrialState.CANCELLED]
+
+
+def test_progress_between_crashes_keeps_a_job_alive(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(2 * MAX_CRASHES):
+        assert lease is not None
+        run_trial(database, lease, crash, 1.0)
+        assert _release(database, lease, crash="signal 9", after_seconds=100 * crash) is JobState.QUEUED
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+
+
+def test_a_run_that_only_repeats_what_was_measured_makes_no_progress(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for crash in range(MAX_CRASHES):
+        assert lease is not None
+        if crash:
+            with database.writing() as session:
+                start_trial(session, lease, 0, now=NOW)
+        # Its checkpoints are gone: each run trains it from the beginning and dies at the same place.
+        for step in (10, 20):
+            measure(database, lease, 0, step, 1.0)
+        state = _release(database, lease, crash="signal 9", after_seconds=100 * crash)
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+    # The first run got further than any before it; the crash after it was the first in a row.
+    assert state is JobState.FAILED
+
+
+def test_a_trial_that_ended_is_progress(database: Database) -> None:
+    lease: Lease | None = claimed_job(database)
+    for crash in range(2 * MAX_CRASHES):
+        assert lease is not None
+        begin_trial(database, lease, crash)
+        end_trial(database, lease, crash, TrialState.FAILED, reason=FailureReason.DIVERGED)
+        assert _release(database, lease, crash="signal 9", after_seconds=100 * crash) is JobState.QUEUED
+        lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
+
+
+def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+
+    def cancel() -> None:
+        with database.writing() as session:
+            cancel_job(session, lease.job_id, now=NOW)
+
+    cancelling = threading.Thread(target=cancel)
+    with database.writing() as session:
+        lock_leased_job(session, lease)
+        cancelling.start()
+        cancelling.join(timeout=0.5)
+        assert cancelling.is_alive()
+        finish_trial(session, lease, 0, TrialState.COMPLETED, now=NOW)
+    cancelling.join(PATIENCE_SECONDS)
+    assert _job(database, lease.job_id).state is JobState.CANCELLED
+    assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.COMPLETED]

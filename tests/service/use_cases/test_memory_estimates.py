@@ -1,0 +1,205 @@
+"""Predicting what trials need of a rank's memory: against what optimizers keep, and of whole spaces."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from service.api.schemas.estimates import JobEstimate
+from service.cli.terminal import estimate_lines
+from service.domain import Phase
+from service.specification.planning import JobPlan, plan_job
+from service.use_cases.estimates import Estimate
+from service.use_cases.memory_estimates import (
+    MemoryEstimate,
+    MemoryPredictor,
+    NotPredictable,
+    SpaceMemory,
+    estimate_memory,
+)
+from shampoo import WeightAveraging
+from tests.support.service.scenarios import specification
+from tests.support.trainers import small_data
+from tests.support.waiting import PATIENCE_SECONDS
+from trainers.config import TrialConfig
+from trainers.memory import state_bytes
+from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
+from trainers.ranks.context import single_process_context
+from trainers.trial import build_trial
+from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import load
+
+KIND = {"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}
+
+
+def plan(**fields: Any) -> JobPlan:
+    return plan_job(specification(**fields))
+
+
+def config_of(optimizer: str, **arguments: Any) -> TrialConfig:
+    found = plan(search_space={"optimizer": optimizer, "fixed": arguments}, baseline=None)
+    return found.trial_config(Phase.SEARCH, {})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Options of the workloads that need some."""
+    root = tmp_path_factory.mktemp("data")
+    return {
+        "image-folder": small_data.write_images(root),
+        "text-lm": small_data.write_text(root),
+        "click-log": small_data.write_clicks(root),
+        "huggingface": small_data.GPT2,
+    }
+
+
+def needs_when_built(config: TrialConfig) -> Needs:
+    """Of a trial that is really built, after torch's own optimizers have made their state; without scratch memory."""
+    trial = build_trial(config, load(config.workload, config.workload_options), single_process_context())
+    model, optimizer = trial.parallel.model, trial.optimizer
+    inner = optimizer.optimizer if isinstance(optimizer, WeightAveraging) else optimizer
+    averages = state_bytes(optimizer) - state_bytes(inner)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+    return Needs(
+        weights=weights,
+        gradients=sum(parameter.nbytes for parameter in trained),
+        averages=averages,
+        optimizer=state_bytes(inner),
+        scratch=0,
+    )
+
+
+@pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.BASELINE])
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_prediction_is_what_a_trial_of_the_workload_keeps(
+    name: str, phase: Phase, data: dict[str, dict[str, Any]]
+) -> None:
+    found = plan(workload={"name": name, "options": data.get(name, {})})
+    space = found.spaces[phase]
+    for parameters in (space.defaults(), space.sample(random.Random(1))):
+        config = found.trial_config(phase, parameters)
+        predicted = needs_of(config)
+        assert dataclasses.replace(predicted, scratch=0) == needs_when_built(config)
+        assert (predicted.scratch > 0) == (phase is Phase.SEARCH)
+        assert predicted_bytes(config) == sum(dataclasses.astuple(predicted))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "arguments", "training"),
+    [
+        ("adamw", {"amsgrad": True}, {}),
+        ("adamw", {}, {"averaging": {"method": "ema", "arguments": {"decay": 0.9}}}),
+        ("sgd", {"momentum": 0.9}, {}),
+        ("sgd", {}, {}),
+        ("shampoo", {"state_dtype": "int4"}, {"averaging": {"method": "schedule_free"}}),
+        ("shampoo", {"preconditioner": "soap", "max_preconditioner_dim": 32}, {}),
+    ],
+)
+def test_a_prediction_is_what_the_optimizer_keeps(
+    optimizer: str, arguments: dict[str, Any], training: dict[str, Any]
+) -> None:
+    space = {"optimizer": optimizer, "fixed": arguments}
+    found = plan(search_space=space, baseline=None, training={"num_steps": 40, "evaluate_every": 10, **training})
+    config = found.trial_config(Phase.SEARCH, {})
+    assert dataclasses.replace(needs_of(config), scratch=0) == needs_when_built(config)
+
+
+def test_a_language_model_of_hugging_face_is_predicted_from_its_directory(tmp_path: Path) -> None:
+    architecture = load("huggingface", small_data.GPT2)
+    architecture.build_model().save_pretrained(tmp_path)  # type: ignore[operator]  # a model of the library
+    options = {"model_path": str(tmp_path), "weights": "pretrained", "tokenizer": "byte"}
+    found = plan(workload={"name": "huggingface", "options": options}, baseline=None)
+    config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
+    assert dataclasses.replace(needs_of(config), scratch=0) == needs_when_built(config)
+
+
+def test_parameters_that_hold_values_are_rid_of_them_and_stay_shared() -> None:
+    """They were not made by torch's factories, so that the default device did not matter to them."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    model[0].weight = model[1].weight
+    model[0].bias.requires_grad_(False)
+    emptied = without_data(model)
+    assert all(parameter.is_meta for parameter in emptied.parameters())
+    assert emptied[0].weight is emptied[1].weight  # type: ignore[index]
+    assert [(name, p.shape, p.requires_grad) for name, p in emptied.named_parameters()] == [
+        ("0.weight", (8, 8), True),
+        ("0.bias", (8,), False),
+        ("1.bias", (8,), True),
+    ]
+
+
+def test_what_ranks_share_is_divided() -> None:
+    config = config_of("shampoo")
+    alone = predicted_bytes(config, world_size=1)
+    assert predicted_bytes(config, world_size=4) == alone
+    divided = TrialConfig.from_json({**config.to_json(), "parallelism": {"mode": "fsdp2", "shard_size": None}})
+    assert predicted_bytes(divided, world_size=4) < 0.6 * alone
+
+
+def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
+    space = {"optimizer": "shampoo", "parameters": [KIND]}
+    found = plan(search_space=space, baseline=None)
+    small, large = (
+        predicted_bytes(found.trial_config(Phase.SEARCH, {"preconditioner": kind})) for kind in ("none", "shampoo")
+    )
+    for limit, least, most in ((small - 1, 1.0, 1.0), (large - 1, 0.0, 0.99), (large, 0.0, 0.0)):
+        limited = plan(search_space=space, baseline=None, resources={"memory_per_worker": limit})
+        estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
+        assert estimate.problem is None
+        of_search = estimate.spaces[Phase.SEARCH]
+        assert estimate.limit_bytes == limit
+        assert of_search.default_bytes == small
+        assert of_search.largest_bytes in (small, large)
+        assert of_search.share_infeasible is not None
+        assert least <= of_search.share_infeasible <= most
+        if of_search.num_points > 100 and limit == large - 1:
+            assert of_search.share_infeasible == pytest.approx(0.5, abs=0.2)
+
+
+def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
+    found = plan()
+    config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
+    broken = TrialConfig.from_json({**config.to_json(), "workload_options": {"hidden_sizes": [-3]}})
+    with MemoryPredictor(found) as predictor:
+        with pytest.raises(NotPredictable, match="hidden_sizes"):
+            predictor.predict(broken, timeout_seconds=PATIENCE_SECONDS)
+        assert predictor.predict(config, timeout_seconds=PATIENCE_SECONDS) == predicted_bytes(config)
+        with pytest.raises(NotPredictable, match="takes too long"):
+            predictor.predict(config, timeout_seconds=-1.0)
+        with pytest.raises(NotPredictable, match="has ended"):
+            predictor.predict(config, timeout_seconds=PATIENCE_SECONDS)
+
+
+def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None:
+    def lines(memory: MemoryEstimate) -> str:
+        estimate = Estimate(
+            num_trials={Phase.SEARCH: 4},
+            num_steps=40,
+            max_steps=160,
+            measured=None,
+            max_device_hours=None,
+            memory=memory,
+        )
+        return "\n".join(estimate_lines(JobEstimate.model_validate(estimate)))
+
+    def of_search(share: float | None) -> dict[Phase, SpaceMemory]:
+        return {Phase.SEARCH: SpaceMemory(2**30, 3 * 2**30, share, 201)}
+
+    told = lines(MemoryEstimate(2 * 2**30, of_search(0.25)))
+    assert "need 1 GiB on each rank with the defaults, up to 3 GiB in 201 points of the space." in told
+    assert "25.0% of them do not fit and would not be launched." in told
+    assert "The limit is 2 GiB for each rank." in told
+    assert "would not be launched" not in lines(MemoryEstimate(4 * 2**30, of_search(0.0)))
+    assert "Memory limit unknown" in lines(MemoryEstimate(None, of_search(None)))
+    unknown = lines(MemoryEstimate(None, problem="torch is not installed here"))
+    assert "The memory of trials cannot be predicted: torch is not installed here." in unknown

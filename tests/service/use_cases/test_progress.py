@@ -1,0 +1,194 @@
+"""The progress of many jobs with many trials: the numbers that plain Python finds, without loading the trials."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from statistics import fmean
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
+from service.domain import Direction, JobState, Phase, TrialState
+from service.evidence.pareto_front import front_of
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.submit import RECENT_TRIALS, BestTrial, progress_of
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    end_trial,
+    measure,
+    store_trials,
+    submit,
+)
+
+OBJECTIVES: tuple[dict[str, Any], ...] = (
+    {"metric": "validation_loss"},
+    {"metric": "validation_accuracy"},
+    {"metric": "validation_loss", "also": ["validation_accuracy", "step_seconds"]},
+)
+VALUES = (None, -1.5, -0.0, 0.0, 0.1, 0.1 + 2**-56, 0.25, 1e-300, 1e300)
+"""Few, so that there are many equals; a double's neighbours, its ends, and none: a metric that was not finite."""
+
+
+def _random_trials(generator: random.Random, metrics: list[str], num_trials: int) -> list[dict[str, Any]]:
+    trials = []
+    for number in range(num_trials):
+        measured = {name: generator.choice(VALUES) for name in metrics if generator.random() < 0.9}
+        began = NOW + timedelta(seconds=generator.randrange(1000))
+        trials.append(
+            {
+                "phase": generator.choice(list(Phase)),
+                "state": generator.choice([*TrialState, *[TrialState.COMPLETED] * 5]),
+                "value": measured.get(metrics[0]),
+                "metrics": measured,
+                "runs": generator.randrange(1, 3),
+                "spent_seconds": generator.random(),
+                "started_at": generator.choice([began, began, None]),
+                # Apart, so that it is clear which ones ended last.
+                "finished_at": generator.choice([began + timedelta(seconds=1000, milliseconds=number), None]),
+            }
+        )
+    return trials
+
+
+def _best(trials: list[Trial], phase: Phase, direction: Direction) -> BestTrial | None:
+    """The best completed trial by a loop over all of them; the earliest of equals."""
+    best: BestTrial | None = None
+    for trial in trials:
+        if trial.phase is not phase or trial.state is not TrialState.COMPLETED or trial.value is None:
+            continue
+        if best is None or direction.is_better(trial.value, best.value):
+            best = BestTrial(trial.number, trial.value)
+    return best
+
+
+def _mean_seconds(trials: list[Trial]) -> float | None:
+    """Of the typical ones among the trials that ended last."""
+    ended = [
+        (trial.finished_at, (trial.finished_at - trial.started_at).total_seconds(), trial)
+        for trial in trials
+        if trial.finished_at is not None and trial.started_at is not None
+    ]
+    recent = sorted(ended, key=lambda each: each[0], reverse=True)[:RECENT_TRIALS]
+    typical = [seconds for _, seconds, trial in recent if trial.number > 0 and trial.runs == 1]
+    seconds = typical or [seconds for _, seconds, _ in recent]
+    return fmean(seconds) if seconds else None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed: int) -> None:
+    generator = random.Random(seed)
+    worker = add_worker(database)
+    ids = []
+    for index in range(9):
+        objective = OBJECTIVES[index % len(OBJECTIVES)]
+        ids.append(submit(database, objective=objective, budget={"num_trials": 400}))
+        metrics = [objective["metric"], *objective.get("also", [])]
+        store_trials(database, ids[-1], _random_trials(generator, metrics, generator.choice([1, 2, 30, 300])))
+        if index % 2:
+            assert claim(database, worker) is not None  # the oldest one waiting runs
+    ids.append(submit(database))  # it has no trials yet
+    with database.reading() as session:
+        jobs = JobRepository(session).page(limit=20)
+        found = progress_of(session, jobs, now=NOW + timedelta(seconds=10))
+        assert sorted(found) == sorted(ids)
+        for job in jobs:
+            trials = TrialRepository(session).page(job.id)
+            completed = [
+                (trial.number, trial.phase, trial.metrics)
+                for trial in trials
+                if trial.state is TrialState.COMPLETED and trial.value is not None
+            ]
+            ours = found[job.id]
+            # By their representation: -0.0 is another number than 0.0 to whoever reads it.
+            assert repr(ours.best) == repr(_best(trials, Phase.SEARCH, job.direction))
+            assert repr(ours.baseline_best) == repr(_best(trials, Phase.BASELINE, job.direction))
+            assert ours.front == (front_of(completed, job.objectives) if job.further_objectives else [])
+            assert ours.trials == {state: sum(trial.state is state for trial in trials) for state in TrialState}
+            assert {phase: each.num_finished for phase, each in ours.phases.items()} == {
+                phase: sum(trial.state.is_final for trial in trials if trial.phase is phase) for phase in ours.phases
+            }
+            assert ours.device_hours == pytest.approx(sum(trial.spent_seconds for trial in trials) / 3600)
+            mean = _mean_seconds(trials) if job.state is JobState.RUNNING else None
+            left = (job.num_trials - ours.num_finished) / max(1, ours.trials[TrialState.RUNNING])
+            assert ours.seconds_left == (None if mean is None else pytest.approx(left * mean))
+
+
+def test_a_trial_whose_objective_was_not_finite_in_the_end_is_not_the_best(database: Database) -> None:
+    lease = claimed_job(database, objective={"metric": "validation_accuracy"})
+    for number, loss in enumerate([float("nan"), 1.0, float("-inf")]):
+        begin_trial(database, lease, number)
+        measure(database, lease, number, 40, loss)
+        end_trial(database, lease, number)
+    with database.reading() as session:
+        progress = progress_of(session, [JobRepository(session).get(lease.job_id)], now=NOW)[lease.job_id]
+    assert progress.trials[TrialState.COMPLETED] == 3
+    assert progress.best == BestTrial(1, 0.5)
+
+
+@contextmanager
+def _statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that are run meanwhile, with their parameters."""
+    seen: list[tuple[str, Any]] = []
+
+    def see(*told: Any) -> None:
+        _, _, statement, parameters, *_ = told
+        seen.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", see)
+    try:
+        yield seen
+    finally:
+        event.remove(database.engine, "before_cursor_execute", see)
+
+
+def _running_jobs(database: Database, *, num_jobs: int, num_trials: int) -> list[str]:
+    ids = []
+    for index in range(num_jobs):
+        ids.append(claimed_job(database, objective=OBJECTIVES[index % len(OBJECTIVES)]).job_id)
+        phases = (Phase.SEARCH, Phase.BASELINE)
+        store_trials(
+            database, ids[-1], [{"phase": phases[number % 2], "value": float(number)} for number in range(num_trials)]
+        )
+    return ids
+
+
+def test_many_jobs_take_as_many_statements_as_few(database: Database) -> None:
+    _running_jobs(database, num_jobs=9, num_trials=3)
+
+    def num_statements(session: Session, jobs: list[Job]) -> int:
+        with _statements(database) as seen:
+            progress_of(session, jobs, now=NOW)
+        return len(seen)
+
+    with database.reading() as session:
+        jobs = JobRepository(session).page(limit=9)
+        assert num_statements(session, jobs) == num_statements(session, jobs[:3]) == 4
+
+
+def test_the_best_trials_are_found_by_an_index_alone(database: Database) -> None:
+    ids = _running_jobs(database, num_jobs=4, num_trials=2000)
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE")
+    with database.reading() as session, _statements(database) as seen:
+        TrialRepository(session).leading(ids)
+    [(statement, parameters)] = [each for each in seen if each[0].startswith("SELECT")]
+    explain = "EXPLAIN QUERY PLAN" if database.engine.dialect.name == "sqlite" else "EXPLAIN"
+    with database.engine.connect() as connection:
+        plan = [str(row) for row in connection.exec_driver_sql(f"{explain} {statement}", parameters)]
+    lookups = [line for line in plan if "trials" in line and ("SEARCH" in line or "Scan" in line)]
+    assert all("ix_trials_progress" in line or "pk_trials" in line or "sqlite_autoindex" in line for line in lookups), (
+        plan
+    )
+    assert sum("ix_trials_progress" in line for line in lookups) == 6, plan
+    assert not any("Seq Scan on trials" in line or "SCAN trials" in line for line in plan), plan

@@ -1,0 +1,189 @@
+"""A run's trials, measurements and end."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from service.domain import FailureReason, JobState, Phase, TrialState
+from service.store.models import Job
+from service.store.repositories import (
+    EventRepository,
+    JobRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+from service.store.session import Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import finish_job, finish_trial, requeue_trial, start_trial
+from service.use_cases.transitions import IllegalTransition
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
+
+
+def _finish(database: Database, lease: Lease, failure: str | None = None) -> Job:
+    with database.writing() as session:
+        finish_job(session, lease, failure=failure, now=NOW)
+    with database.reading() as session:
+        return JobRepository(session).get(lease.job_id)
+
+
+def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for step, loss in ((10, 0.9), (20, 0.4)):
+        measure(database, lease, 0, step, loss)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+        measurements = MeasurementRepository(session).of_trial(trial.id)
+        events = [event for event in EventRepository(session).after(0, limit=99) if event.kind == "trial.measured"]
+    assert (trial.step, trial.value, trial.seconds) == (20, 0.4, 0.2)
+    assert [(m.step, m.metrics["validation_loss"]) for m in measurements] == [(10, 0.9), (20, 0.4)]
+    assert [event.data for event in events] == [
+        {"number": 0, "step": 10, "value": 0.9},
+        {"number": 0, "step": 20, "value": 0.4},
+    ]
+
+
+def test_a_step_measured_again_replaces_the_earlier_row(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    for loss in (0.9, 0.8):
+        measure(database, lease, 0, 10, loss)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+        (measurement,) = MeasurementRepository(session).of_trial(trial.id)
+    assert measurement.metrics["validation_loss"] == 0.8
+
+
+def test_what_is_written_again_after_an_unheard_commit_changes_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    for _ in range(2):
+        begin_trial(database, lease, 0)
+    for _ in range(2):
+        with database.writing() as session:
+            requeue_trial(session, lease, 0, detail="lost", losses=1, memory_failures=0, now=NOW)
+    with database.writing() as session:
+        start_trial(session, lease, 0, now=NOW)
+    for _ in range(2):
+        end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="nan")
+    with database.reading() as session:
+        [trial] = TrialRepository(session).page(lease.job_id)
+        events = EventRepository(session).after(0, job_id=lease.job_id, limit=99)
+    assert (trial.state, trial.runs, trial.losses) == (TrialState.FAILED, 2, 1)
+    states = [event.data["state"] for event in events if event.kind == "trial.state"]
+    assert states == ["queued", "running", "queued", "running", "failed"]
+
+
+def test_a_metric_that_is_not_finite_is_stored_as_null(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, math.nan)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+    assert trial.value is None
+    assert trial.metrics["validation_loss"] is None
+
+
+def test_an_interrupted_trial_goes_on_and_counts_its_runs(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        requeue_trial(session, lease, 0, detail="its rank died", losses=1, memory_failures=0, now=NOW)
+        start_trial(session, lease, 0, now=NOW)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+    assert (trial.state, trial.runs) == (TrialState.RUNNING, 2)
+
+
+def test_whatever_a_message_holds_it_is_stored(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        detail = "FileNotFoundError: 'caf\udce9\0.png' – no such image"
+        finish_trial(session, lease, 0, TrialState.FAILED, reason=FailureReason.ERROR, detail=detail, now=NOW)
+    job = _finish(database, lease, failure="its log ends: \0\0")
+    assert job.failure == "its log ends: \\x00\\x00"
+    with database.reading() as session:
+        stored = TrialRepository(session).get(lease.job_id, 0)
+    assert stored.detail == "FileNotFoundError: 'caf\\udce9\\x00.png' – no such image"
+
+
+def test_a_finished_trial_does_not_finish_twice(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    with pytest.raises(IllegalTransition):
+        end_trial(database, lease, 0, TrialState.PRUNED)
+
+
+def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.3)
+    run_trial(database, lease, 2, 0.6, Phase.BASELINE)
+    begin_trial(database, lease, 3)
+    job = _finish(database, lease)
+    assert (job.state, job.failure, job.finished_at) == (JobState.SUCCEEDED, None, NOW)
+    with database.reading() as session:
+        recommendation = RecommendationRepository(session).of_job(job.id)
+        of_model = RecommendationRepository(session).of_model("digits-mlp", limit=5)
+        last = TrialRepository(session).get(job.id, 3)
+    assert recommendation is not None
+    assert [r.id for r in of_model] == [recommendation.id]
+    assert recommendation.optimizer == "shampoo"
+    assert recommendation.content["evidence"]["best"]["number"] == 1
+    assert recommendation.content["evidence"]["verdict"] == "better"
+    assert last.state is TrialState.CANCELLED
+    assert "The job ended early, after 3 of 4 trials." in recommendation.content["evidence"]["caveats"]
+
+
+def test_a_job_that_confirms_recommends_by_its_new_seeds(database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 2})
+    for number, loss in enumerate([0.5, 0.3, 0.31]):
+        run_trial(database, lease, number, loss)
+    run_trial(database, lease, 3, 0.6, Phase.BASELINE)
+    numbers = iter(range(4, 10))
+    for seed in (1, 2):
+        for source, loss in [(1, 0.4), (2, 0.33), (3, 0.6)]:
+            repeat_trial(database, lease, next(numbers), loss + 0.001 * seed, confirms=source, seed=seed)
+    job = _finish(database, lease)
+    assert (job.state, job.num_trials) == (JobState.SUCCEEDED, 10)
+    with database.reading() as session:
+        recommendation = RecommendationRepository(session).of_job(job.id)
+    assert recommendation is not None
+    evidence = recommendation.content["evidence"]
+    assert (evidence["best"]["number"], evidence["verdict"], evidence["seeds"]) == (2, "better", [1, 2])
+    assert evidence["caveats"] == ["The search had 3 trials and the baseline 1, which favours the search."]
+
+
+def test_of_few_completed_configs_few_are_confirmed_and_the_job_says_how_many(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, confirmation={"top_k": 4, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    for number in (1, 2, 3):
+        begin_trial(database, lease, number)
+        end_trial(database, lease, number, TrialState.PRUNED)
+    for number, seed in ((4, 1), (5, 2)):
+        repeat_trial(database, lease, number, 0.52, confirms=0, seed=seed)
+    assert _finish(database, lease).num_trials == 6
+
+
+def test_a_job_without_a_completed_search_trial_fails_and_says_what_became_of_them(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5, Phase.BASELINE)
+    begin_trial(database, lease, 1)
+    end_trial(database, lease, 1, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="loss nan at step 7")
+    job = _finish(database, lease)
+    assert job.state is JobState.FAILED
+    assert job.failure is not None
+    assert "trial 1 failed (diverged)" in job.failure
+    assert "trial 1: loss nan at step 7" in job.failure
+
+
+def test_a_run_that_ends_with_a_failure_keeps_what_it_found(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    job = _finish(database, lease, failure="the same error three times")
+    assert (job.state, job.failure) == (JobState.FAILED, "the same error three times")
+    with database.reading() as session:
+        assert RecommendationRepository(session).of_job(job.id) is not None

@@ -1,0 +1,394 @@
+"""Pausing, resuming and extending jobs; stopping and retrying trials: what changes in the rows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from service.domain import FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.errors import (
+    BudgetSpent,
+    InvalidInput,
+    JobAlreadyFinished,
+    NotFound,
+    RunAskedToEnd,
+    TrialAlreadyFinished,
+    TrialNotRetriable,
+)
+from service.specification.job import Budget
+from service.store.models import Job, Trial
+from service.store.repositories import EventRepository, JobRepository, RecommendationRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases import steer
+from service.use_cases.leases import Lease, release_job
+from service.use_cases.run import finish_job
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import progress_of
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    end_trial,
+    measure,
+    repeat_trial,
+    run_trial,
+    submit,
+)
+
+
+def later(seconds: float) -> Any:
+    return NOW + timedelta(seconds=seconds)
+
+
+def job_of(database: Database, job_id: str) -> Job:
+    with database.reading() as session:
+        return JobRepository(session).get(job_id)
+
+
+def trial_of(database: Database, job_id: str, number: int) -> Trial:
+    with database.reading() as session:
+        return TrialRepository(session).get(job_id, number)
+
+
+def pause(database: Database, job_id: str, *, after: float = 0.0) -> Job:
+    with database.writing() as session:
+        return steer.pause_job(session, job_id, now=later(after))
+
+
+def resume(database: Database, job_id: str, *, after: float = 0.0) -> Job:
+    with database.writing() as session:
+        return steer.resume_job(session, job_id, now=later(after))
+
+
+def change(database: Database, job_id: str, **changes: Any) -> Job:
+    with database.writing() as session:
+        return steer.change_budget(session, job_id, changes, now=NOW)
+
+
+def stop(database: Database, job_id: str, number: int) -> Trial:
+    with database.writing() as session:
+        return steer.stop_trial(session, job_id, number, now=NOW)[1]
+
+
+def retry(database: Database, job_id: str, number: int) -> Trial:
+    with database.writing() as session:
+        return steer.retry_trial(session, job_id, number, now=NOW)[1]
+
+
+def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState:
+    with database.writing() as session:
+        return release_job(session, lease, now=later(after), crash=crash)
+
+
+def finish(database: Database, lease: Lease, *, failure: str | None = None) -> JobState:
+    with database.writing() as session:
+        return finish_job(session, lease, failure=failure, now=NOW)
+
+
+def finished(database: Database, **fields: Any) -> Lease:
+    """The lease of a job that has had all of its four trials, one of which was pruned."""
+    lease = claimed_job(database, **fields)
+    for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH]):
+        run_trial(database, lease, number, 0.5, phase)
+    begin_trial(database, lease, 3)
+    measure(database, lease, 3, 10, 0.9)
+    end_trial(database, lease, 3, TrialState.PRUNED)
+    assert finish(database, lease) is JobState.SUCCEEDED
+    return lease
+
+
+def elapsed(database: Database, job_id: str, *, after: float) -> float | None:
+    with database.reading() as session:
+        job = JobRepository(session).get(job_id)
+        return progress_of(session, [job], now=later(after))[job_id].seconds_elapsed
+
+
+def test_a_queued_job_is_paused_at_once_and_no_worker_takes_it(database: Database) -> None:
+    job_id = submit(database)
+    assert pause(database, job_id).state is JobState.PAUSED
+    assert pause(database, job_id).state is JobState.PAUSED
+    worker = add_worker(database)
+    assert claim(database, worker) is None
+    assert resume(database, job_id).state is JobState.QUEUED
+    assert resume(database, job_id).state is JobState.QUEUED
+    assert claim(database, worker) is not None
+
+
+@pytest.mark.parametrize("crash", [None, "killed by SIGKILL"])
+def test_a_running_job_is_paused_when_its_run_has_ended(database: Database, crash: str | None) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    for _ in range(2):
+        job = pause(database, lease.job_id)
+        assert (job.state, job.requested) == (JobState.RUNNING, JobRequest.PAUSE)
+    measure(database, lease, 1, 10, 0.9)  # the run still writes what it has
+    assert release(database, lease, after=5, crash=crash) is JobState.PAUSED
+    job = job_of(database, lease.job_id)
+    assert (job.requested, job.lease_worker_id, job.crashes) == (None, None, 0)
+    trial = trial_of(database, lease.job_id, 1)
+    assert (trial.state, trial.detail) == (TrialState.QUEUED, "paused; goes on from its last checkpoint")
+    assert trial_of(database, lease.job_id, 0).state is TrialState.COMPLETED
+
+
+def test_a_job_whose_worker_is_dead_is_paused_at_once_or_by_whoever_would_take_it(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    pause(database, lease.job_id, after=10)
+    assert claim(database, add_worker(database), now=later(31)) is None
+    assert job_of(database, lease.job_id).state is JobState.PAUSED
+
+    other = claimed_job(database)
+    assert pause(database, other.job_id, after=31).state is JobState.PAUSED
+
+
+def test_only_time_in_state_running_is_wall_clock_time(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 4, "wall_clock_seconds": 60})
+    assert elapsed(database, lease.job_id, after=20) == 20
+    pause(database, lease.job_id, after=20)
+    release(database, lease, after=21)
+    assert elapsed(database, lease.job_id, after=500) == 21
+    resume(database, lease.job_id, after=500)
+    again = claim(database, add_worker(database), now=later(510))
+    assert again is not None
+    assert elapsed(database, lease.job_id, after=515) == 26
+    # The worker dies unseen: its lease ended at 540, so nothing after that was running.
+    assert elapsed(database, lease.job_id, after=10_000) == 51
+    claim(database, add_worker(database), now=later(10_000))
+    assert job_of(database, lease.job_id).running_seconds == 51
+
+
+def test_resuming_a_job_that_is_about_to_pause_has_it_go_on(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    pause(database, lease.job_id)
+    assert resume(database, lease.job_id).state is JobState.RUNNING
+    assert release(database, lease) is JobState.QUEUED
+
+
+def test_cancelling_works_while_a_job_pauses_and_when_it_is_paused(database: Database) -> None:
+    for ended in (False, True):
+        lease = claimed_job(database)
+        begin_trial(database, lease, 0)
+        pause(database, lease.job_id)
+        if ended:
+            release(database, lease)
+        with database.writing() as session:
+            assert cancel_job(session, lease.job_id, now=NOW).state is JobState.CANCELLED
+        assert trial_of(database, lease.job_id, 0).state is TrialState.CANCELLED
+        with pytest.raises(JobAlreadyFinished, match="cancelled"):
+            pause(database, lease.job_id)
+
+
+def test_unknown_jobs_and_trials_are_not_found(database: Database) -> None:
+    job_id = submit(database)
+    for action in (pause, resume, change):
+        with pytest.raises(NotFound, match="job_nope"):
+            action(database, "job_nope")
+    for act in (stop, retry):
+        with pytest.raises(NotFound, match=f"{job_id}/7"):
+            act(database, job_id, 7)
+
+
+def test_a_larger_budget_restarts_the_run_which_begins_nothing_more(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1, Phase.BASELINE)
+    job = change(database, lease.job_id, num_trials=12, wall_clock_seconds=100.0)
+    assert (job.num_trials, job.requested) == (12, JobRequest.RESTART)
+    assert job.specification["budget"] == Budget(num_trials=12, wall_clock_seconds=100.0).model_dump()
+    with pytest.raises(RunAskedToEnd):
+        begin_trial(database, lease, 2)
+    measure(database, lease, 1, 10, 0.9)
+    # The run was about to finish the job with the old budget.
+    assert finish(database, lease) is JobState.QUEUED
+    assert trial_of(database, lease.job_id, 1).state is TrialState.QUEUED
+    with database.reading() as session:
+        changed = [event for event in EventRepository(session).after(0, limit=100) if event.kind == "job.changed"]
+    assert [event.data["budget"]["num_trials"] for event in changed] == [12]
+
+
+def test_a_run_that_cannot_go_on_fails_the_job_whatever_was_asked(database: Database) -> None:
+    lease = claimed_job(database)
+    change(database, lease.job_id, num_trials=12)
+    assert finish(database, lease, failure="no such space") is JobState.FAILED
+
+
+def test_a_budget_that_stays_the_same_disturbs_nothing(database: Database) -> None:
+    lease = claimed_job(database)
+    assert change(database, lease.job_id, num_trials=4).requested is None
+    with database.reading() as session:
+        assert all(event.kind != "job.changed" for event in EventRepository(session).after(0, limit=100))
+
+
+def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 12})  # 9 and 3
+    for number in range(5):
+        begin_trial(database, lease, number)
+    with pytest.raises(InvalidInput, match="5 would leave 4 for the search, which has begun 5") as refused:
+        change(database, lease.job_id, num_trials=5)
+    assert refused.value.field == "budget.num_trials"
+    with pytest.raises(InvalidInput, match="a job with a baseline needs at least 2 trials, got 1"):
+        change(database, lease.job_id, num_trials=1)
+    assert job_of(database, lease.job_id).num_trials == 12
+    assert change(database, lease.job_id, num_trials=7).num_trials == 7
+
+
+def test_an_extended_job_may_confirm_more_configs_than_it_was_to(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    repeat_trial(database, lease, 1, 0.5, confirms=0, seed=1)
+    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=2)
+    run_trial(database, lease, 3, 0.4)
+    repeat_trial(database, lease, 4, 0.4, confirms=3, seed=1)
+    assert change(database, lease.job_id, num_trials=5).num_trials == 5 + 2
+    assert change(database, lease.job_id, wall_clock_seconds=100.0).num_trials == 5 + 2
+
+
+def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
+    lease = finished(database)
+    with pytest.raises(BudgetSpent, match=r"has succeeded and cannot go on: raise budget.num_trials first"):
+        resume(database, lease.job_id)
+    assert change(database, lease.job_id, num_trials=8).state is JobState.SUCCEEDED
+    job = resume(database, lease.job_id, after=100)
+    assert (job.state, job.finished_at) == (JobState.QUEUED, None)
+    again = claim(database, add_worker(database), now=later(100))
+    assert again is not None
+    assert again.attempt == 2
+    for number in range(4, 8):
+        run_trial(database, again, number, 0.4 if number == 6 else 0.6, now=later(110))
+    assert finish(database, again) is JobState.SUCCEEDED
+    with database.reading() as session:
+        assert [t.state for t in TrialRepository(session).page(lease.job_id)][:4] == [
+            *[TrialState.COMPLETED] * 3,
+            TrialState.PRUNED,
+        ]
+        recommendation = RecommendationRepository(session).of_job(lease.job_id)
+    assert recommendation is not None
+    assert recommendation.content["evidence"]["best"]["number"] == 6
+
+
+def test_a_cancelled_or_failed_job_goes_on_with_what_its_budget_leaves(database: Database) -> None:
+    for state in (JobState.CANCELLED, JobState.FAILED):
+        lease = claimed_job(database)
+        run_trial(database, lease, 0, 0.5)
+        begin_trial(database, lease, 1)
+        if state is JobState.FAILED:
+            finish(database, lease, failure="the cluster is too small")
+        else:
+            with database.writing() as session:
+                cancel_job(session, lease.job_id, now=NOW)
+        assert job_of(database, lease.job_id).state is state
+        job = resume(database, lease.job_id)
+        assert (job.state, job.failure) == (JobState.QUEUED, None)
+        assert trial_of(database, lease.job_id, 1).state is TrialState.CANCELLED
+        pause(database, lease.job_id)  # so that the next turn does not claim it
+
+
+@pytest.mark.parametrize(
+    ("budget", "why"),
+    [
+        ({"wall_clock_seconds": 20}, r"raise budget.wall_clock_seconds first: 25.0 of 20 are spent"),
+        ({"device_hours": 0.0001}, r"raise budget.device_hours first: 0.0001111 of 0.0001 are spent"),
+    ],
+)
+def test_a_job_whose_time_is_spent_needs_more_of_it(database: Database, budget: dict[str, float], why: str) -> None:
+    lease = claimed_job(database, budget={"num_trials": 100, **budget})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=later(25))
+    for act in (lambda: resume(database, lease.job_id, after=900), lambda: retry(database, lease.job_id, 1)):
+        with pytest.raises(BudgetSpent, match=why):
+            act()
+    change(database, lease.job_id, **dict.fromkeys(budget, None))
+    assert resume(database, lease.job_id).state is JobState.QUEUED
+
+
+def test_a_trial_of_a_running_job_is_asked_to_stop_and_cancelled_if_the_run_dies_first(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    for _ in range(2):
+        trial = stop(database, lease.job_id, 1)
+        assert (trial.state, trial.requested) == (TrialState.RUNNING, TrialRequest.STOP)
+    with database.reading() as session:
+        assert TrialRepository(session).numbers_to_stop(lease.job_id) == [1]
+    assert release(database, lease, crash="killed") is JobState.QUEUED
+    trial = trial_of(database, lease.job_id, 1)
+    assert (trial.state, trial.detail, trial.requested) == (TrialState.CANCELLED, "stopped by a user", None)
+    with pytest.raises(TrialAlreadyFinished, match=r"trial 0 .* has already ended: completed"):
+        stop(database, lease.job_id, 0)
+
+
+def test_a_waiting_trial_of_a_paused_job_is_cancelled_at_once(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    pause(database, lease.job_id)
+    release(database, lease)
+    assert stop(database, lease.job_id, 0).state is TrialState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"),
+    [(TrialState.PRUNED, None), (TrialState.FAILED, FailureReason.ERROR), (TrialState.CANCELLED, None)],
+)
+def test_a_trial_is_tried_again_by_the_next_run(
+    database: Database, ending: TrialState, reason: FailureReason | None
+) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, 0.9)
+    end_trial(database, lease, 0, ending, reason=reason, detail="why")
+    before = trial_of(database, lease.job_id, 0)
+    trial = retry(database, lease.job_id, 0)
+    assert (trial.state, trial.reason, trial.finished_at, trial.step) == (TrialState.QUEUED, None, None, 0)
+    assert (trial.config, trial.parameters) == (before.config, before.parameters)
+    assert job_of(database, lease.job_id).requested is JobRequest.RESTART
+    with pytest.raises(TrialNotRetriable, match="is queued"):
+        retry(database, lease.job_id, 0)
+    release(database, lease)
+    again = claim(database, add_worker(database))
+    assert again is not None
+    assert job_of(database, lease.job_id).requested is None
+
+
+def test_a_completed_trial_is_not_tried_again(database: Database) -> None:
+    lease = finished(database)
+    with pytest.raises(TrialNotRetriable, match="is completed: only a pruned, failed or cancelled one"):
+        retry(database, lease.job_id, 0)
+
+
+def test_a_retried_trial_of_a_finished_job_has_the_job_go_on(database: Database) -> None:
+    lease = finished(database)
+    retry(database, lease.job_id, 3)
+    assert job_of(database, lease.job_id).state is JobState.QUEUED
+    with database.reading() as session:
+        assert RecommendationRepository(session).of_job(lease.job_id) is not None
+
+
+def test_training_time_counts_once_for_each_step_that_was_trained(database: Database) -> None:
+    """Seconds are a hundredth of the step in these tests."""
+    lease = claimed_job(database, resources={"workers_per_trial": 2})
+    begin_trial(database, lease, 0)
+
+    def spent(*steps: int, offset: float = 0.0) -> float:
+        for step in steps:
+            measure(database, lease, 0, step, 0.9, offset=offset)
+        return round(trial_of(database, lease.job_id, 0).spent_seconds, 6)
+
+    assert spent(10, 20, 30) == 0.3
+    assert spent(20) == 0.3  # after a loss, the checkpoint's measurement again
+    assert spent(30, offset=0.01) == 0.41  # ten steps trained again, and slower
+    assert spent(10, offset=0.02) == 0.53  # the checkpoints were lost: from the beginning
+    assert spent(10, offset=0.02) == 0.53  # a write that was repeated
+    end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.ERROR)
+    retry(database, lease.job_id, 0)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        progress = progress_of(session, [job], now=NOW)[lease.job_id]
+    assert progress.device_hours == pytest.approx(0.53 * 2 / 3600)

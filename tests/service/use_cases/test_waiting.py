@@ -1,0 +1,153 @@
+"""What a job waits for, from the rows of jobs, workers and clusters."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from service.domain import JobState
+from service.errors import LeaseLost
+from service.store.models import Job
+from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
+from service.store.session import Database
+from service.use_cases.leases import Lease, beat, release_job
+from service.use_cases.run import Share, report_share
+from service.use_cases.steer import change_job, pause_job, resume_job
+from service.use_cases.waiting import Waiting, Workers, waiting_of, why_queued
+from tests.support.service.scenarios import NOW, add_worker, claim, claimed_job, submit
+
+CLUSTER = "10.0.0.1:6379"
+
+
+def _waiting(database: Database, job_id: str, *, after_seconds: float = 0.0) -> Waiting | None:
+    now = NOW + timedelta(seconds=after_seconds)
+    with database.reading() as session:
+        job = JobRepository(session).get(job_id)
+        return waiting_of(session, [job], now=now, silence_seconds=30)[job_id]
+
+
+def _report(database: Database, lease: Lease, *, waiting_for: str | None, num_gangs: int = 0, after: float = 0) -> None:
+    now = NOW + timedelta(seconds=after)
+    with database.writing() as session:
+        report_share(session, lease, Share(CLUSTER, num_gangs, 0.25, now, waiting_for), now=now)
+
+
+def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str, int, int]]:
+    """Job, gangs and priority of what is stored of the cluster."""
+    with database.reading() as session:
+        found = ClusterShareRepository(session).of_cluster(CLUSTER, now=NOW + timedelta(seconds=after_seconds))
+        return [(share.job_id, share.num_gangs, priority) for share, priority in found]
+
+
+@pytest.mark.parametrize(
+    ("num_before", "workers", "retried_after", "expected"),
+    [
+        (0, Workers(0, 0, None), None, "no worker has been started"),
+        (3, Workers(0, 0, NOW), None, "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z"),
+        (0, Workers(1, 1, NOW), None, "the only worker is busy"),
+        (1, Workers(2, 2, NOW), None, "1 job is before it, and all 2 workers are busy"),
+        (2, Workers(2, 1, NOW), None, "2 jobs are before it"),
+        (0, Workers(2, 1, NOW), None, "a worker is about to take it"),
+        (0, Workers(1, 0, NOW), 8, "its run died; it is tried again at 2026-03-01T12:00:08Z"),
+        (0, Workers(1, 1, NOW), -1, "the only worker is busy"),
+    ],
+)
+def test_a_queued_job_says_what_stands_before_it(
+    num_before: int, workers: Workers, retried_after: float | None, expected: str
+) -> None:
+    not_before = None if retried_after is None else NOW + timedelta(seconds=retried_after)
+    assert why_queued(num_before, workers, not_before=not_before, now=NOW) == expected
+
+
+def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_is_given_back(
+    database: Database,
+) -> None:
+    job_id = submit(database)
+    assert _waiting(database, job_id, after_seconds=5) == Waiting(NOW, "no worker has been started")
+    worker = add_worker(database)
+    lease = claim(database, worker, now=NOW + timedelta(seconds=6))
+    assert lease is not None
+    assert _waiting(database, job_id, after_seconds=7) is None
+    later = NOW + timedelta(seconds=60)
+    with database.writing() as session:
+        release_job(session, lease, now=later, crash=None)
+    last = "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z"
+    assert _waiting(database, job_id, after_seconds=61) == Waiting(later, last)
+    with database.writing() as session:
+        beat(session, worker, lease_seconds=30, now=later)
+    assert _waiting(database, job_id, after_seconds=61) == Waiting(later, "a worker is about to take it")
+
+
+def test_a_paused_job_waits_for_nothing(database: Database) -> None:
+    job_id = submit(database)
+    with database.writing() as session:
+        pause_job(session, job_id, now=NOW)
+    assert _waiting(database, job_id) is None
+    resumed = NOW + timedelta(seconds=9)
+    with database.writing() as session:
+        resume_job(session, job_id, now=resumed)
+    waiting = _waiting(database, job_id, after_seconds=10)
+    assert waiting is not None
+    assert waiting.since == resumed
+
+
+def test_a_higher_priority_is_claimed_first_and_counts_as_before(database: Database) -> None:
+    worker = add_worker(database)
+    ordinary, urgent, idle = (submit(database, now=NOW + timedelta(seconds=seconds)) for seconds in (0, 1, 2))
+    with database.writing() as session:
+        change_job(session, urgent, priority=1, now=NOW)
+        change_job(session, idle, priority=-1, now=NOW)
+    reasons = [waiting.reason for job in (urgent, ordinary, idle) if (waiting := _waiting(database, job))]
+    assert reasons == ["a worker is about to take it", "1 job is before it", "2 jobs are before it"]
+    claimed: list[str] = []
+    while (lease := claim(database, worker, running=claimed)) is not None:
+        claimed.append(lease.job_id)
+    assert claimed == [urgent, ordinary, idle]
+
+
+def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_changes(database: Database) -> None:
+    lease = claimed_job(database)
+    needs = "needs 4 GPUs, 3 free"
+    _report(database, lease, waiting_for=needs, after=1)
+    _report(database, lease, waiting_for=needs, after=2)
+    _report(database, lease, waiting_for="needs 4 GPUs, 2 free", after=3)
+    waiting = _waiting(database, lease.job_id, after_seconds=4)
+    assert waiting == Waiting(NOW + timedelta(seconds=1), "needs 4 GPUs, 2 free")
+    _report(database, lease, waiting_for=None, num_gangs=1, after=5)
+    assert _waiting(database, lease.job_id, after_seconds=6) is None
+    with database.reading() as session:
+        changes = [
+            e.data["waiting_for"] for e in EventRepository(session).after(0, limit=99) if e.kind == "job.changed"
+        ]
+    assert changes == [needs, "needs 4 GPUs, 2 free", None]
+
+
+def test_only_living_runs_count_on_a_cluster(database: Database) -> None:
+    first, second = claimed_job(database), claimed_job(database)
+    _report(database, first, waiting_for=None, num_gangs=3)
+    _report(database, second, waiting_for="needs 1 GPUs, 0 free")
+    with database.writing() as session:
+        change_job(session, second.job_id, priority=9, now=NOW)
+    assert _claims(database) == [(first.job_id, 3, 0), (second.job_id, 0, 9)]
+    assert _claims(database, after_seconds=31) == []  # nobody has renewed the leases
+    with database.writing() as session:
+        release_job(session, first, now=NOW, crash=None)
+    assert _claims(database) == [(second.job_id, 0, 9)]
+    again = claim(database, add_worker(database))
+    assert again is not None
+    assert again.job_id == first.job_id
+    assert _claims(database) == [(second.job_id, 0, 9)]  # what the earlier run had is gone
+    with pytest.raises(LeaseLost):
+        _report(database, first, waiting_for=None, num_gangs=3)
+
+
+def test_a_run_that_waited_leaves_no_wait_behind(database: Database) -> None:
+    lease = claimed_job(database)
+    _report(database, lease, waiting_for="needs 1 GPUs, 0 free")
+    with database.writing() as session:
+        assert pause_job(session, lease.job_id, now=NOW).waiting_for is not None
+        assert release_job(session, lease, now=NOW, crash=None) is JobState.PAUSED
+    with database.reading() as session:
+        job: Job = JobRepository(session).get(lease.job_id)
+        assert (job.waiting_since, job.waiting_for) == (None, None)

@@ -1,0 +1,189 @@
+"""The optimizer follows the textbook implementation in `reference.py` over 50 steps.
+
+Deviations are relative to how far the reference has moved each tensor from its start, so they are free of lr.
+
+float64: 1e-9. Both sides round at 1e-16. The root of a null eigenvalue, ε λmax, carries a relative error of about
+1e-16/ε, here up to 1e-10 for ε = 1e-6; an eigenvector one of 1e-16 λmax over its gap; and 50 steps through the
+weights-dependent gradient add up.
+float32: see the test. Two things are ill-conditioned whatever the implementation, so settings here avoid them:
+
+- An eigenbasis of a null space of two dimensions or more is arbitrary, and with soap and kl trajectories depend on it.
+  No shape here lets a refresh see one (`settings.SHAPES`) or else preconditioning starts when factors have full rank.
+- The bases of one gradient's two factors are its singular vectors, so that in soap's basis a matrix G = UΣVᵀ is Σ and,
+  off the diagonal, rounding; Adam divides that by itself plus εg. In float32 its first step is then random signs there,
+  and in float64 has an error of up to 1e-16 ‖G‖/εg. It concerns a start at the first step alone, where soap's matrices
+  therefore have εg = 1e-3; tensors of higher order, whose unfoldings have different singular vectors, the default.
+
+Options meet in pairs (`settings.pairwise`), each combination on one tensor of each order at once, so that buckets of
+several parameters are stepped together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import hypothesis
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shampoo import Shampoo
+from tests.support.shampoo.deviations import (
+    BASIS_SOLVERS,
+    FLOAT32,
+    GEOMETRY,
+    OPTIONS,
+    SCHEDULES,
+    SECOND_STEP,
+    Choices,
+    combinations,
+    deviation,
+)
+from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.settings import SHAPES, gradients_like, parameters, settings
+
+
+@pytest.mark.parametrize(
+    "config", [pytest.param(config, id=name) for member in OPTIONS for name, config in combinations(member)]
+)
+def test_every_pair_of_options_follows_the_reference_in_float64(config: dict[str, Any]) -> None:
+    assert deviation(config, list(SHAPES.values()), torch.float64) < 1e-9
+
+
+@pytest.mark.parametrize("order", SHAPES)
+@pytest.mark.parametrize("grafting", ["none", "sgd", "adagrad", "rmsprop", "adam"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"precondition_frequency": 20, "start_preconditioning_step": 20, "epsilon": 1e-6},
+        {"precondition_frequency": 5, "start_preconditioning_step": 5, "epsilon": 1e-5},
+    ],
+    ids=["full_rank", "damped"],
+)
+def test_shampoo_of_each_order_follows_the_reference_in_float32(
+    grafting: str, order: str, condition: dict[str, Any]
+) -> None:
+    assert deviation(settings(grafting=grafting, **condition), [SHAPES[order]], torch.float32) < 2e-5
+
+
+@pytest.mark.parametrize("member", FLOAT32)
+def test_each_member_follows_the_reference_in_float32(member: str) -> None:
+    choices, tolerance = FLOAT32[member]
+    assert deviation(settings(**choices), list(SHAPES.values()), torch.float32) < tolerance
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
+@pytest.mark.parametrize("solver", BASIS_SOLVERS)
+def test_soap_follows_it_from_the_first_gradient(solver: str, dtype: torch.dtype, tolerance: float) -> None:
+    shapes = [SHAPES[order] for order in ("order1", "order3", "order4")]
+    assert deviation(settings(preconditioner="soap", solver=solver), shapes, dtype) < tolerance
+
+
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
+def test_a_convolution_follows_the_reference(preconditioner: str) -> None:
+    config = settings(preconditioner=preconditioner, momentum=0.9)
+    if preconditioner != "none":
+        config["max_preconditioner_dim"] = 16
+    if preconditioner == "soap":
+        config.update(SECOND_STEP)  # in the first one rounding counts, as the top of the file says
+    # 20×6×3×3 is merged to 20×54 and cut into 10×13 and 10×14.
+    assert deviation(config, [(20, 6, 3, 3), (6,), (4, 5)], torch.float64) < 1e-9
+
+
+# Refreshed in every step from the factors alone, kl does not depend on the basis of a null space.
+KL_OF_ANY_RANK: Choices = {"kl": {"precondition_frequency": 1, "solver": "eigh64", "epsilon": 1e-3}}
+
+
+@pytest.mark.parametrize("choices", [{}, {"large_dim_method": "diagonal"}, {"large_dim_method": "one_sided"}])
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral"])
+def test_extreme_aspects_follow_the_reference(preconditioner: str, choices: dict[str, Any]) -> None:
+    # Blocks 1000×2, 70×2 and 2×515 have a full factor on the short side alone, 2×60 on both.
+    shapes = [(1, 5000), (3000, 2), (7, 1, 11), (2, 1030), (70, 2), (2, 60)]
+    config = settings(
+        preconditioner=preconditioner, max_preconditioner_dim=1024, **choices, **KL_OF_ANY_RANK.get(preconditioner, {})
+    )
+    if preconditioner == "soap":
+        # 2×60 has its turn below, when its factor has full rank.
+        shapes, config = shapes[:-1], {**config, **SECOND_STEP}
+    assert deviation(config, shapes, torch.float64, num_steps=4) < 1e-9
+
+
+def test_soap_of_extreme_aspects_follows_the_reference() -> None:
+    # 30 gradients give the factors of 60 full rank; the smallest eigenvalues are 1e-4 of the largest.
+    config = settings(preconditioner="soap", max_preconditioner_dim=64)
+    config.update(start_preconditioning_step=31, precondition_frequency=2)
+    assert deviation(config, [(2, 60), (60, 2)], torch.float64, num_steps=36) < 1e-9
+
+
+@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
+def test_parameters_of_one_bucket_at_steps_of_their_own_follow_the_reference(preconditioner: str) -> None:
+    config = settings(preconditioner=preconditioner, **SECOND_STEP if preconditioner == "soap" else {})
+    # Each is in every, every second and every third step, from steps 1, 3 and 6.
+    params = parameters([(8, 16), (16, 8), (8, 24)])
+    start = [param.detach().clone() for param in params]
+    reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
+    for step in range(40):
+        gradients = [
+            gradient if step >= late and step % every == 0 else None
+            for gradient, late, every in zip(gradients_like(params, step=step), (0, 2, 5), (1, 2, 3), strict=True)
+        ]
+        for param, gradient in zip(params, gradients, strict=True):
+            param.grad = gradient
+        optimizer.step()
+        reference.step(gradients)
+    for param, expected, at in zip(params, reference.weights, start, strict=True):
+        assert (param.detach() - expected).norm() < 1e-9 * (expected - at).norm()
+
+
+@hypothesis.settings(deadline=None, max_examples=40)  # a busy machine may take any time for an example
+@given(
+    shapes=st.lists(
+        st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 40]), max_size=4)
+        .map(tuple)
+        .filter(lambda shape: math.prod(shape) <= 600),
+        min_size=1,
+        max_size=3,
+    ),
+    preconditioner=st.sampled_from(["shampoo", "soap", "kl", "spectral", "none"]),
+    max_dim=st.integers(2, 16),
+    method=st.sampled_from(["blocking", "diagonal", "one_sided"]),
+)
+def test_any_shapes_follow_the_reference(
+    shapes: list[tuple[int, ...]], preconditioner: str, max_dim: int, method: str
+) -> None:
+    config = settings(preconditioner=preconditioner)
+    if preconditioner != "none":
+        config.update(max_preconditioner_dim=max_dim, large_dim_method=method)
+    if preconditioner == "soap":
+        # After eight gradients every factor of at most 16 has full rank beside another side of at least 2.
+        config.update(start_preconditioning_step=8, precondition_frequency=2)
+    config.update(KL_OF_ANY_RANK.get(preconditioner, {}))
+    # Two eigenvalues may lie close together in an example, hence no 1e-9.
+    assert deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
+
+
+@pytest.mark.parametrize("schedule", ["default_start", "every_step", "late_start", "rare_statistics"])
+@pytest.mark.parametrize("geometry", ["blocks", "long_diagonal", "one_sided"])
+def test_kl_of_gradients_that_come_to_life_follows_the_reference(geometry: str, schedule: str) -> None:
+    # Each tensor's blocks in turn. The basis of the first gradient, whose null space is rounding, is not left in use.
+    config = settings(preconditioner="kl", epsilon=1e-3, solver="eigh64", betas=(0.9, 0.95), lr=1e-3)
+    config.update({**GEOMETRY[geometry], **SCHEDULES[schedule]})
+    config["precondition_frequency"] = config["statistics_frequency"] or 1
+    params = parameters([SHAPES["order2"], SHAPES["order2"], SHAPES["order3"]])
+    start = [param.detach().clone() for param in params]
+    reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
+    for step in range(50):
+        for number, (param, gradient) in enumerate(zip(params, gradients_like(params, step=step), strict=True)):
+            param.grad = gradient * [1e-20, 0.1, 1.0][min(2, (step + 7 * number) // 15)]
+        optimizer.step()
+        reference.step([param.grad for param in params])
+        for param, expected, at in zip(params, reference.weights, start, strict=True):
+            assert (param.detach() - expected).norm() <= 1e-9 * (expected - at).norm()
+
+
+def test_a_bucket_larger_than_one_chunk_follows_the_reference() -> None:
+    # 1,250 blocks of 32×32 in float64 are 10 MB: three chunks, whose borders lie inside the first parameter.
+    config = settings(max_preconditioner_dim=32, precondition_frequency=2, epsilon=1e-4)
+    assert deviation(config, [(800, 1600), (64, 32)], torch.float64, num_steps=3) < 1e-9

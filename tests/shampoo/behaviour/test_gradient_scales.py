@@ -1,0 +1,124 @@
+"""Gradients from vanishing to huge, and of a scale that changes: steps stay finite, and of the length that they had."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from shampoo import Shampoo
+from tests.support.shampoo.members import KL, MEMBERS, member
+from tests.support.shampoo.settings import gradients_like, parameters, settings
+
+
+# Five squares of gradients of the last scale are what float32 can just sum.
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-20, 1e17])
+@pytest.mark.parametrize("name", MEMBERS)
+def test_extreme_gradients_leave_finite_weights_and_state(name: str, scale: float) -> None:
+    params = parameters([(6, 6), (5,)], torch.float32)
+    optimizer = Shampoo(params, **{**member(name, precondition_frequency=2), "lr": 1e-20})
+    for step in range(5):
+        for param, gradient in zip(params, gradients_like(params, step=step), strict=True):
+            param.grad = gradient * scale
+        optimizer.step()
+    assert all(param.isfinite().all() for param in params)
+    for state in optimizer.state.values():
+        for quantity, value in state.items():
+            assert not isinstance(value, Tensor) or value.isfinite().all(), quantity
+
+
+@pytest.mark.parametrize("before", [1e-20, 1.0, 1e15])
+@pytest.mark.parametrize("now", [1e-10, 1.0])
+@pytest.mark.parametrize("exponent", [None, 0.5, 1.0])
+def test_a_change_of_the_gradients_scale_between_refreshes_keeps_the_grafted_step_length(
+    exponent: float | None, now: float, before: float
+) -> None:
+    # Roots of gradients of one scale are applied to gradients of another, and may neither overflow nor vanish.
+    params = parameters([(6, 6)], torch.float32)
+    optimizer = Shampoo(
+        params, **settings(grafting="sgd", betas=(0.0, 0.9), lr=1.0, exponent_override=exponent, stagger_refresh=False)
+    )
+    for step in range(7):
+        params[0].grad = gradients_like(params, step=step)[0] * before
+        params[0].data.zero_()
+        optimizer.step()
+    params[0].data.zero_()
+    params[0].grad = gradients_like(params, step=7)[0] * now
+    optimizer.step()
+    torch.testing.assert_close(params[0].norm(), params[0].grad.norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-23, 1e-30])
+@pytest.mark.parametrize("grafting", ["sgd", "adam"])
+def test_a_step_too_small_to_measure_is_not_blown_up(grafting: str, scale: float) -> None:
+    # Gradients of a saturated network, whose squares vanish in float32.
+    params = parameters([(6, 6)], torch.float32)
+    optimizer = Shampoo(params, **settings(grafting=grafting, lr=1.0))
+    before = params[0].detach().clone()
+    for step in range(20):
+        params[0].grad = gradients_like(params, step=step)[0] * scale
+        optimizer.step()
+    torch.testing.assert_close(params[0], before, rtol=0, atol=1e-8)
+
+
+# Those whose statistics begin with the first gradient, so that a refresh period of small gradients leaves no trace.
+KL_FROM_THE_FIRST = [name for name, config in KL.items() if "start_preconditioning_step" not in config]
+
+
+def _changes(optimizer: Shampoo, param: torch.nn.Parameter, gradients: list[Tensor]) -> list[Tensor]:
+    """By how much each step moves one of the optimizer's parameters, put back to zero before it; the others get the
+    same gradients."""
+    changes = []
+    for gradient in gradients:
+        for group in optimizer.param_groups:
+            for each in group["params"]:
+                each.grad = gradient.to(each.dtype).reshape(each.shape)
+        param.data.zero_()
+        optimizer.step()
+        changes.append(param.detach().clone())
+    return changes
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-25, 1e-22, 1e-20])
+@pytest.mark.parametrize("name", KL_FROM_THE_FIRST)
+def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, scale: float) -> None:
+    # Without an average of gradients, which has a bias of its own to correct.
+    config = {**member(name), "betas": (0.0, 0.999), "beta3": None}
+    (late,), (fresh,) = parameters([(8, 8)], torch.float32), parameters([(8, 8)], torch.float32)
+    came_to_life, began = Shampoo([late], **config), Shampoo([fresh], **config)
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(8, 8, generator=generator) for _ in range(20)]
+    # Of whole refresh periods, so that what follows is refreshed at the same steps.
+    _changes(came_to_life, late, [gradient * scale for gradient in gradients])
+    if "momentum.0" in came_to_life.state[late]:
+        came_to_life.state[late]["momentum.0"].zero_()
+    alive = [gradient * 1e-3 for gradient in gradients]
+    for found, expected in zip(_changes(came_to_life, late, alive), _changes(began, fresh, alive), strict=True):
+        assert expected.norm() > 0.01
+        assert (found - expected).norm() < 1e-5 * expected.norm()
+    assert came_to_life.diagnostics().num_failed_refreshes == 0
+
+
+@pytest.mark.parametrize("name", [name for name, config in KL.items() if "large_dim_method" not in config])
+def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> None:
+    # In the middle of a refresh period, too. Two blocks are one parameter's.
+    scales = [(3, 1e-20), (0, 1.0), (6, 1e-30), (9, 1e-25)]
+    config = {**member(name), "max_preconditioner_dim": 6, "stagger_refresh": False}
+    together, apart = parameters([(6, 12), (6, 6), (6, 6)], torch.float32), parameters([(6, 6)] * 4, torch.float32)
+    optimizers = [Shampoo(together, **config)], [Shampoo([block], **config) for block in apart]
+    generator = torch.Generator().manual_seed(0)
+    for step in range(20):
+        gradients = [
+            torch.randn(6, 6, generator=generator) * (scale if step < begins else 1e-3) for begins, scale in scales
+        ]
+        together[0].grad = torch.cat(gradients[:2], dim=1)
+        for param, gradient in zip(together[1:] + apart, gradients[2:] + gradients, strict=True):
+            param.grad = gradient.clone()
+        for param in together + apart:
+            param.data.zero_()
+        for optimizer in optimizers[0] + optimizers[1]:
+            optimizer.step()
+        found = [*together[0].detach().split(6, dim=1), *(param.detach() for param in together[1:])]
+        for block, expected in zip(found, apart, strict=True):
+            torch.testing.assert_close(block, expected.detach(), rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    assert optimizers[0][0].diagnostics().num_failed_refreshes == 0

@@ -1,0 +1,154 @@
+"""Gradients that are not finite, where the host can read them and where it must not wait for the device."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import shampoo.step.weights
+from shampoo import Shampoo
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.support.shampoo.settings import gradients_like, parameters, train
+
+# The first two share a bucket.
+SHAPES = [(6, 7), (6, 7), (5,)]
+NUM_STEPS = 9
+
+
+@pytest.fixture
+def host_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps as where reading a number would stop a queue of work, as on a GPU."""
+    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+
+
+def _num_skipped(optimizer: Shampoo, params: list[nn.Parameter]) -> list[int]:
+    return [int(optimizer.state[param]["num_skipped"]) for param in params]
+
+
+def _train(optimizer: Shampoo, params: list[nn.Parameter], *, spoilt: dict[int, float], absent: bool = False) -> None:
+    """Steps with one entry of the middle parameter's gradient replaced, or that gradient missing, in some steps."""
+    for step in range(NUM_STEPS):
+        gradients: list[Tensor | None] = list(gradients_like(params, step=step))
+        if step in spoilt:
+            assert gradients[1] is not None
+            gradients[1][3, 3] = spoilt[step]
+            gradients[1] = None if absent else gradients[1]
+        for param, gradient in zip(params, gradients, strict=True):
+            param.grad = gradient
+        optimizer.step()
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_gradient_that_is_not_finite_counts_as_none_and_is_counted(name: str) -> None:
+    params, expected = parameters(SHAPES), parameters(SHAPES)
+    config = member(name, weight_decay=0.1)
+    optimizer, undisturbed = Shampoo(params, **config), Shampoo(expected, **config)
+    spoilt = {0: math.nan, 5: math.inf, 6: -math.inf}
+    _train(optimizer, params, spoilt=spoilt)
+    _train(undisturbed, expected, spoilt=spoilt, absent=True)
+    assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
+    assert _num_skipped(optimizer, params) == [0, 3, 0]
+    assert _num_skipped(undisturbed, expected) == [0, 0, 0]
+    assert [optimizer.state[param]["step"] for param in params] == [NUM_STEPS, NUM_STEPS - 3, NUM_STEPS]
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_a_gradient_whose_norm_overflows_is_skipped(name: str) -> None:
+    params = parameters([(6, 6)], torch.float32)
+    optimizer = Shampoo(params, **member(name, precondition_frequency=2))
+    before = params[0].detach().clone()
+    params[0].grad = torch.full((6, 6), 1e38)
+    optimizer.step()
+    assert torch.equal(params[0].detach(), before)
+    assert _num_skipped(optimizer, params) == [1]
+    train(optimizer, params, range(3))
+    assert params[0].isfinite().all()
+
+
+@pytest.mark.usefixtures("host_cannot_read")
+@pytest.mark.parametrize("name", MEMBERS)
+def test_where_the_host_cannot_read_a_gradient_that_is_not_finite_moves_nothing_and_is_counted(name: str) -> None:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **member(name, weight_decay=0.1))
+    for step in range(NUM_STEPS):
+        for param, gradient in zip(params, gradients_like(params, step=step), strict=True):
+            param.grad = gradient
+        spoilt = {0: math.nan, 5: math.inf, 6: -math.inf}.get(step)
+        if spoilt is not None:
+            assert params[1].grad is not None
+            params[1].grad[3, 3] = spoilt
+        before = [param.detach().clone() for param in params]
+        optimizer.step()
+        stayed = [torch.equal(param.detach(), start) for param, start in zip(params, before, strict=True)]
+        assert stayed == [False, spoilt is not None, False], step
+    assert _num_skipped(optimizer, params) == [0, 3, 0]
+    assert all(param.isfinite().all() for param in params)
+    for state in optimizer.state.values():
+        for quantity, value in state.items():
+            if isinstance(value, Tensor):
+                assert value.isfinite().all(), quantity
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[dict[str, Any]] = []
+    for devices in (frozenset({"cpu"}), frozenset[str]()):
+        monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", devices)
+        params = parameters(SHAPES)
+        optimizer = Shampoo(params, **member(name, weight_decay=0.1))
+        train(optimizer, params, range(NUM_STEPS))
+        tensors = {f"{i} {key}": x for i, p in enumerate(params) for key, x in optimizer.state[p].items()}
+        outcomes.append({**tensors, **{f"{i}": param.detach() for i, param in enumerate(params)}})
+    for key, value in outcomes[0].items():
+        other = outcomes[1][key]
+        assert torch.equal(value, other) if isinstance(value, Tensor) else value == other, key
+
+
+class _ReadsByTheHost(TorchDispatchMode):
+    """Operations that make the host wait for a device: those that give it numbers, or shapes made of numbers."""
+
+    WAITING = ("_local_scalar_dense", "is_nonzero", "item", "nonzero", "masked_select", "unique", "equal", "allclose")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        by_mask = name in ("index", "index_put", "index_put_") and any(
+            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
+        )
+        if name in self.WAITING or by_mask:
+            self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.usefixtures("host_cannot_read")
+@pytest.mark.parametrize("name", MEMBERS)
+def test_an_ordinary_step_never_makes_the_host_wait(name: str) -> None:
+    # Ordinary: after the first refresh of all units, in a step in which none is due.
+    params = parameters([(6, 7), (9, 5), (5,)])
+    config = {
+        **member(name, precondition_frequency=50),
+        **({"start_preconditioning_step": 2} if _has_start(name) else {}),
+    }
+    if "statistics_frequency" in config:
+        config["statistics_frequency"] = 1
+    optimizer = Shampoo(params, **{**config, "stagger_refresh": False} if _has_start(name) else config)
+    train(optimizer, params, range(4))
+    for param, gradient in zip(params, gradients_like(params, step=4), strict=True):
+        param.grad = gradient
+    with _ReadsByTheHost() as reads:
+        optimizer.step()
+    assert reads.found == []
+
+
+def _has_start(name: str) -> bool:
+    return MEMBERS[name].get("preconditioner", "shampoo") in ("shampoo", "soap", "kl")

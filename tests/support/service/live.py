@@ -1,0 +1,50 @@
+"""The API on a real server, in a thread of the test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from socket import create_server
+
+from service.api.dependencies import Clock, utc_now
+from service.domain import Phase
+from service.server.app import create_app
+from service.server.serve import Server
+from service.settings import Settings
+from service.store.session import Database
+from service.use_cases.run import finish_job
+from tests.support.service.scenarios import NOW, claimed_job, run_trial
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+@contextmanager
+def running(database: Database, *, clock: Clock = utc_now, port: int = 0, **settings: object) -> Iterator[str]:
+    """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
+    values = {"data_dir": Path("unused"), **settings}
+    app = create_app(Settings(**values), database, clock)  # type: ignore[arg-type] # pydantic checks them
+    server = Server(app)
+    with create_server(("127.0.0.1", port)) as listener:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive(), "the server did not stop"
+
+
+def finished_job(database: Database, *, now: datetime = NOW) -> str:
+    """The id of a job that succeeded: three search trials and one of the baseline."""
+    lease = claimed_job(database)
+    for number, (loss, phase) in enumerate(
+        [(0.5, Phase.SEARCH), (0.4, Phase.BASELINE), (0.2, Phase.SEARCH), (0.3, Phase.SEARCH)]
+    ):
+        run_trial(database, lease, number, loss, phase)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=now)
+    return lease.job_id

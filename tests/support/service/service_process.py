@@ -1,0 +1,194 @@
+"""A database, jobs in it, and real worker processes, for tests that look at them from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from sqlalchemy import text
+
+from service.domain import JobState, TrialState
+from service.specification.job import JobSpecification
+from service.store.models import ClusterShare, Job, Trial
+from service.store.repositories import EventRepository, JobRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.steer import cancel_job
+from service.use_cases.submit import create_job
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+PLUGIN = Path(__file__).parent / "plugin"
+
+
+@dataclass
+class ServiceProcesses:
+    """The worker side of a service, without its API."""
+
+    database: Database
+    data_dir: Path
+    lease_seconds: float = 10.0
+    """Short, for tests wait for its end; and longer than a worker on a busy machine may be kept from renewing it."""
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def slowly(self, seconds_per_step: float) -> dict[str, Any]:
+        """Options of a workload whose steps take so long until `hurry` is called."""
+        return {"seconds_per_step": seconds_per_step, **self.until_hurry()}
+
+    def until_hurry(self) -> dict[str, Any]:
+        """Options of a workload whose steps are slow, if they are, only until `hurry` is called."""
+        return {"hurry_file": str(self.data_dir / "hurry")}
+
+    def hurry(self) -> None:
+        """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""
+        (self.data_dir / "hurry").touch()
+
+    def start_worker(self) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(PLUGIN),
+            "SHAMPOO_TUNER_DATA_DIR": str(self.data_dir),
+            "SHAMPOO_TUNER_DATABASE_URL": self.database.url,
+            "SHAMPOO_TUNER_LEASE_SECONDS": str(self.lease_seconds),
+            "SHAMPOO_TUNER_POLL_SECONDS": "0.2",
+        }
+        with (self.data_dir / "worker.log").open("ab") as log:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "service.scheduler.worker"], env=environment, stdout=log, stderr=log
+            )
+        self.workers.append(worker)
+        return worker
+
+    def submit(self, specification: Mapping[str, Any], *, priority: int = 0) -> str:
+        with self.database.writing() as session:
+            job, _ = create_job(
+                session,
+                JobSpecification.model_validate(specification),
+                name=None,
+                tags={},
+                priority=priority,
+                idempotency_key=None,
+                now=datetime.now(UTC),
+            )
+            return job.id
+
+    def cancel(self, job_id: str) -> None:
+        with self.database.writing() as session:
+            cancel_job(session, job_id, now=datetime.now(UTC))
+
+    def job(self, job_id: str) -> Job:
+        with self.database.reading() as session:
+            return JobRepository(session).get(job_id)
+
+    def trials(self, job_id: str) -> list[Trial]:
+        """The trials by number, with their measurements."""
+        with self.database.reading() as session:
+            return TrialRepository(session).with_measurements(job_id)
+
+    def num_finished(self, job_id: str) -> int:
+        return sum(trial.state.is_final for trial in self.trials(job_id))
+
+    def num_gangs(self, job_id: str) -> int:
+        """The gangs that the job's run has on a cluster that it shares."""
+        with self.database.reading() as session:
+            share = session.get(ClusterShare, job_id)
+            return 0 if share is None else share.num_gangs
+
+    def waits(self, job_id: str) -> list[str | None]:
+        """What the job's run has told to wait for, one after the other; None: for nothing any more."""
+        with self.database.reading() as session:
+            events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
+            return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
+
+    def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
+        """Waits until `condition` holds. Fails with the logs if it takes too long."""
+        wait_until(condition, what, seconds=seconds, more=self.logs)
+
+    def finish(self, job_id: str, *, seconds: float = PATIENCE_SECONDS) -> tuple[Job, list[Trial]]:
+        """Waits for a job's end; the job and its trials."""
+        self.wait_for(f"the end of {job_id}", lambda: self.job(job_id).state.is_final, seconds=seconds)
+        return self.job(job_id), self.trials(job_id)
+
+    @contextmanager
+    def end_held_up(self) -> Iterator[None]:
+        """Has a run wait in the middle of writing its job's end, which it has begun when the block is entered.
+
+        On PostgreSQL only. No job may end while this waits for one.
+        """
+        with self.database.engine.connect() as connection:
+            connection.execute(text("LOCK TABLE recommendations IN EXCLUSIVE MODE"))  # nothing else writes there
+            self.wait_for("the end of a job to be written", self._waits_for_a_table)
+            yield
+
+    def _waits_for_a_table(self) -> bool:
+        with self.database.engine.connect() as connection:
+            waiting = text("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation IS NOT NULL)")
+            return bool(connection.scalar(waiting))
+
+    def logs(self) -> str:
+        files = [self.data_dir / "worker.log", *sorted((self.data_dir / "logs").glob("*.log"))]
+        return "\n".join(f"--- {file.name}\n{file.read_text()[-6000:]}" for file in files if file.exists())
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that this service has started, or that one of those has, in whatever session it is."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get("SHAMPOO_TUNER_DATA_DIR") == str(self.data_dir):
+                    found.append(process)
+        return found
+
+    def run_process(self) -> psutil.Process:
+        """The process of the job's run."""
+        [run] = filter(is_run, self.processes())
+        return run
+
+    def rank_processes(self) -> list[psutil.Process]:
+        return [p for p in self.processes() if p.name().startswith("ray::Rank")]
+
+    def directories(self) -> list[Path]:
+        """Temporary directories of this service's workers."""
+        return [d for worker in self.workers for d in Path("/tmp").glob(f"shampoo-{worker.pid}-*")]
+
+    def close(self) -> None:
+        """Ends all workers, and what a test that failed may have left besides."""
+        for worker in self.workers:
+            worker.terminate()
+            worker.send_signal(signal.SIGCONT)
+        try:
+            for worker in self.workers:
+                worker.wait(PATIENCE_SECONDS)
+        finally:
+            for process in self.processes():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            for worker in self.workers:
+                worker.wait()
+
+
+def is_run(process: psutil.Process) -> bool:
+    """Whether this is the process of a job's run, and no child of one, which shows its command line until it has its
+    own."""
+    with suppress(psutil.NoSuchProcess):
+        parent = process.parent()
+        return _names_a_run(process) and (parent is None or not _names_a_run(parent))
+    return False
+
+
+def _names_a_run(process: psutil.Process) -> bool:
+    return "service.scheduler.job_run" in process.cmdline()
+
+
+def states(trials: list[Trial]) -> list[TrialState]:
+    return [trial.state for trial in trials]
+
+
+def is_running(service: ServiceProcesses, job_id: str) -> bool:
+    return service.job(job_id).state is JobState.RUNNING

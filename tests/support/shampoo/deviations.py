@@ -1,0 +1,220 @@
+"""How far the optimizer is from the textbook implementation in `reference.py`, and with which settings.
+
+A deviation is relative to how far the reference has moved a tensor from its start, so it is free of lr.
+`test_against_reference` says which deviations rounding explains, and which settings are ill-conditioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from shampoo import Shampoo
+from shampoo.hyperparameters import NAMES, Hyperparameters
+from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.settings import gradients_like, pairwise, parameters, settings
+
+Choices = dict[str, dict[str, Any]]
+
+DECAYS: Choices = {
+    "undecayed": {},
+    "decoupled": {"weight_decay": 0.1},
+    "l2": {"weight_decay": 0.1, "weight_decay_type": "l2"},
+    "independent": {"weight_decay": 0.01, "weight_decay_type": "independent"},
+}
+AVERAGES: Choices = {
+    "adam": {},
+    "memoryless": {"betas": (0.0, 0.99)},
+    "nadam": {"beta3": 0.81},
+    "short": {"betas": (0.8, 0.95), "use_bias_correction": False},
+}
+MOMENTUM: Choices = {
+    "direct": {},
+    "momentum": {"momentum": 0.9},
+    "nesterov": {"momentum": 0.5, "nesterov": True},
+}
+SCHEDULES: Choices = {
+    "default_start": {},
+    "every_step": {"precondition_frequency": 1},
+    "late_start": {"start_preconditioning_step": 23, "precondition_frequency": 4},
+    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 9},
+    "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 10},
+    "start_of_rare_statistics": {"statistics_frequency": 3},
+}
+STAGGER: Choices = {"staggered": {}, "at_once": {"stagger_refresh": False}}
+# The reference knows no tolerance; this one makes the optimizer look how far a basis is off, and leave none as it is.
+TOLERANCE: Choices = {"unasked": {}, "measured": {"refresh_tolerance": 1e-14}}
+GEOMETRY: Choices = {
+    "blocks": {},
+    "tiny_blocks": {"max_preconditioner_dim": 4},
+    "long_diagonal": {"large_dim_method": "diagonal"},
+    "long_identity": {"large_dim_method": "one_sided"},
+    "one_sided": {"one_sided": True},
+    "one_sided_whole": {"one_sided": True, "max_preconditioner_dim": 64},
+}
+WHOLE: Choices = {"whole": {"max_preconditioner_dim": 18}}
+DAMPING: Choices = {
+    "relative": {},
+    "relative_large": {"epsilon": 1e-3},
+    "absolute": {"epsilon": 1e-4, "epsilon_type": "absolute"},
+}
+BASIS_SOLVERS: Choices = {solver: {"solver": solver} for solver in ("eigh64", "eigh", "qr", "cholesky_qr")}
+
+OPTIONS: dict[str, dict[str, Choices]] = {
+    "shampoo": {
+        "grafting": {
+            **{method: {"grafting": method} for method in ("none", "sgd", "adagrad", "rmsprop", "adam")},
+            "adam_beta2": {"grafting": "adam", "grafting_beta2": 0.9, "grafting_epsilon": 1e-3},
+        },
+        "geometry": {**GEOMETRY, **WHOLE},
+        "schedule": SCHEDULES,
+        "averages": {**AVERAGES, "sums": {"betas": (0.9, 1.0)}},
+        "damping": {
+            **DAMPING,
+            "pseudo": {"epsilon": 1e-10, "pseudo_inverse": True},
+            "pseudo_absolute": {"epsilon": 1e-8, "epsilon_type": "absolute", "pseudo_inverse": True},
+        },
+        "solver": {**BASIS_SOLVERS, "newton": {"solver": "coupled_newton"}},
+        "decay": DECAYS,
+        "momentum": MOMENTUM,
+        "exponent": {"order": {}, "half": {"exponent_override": 0.5}},
+        "stagger": STAGGER,
+        "tolerance": TOLERANCE,
+    },
+    "soap": {
+        "geometry": {**GEOMETRY, **WHOLE},
+        # See the top of the file for a start at the first step, and `test_soap_follows_it_from_the_first_gradient`.
+        "schedule": {
+            **SCHEDULES,
+            "default_start": {"grafting_epsilon": 1e-3},
+            "every_step": {"start_preconditioning_step": 2, "precondition_frequency": 1},
+        },
+        "solver": BASIS_SOLVERS,
+        "averages": AVERAGES,
+        "factors": {"beta2": {}, "faster": {"shampoo_beta": 0.9}, "sums": {"shampoo_beta": 1.0}},
+        "decay": DECAYS,
+        "momentum": MOMENTUM,
+        "epsilon": {"small": {}, "large": {"grafting_epsilon": 1e-3}},
+        "stagger": STAGGER,
+        "tolerance": TOLERANCE,
+    },
+    "kl": {
+        "geometry": GEOMETRY,
+        "schedule": SCHEDULES,
+        "solver": BASIS_SOLVERS,
+        "averages": AVERAGES,
+        # The first statistics are of one gradient whenever it starts, so there is always a null eigenvalue.
+        "damping": {**DAMPING, "relative": {"epsilon": 1e-5}},
+        "decay": DECAYS,
+        "momentum": MOMENTUM,
+        "stagger": STAGGER,
+        "tolerance": TOLERANCE,
+    },
+    "spectral": {
+        "averages": {**AVERAGES, "muon": {"betas": (0.95, 0.99), "beta3": 0.9025}},
+        "decay": DECAYS,
+        "momentum": MOMENTUM,
+        "scale": {"rms": {}, "original": {"adjust_lr_fn": "original"}},
+        "geometry": {**WHOLE, "blocks": {}, "long_whole": {"large_dim_method": "one_sided"}},
+    },
+    "none": {
+        "grafting": {method: {"grafting": method} for method in ("sgd", "adagrad", "rmsprop", "adam")},
+        "averages": {**AVERAGES, "sums": {"betas": (0.9, 1.0)}},
+        "decay": DECAYS,
+        "momentum": MOMENTUM,
+    },
+}
+
+
+def combinations(member: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Settings of a member in which any two choices of two options meet, by their names."""
+    for name, choices in pairwise(OPTIONS[member]):
+        config = settings(preconditioner=member, **choices)
+        averaged = config["grafting"] in ("rmsprop", "adam")
+        if averaged and config["betas"][1] == 1 and config["grafting_beta2"] is None:
+            config["grafting_beta2"] = 0.99
+        if config["solver"] == "coupled_newton" and config["pseudo_inverse"]:
+            # It has no eigenvalues to leave out.
+            config["solver"] = None
+        if config["solver"] == "coupled_newton":
+            config["refresh_tolerance"] = 0.0  # nor a basis to measure
+        if choices.get("max_preconditioner_dim") == 18 and (
+            member == "soap" or config["solver"] in ("qr", "cholesky_qr")
+        ):
+            # Not from the first gradient of 11×17, which leaves six dimensions of a factor null, for qr to start from.
+            config["start_preconditioning_step"] = config["start_preconditioning_step"] or 7
+        yield f"{member}-{name}", config
+
+
+# Two gradients give every factor full rank.
+SECOND_STEP: dict[str, Any] = {"start_preconditioning_step": 2}
+# The null eigenvalue of a matrix's first gradient is rounding, 1e-7 of the largest: beside ε = 1e-6 that is a tenth.
+DAMPED: dict[str, Any] = {"epsilon": 1e-4}
+
+FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
+    # Of each, settings and the largest deviation over 50 steps that rounding in float32 explains.
+    "shampoo": (DAMPED, 2e-5),
+    "soap": ({"preconditioner": "soap", **SECOND_STEP}, 2e-5),
+    "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64", **SECOND_STEP}, 2e-5),
+    "soap_cholesky_qr": ({"preconditioner": "soap", "solver": "cholesky_qr", **SECOND_STEP}, 2e-5),
+    # Here from the first gradient, so beside more damping; and the steps of subspace iteration start from what float32
+    # knows of the null eigenvector.
+    "kl_eigh64": ({"preconditioner": "kl", "solver": "eigh64", "epsilon": 1e-2}, 2e-5),
+    "kl": ({"preconditioner": "kl", "epsilon": 1e-2}, 1e-4),
+    "kl_cholesky_qr": ({"preconditioner": "kl", "solver": "cholesky_qr", "epsilon": 1e-2}, 1e-4),
+    # Five iterations whose slope at zero is 3.4 each.
+    "spectral": ({"preconditioner": "spectral"}, 1e-4),
+    "none": ({"preconditioner": "none"}, 2e-5),
+    **{
+        f"shampoo_{solver}_{name}": ({"solver": solver, **condition}, 2e-5)
+        for solver in ("eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr")
+        for name, condition in {"damped": DAMPED, "from_the_second_step": SECOND_STEP}.items()
+    },
+    # Nor does a pseudo-inverse see a null eigenvalue that lies far below its threshold.
+    "shampoo_pseudo_inverse": ({"pseudo_inverse": True, **DAMPED}, 2e-5),
+}
+
+
+def deviation(
+    config: dict[str, Any],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: torch.dtype,
+    num_steps: int = 50,
+    *,
+    device: str = "cpu",
+) -> float:
+    """Largest difference from the reference after any step, as a share of how far that tensor has moved.
+
+    Args:
+        config: every keyword argument of `Shampoo`.
+        device: where the optimizer steps, with the solver that is the default there if `config` names none.
+    """
+    at_home = parameters(shapes, dtype)
+    params = [torch.nn.Parameter(param.detach().to(device)) for param in at_home]
+    start = [param.detach().double().clone() for param in at_home]
+    reference = ReferenceShampoo(at_home, {**config, "solver": solver_on(config, device)})
+    optimizer = Shampoo(params, **config)
+    worst = 0.0
+    for step in range(num_steps):
+        for param, here in zip(params, at_home, strict=True):
+            here.data.copy_(param.detach())
+        gradients = gradients_like(at_home, step=step)
+        for param, gradient in zip(params, gradients, strict=True):
+            param.grad = gradient.to(device)
+        optimizer.step()
+        reference.step(gradients)
+        for param, expected, at in zip(params, reference.weights, start, strict=True):
+            if param.numel() == 0:
+                continue
+            difference = (param.detach().cpu().double() - expected).norm() / (expected - at).norm()
+            # A comparison with NaN would let it pass.
+            worst = max(worst, difference.nan_to_num(nan=torch.inf).item())
+    return worst
+
+
+def solver_on(config: dict[str, Any], device: str) -> str:
+    """The solver that `Shampoo` with these keyword arguments uses there; the reference has that of the CPU."""
+    known = {name: value for name, value in config.items() if name in NAMES}
+    return Hyperparameters(**known).solver_on(torch.device(device).type)

@@ -1,0 +1,262 @@
+"""`module:Class` and entry points: described from the class, in this process or another, and loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.trainers.broken_workloads import Sound
+from tests.support.waiting import wait_until
+from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.loop import train
+from trainers.ranks.context import single_process_context
+from trainers.workload.description import WorkloadOption
+from trainers.workload.user_workload import description_of, explain, is_reference, options_of, printable
+from trainers.workloads.describe import ask, ask_for_installed, environment_of_children
+from trainers.workloads.registry import UnknownWorkload, describe, load
+
+MINE = """
+from __future__ import annotations
+from typing import Annotated, TYPE_CHECKING
+from tests.support.trainers.broken_workloads import Sound
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+class Mine(Sound):
+    title = "Mine"
+    def __init__(self, path: str, *, scale: Annotated[float, "of the targets"] = 2.0, sizes=(3, 4), note=None) -> None:
+        assert sizes == (3, 4)  # not the list that JSON makes of it
+        if scale < 0:
+            raise ValueError(f"scale must not be negative, got {scale}")
+        super().__init__(scale=scale)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current directory, with the module `mine` in it."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for module in ("mine", "described"):
+        sys.modules.pop(module, None)
+
+
+def install(directory: Path, **entry_points: str) -> None:
+    """A distribution in `directory` with these entry points."""
+    metadata = directory / "mine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entry_points.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[shampoo_tuner.workloads]", *lines]))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("name", ["mine:Mine", "a.b_c.d1:E2", "_a:_B"])
+def test_references_are_recognised(name: str) -> None:
+    assert is_reference(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["digits-mlp", "a:", ":B", "a:b:c", "a b:C", "a..b:C", ".a:B", "1a:B", "a:B.c", "ä:B", "a:B\n", "a" * 200 + ":B"],
+)
+def test_other_names_are_no_references(name: str) -> None:
+    assert not is_reference(name)
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_class_is_described_by_its_attributes_and_its_constructor() -> None:
+    for description in (describe("mine:Mine"), ask("mine:Mine")):
+        assert (description.name, description.implementation) == ("mine:Mine", "mine:Mine")
+        assert description.title == "Mine"
+        assert description.metrics == {"train_loss": "minimize", "validation_loss": "minimize"}
+        assert (description.default_objective, description.default_num_steps) == ("validation_loss", 10)
+        assert (description.default_evaluate_every, description.default_batch_size) == (5, 12)
+        assert description.options == {
+            "path": WorkloadOption(None, "str", required=True),
+            "scale": WorkloadOption(2.0, "of the targets (float)"),
+            "sizes": WorkloadOption([3, 4], ""),
+            "note": WorkloadOption(None, ""),
+        }
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_class_is_built_with_its_own_defaults_and_trains() -> None:
+    assert load("mine:Mine", {"path": "x"}).num_train_examples == 50
+    with pytest.raises(
+        InvalidConfig, match=r"workload_options: refused by mine:Mine: scale must not be negative, got -1"
+    ):
+        load("mine:Mine", {"path": "x", "scale": -1})
+    with pytest.raises(InvalidConfig, match=r"workload_options.path: is required by mine:Mine"):
+        load("mine:Mine", {})
+    config = TrialConfig(
+        workload="mine:Mine",
+        workload_options={"path": "x"},
+        optimizer=OptimizerConfig("adamw", {"lr": 1e-2}),
+        num_steps=4,
+        evaluate_every=2,
+        batch_size=10,
+    )
+    assert [measurement.step for measurement in train(config, single_process_context())] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"metrics": {}, "default_objective": "train_loss"}, None),
+        ({"title": " "}, "title must be a text, got ' '"),
+        ({"metrics": ["loss"]}, "metrics must be a dict of directions by name, got ['loss']"),
+        ({"metrics": {"loss": "min"}}, "metrics['loss'] must be minimize or maximize, got 'min'"),
+        ({"metrics": {"loss": ["min"]}}, "metrics['loss'] must be minimize or maximize, got ['min']"),
+        (
+            {"default_objective": "auc"},
+            "default_objective must be one of the metrics (train_loss, validation_loss), got 'auc'",
+        ),
+        ({"default_num_steps": True}, "default_num_steps must be an integer >= 1, got True"),
+        ({"default_batch_size": "12"}, "default_batch_size must be an integer >= 1, got '12'"),
+    ],
+)
+def test_an_impossible_description_is_refused_with_its_value(attributes: dict[str, Any], message: str | None) -> None:
+    changed = type("Changed", (Sound,), attributes)
+    if message is None:
+        description_of(changed, name="m:C")
+        return
+    with pytest.raises(InvalidConfig) as caught:
+        description_of(changed, name="m:C")
+    assert message in caught.value.message
+
+
+def test_what_a_class_lacks_is_listed_at_once() -> None:
+    with pytest.raises(
+        InvalidConfig, match=r"lacks the class attributes title, metrics, default_objective, default_num"
+    ):
+        description_of(object, name="m:C")
+
+
+def test_defaults_that_json_cannot_hold_and_positional_only_parameters_are_refused() -> None:
+    class HasSet(Sound):
+        def __init__(self, names: frozenset[str] = frozenset({"a"})) -> None: ...
+
+    class HasPositional(Sound):
+        def __init__(self, name: str, /) -> None: ...
+
+    class TakesAnything(Sound):
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+
+    with pytest.raises(InvalidConfig, match=r"the default of option names must be JSON .* got frozenset\(\{'a'\}\)"):
+        description_of(HasSet, name="m:C")
+    with pytest.raises(InvalidConfig, match="parameter name of HasPositional must not be positional-only"):
+        options_of(HasPositional)
+    assert options_of(TakesAnything) == {}
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            "import no_such_library",
+            r"module mine cannot be imported: ModuleNotFoundError: .*no_such_library.*\(mine.py, line 1\)",
+        ),
+        ("def f(:", r"module mine cannot be imported: SyntaxError: invalid syntax"),
+        ("import sys\nsys.exit(4)", r"it called sys.exit\(4\) \(mine.py, line 2\)"),
+        ("x = 1", r"module mine has no class 'Mine' \(its classes: -\)"),
+        ("Mine = 1\nclass Yours: ...", r"module mine has no class but 1 'Mine' \(its classes: Yours\)"),
+        (
+            "raise RuntimeError('\\x00\\x1b[31m' + 'x' * 10000)",
+            r"RuntimeError: \\x00\\x1b\[31mx{400,500}\.\.\. \(mine.py",
+        ),
+        (
+            "import os\nos.write(1, b'{\"description\": 1}')\nos._exit(5)",
+            r"ended the process with exit status 5: \{.description",
+        ),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", r"ended the process with signal SIGKILL"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_refused_with_its_error(mine: Path, program: str, message: str) -> None:
+    (mine / "mine.py").write_text(program)
+    with pytest.raises(InvalidConfig, match=message) as caught:
+        ask("mine:Mine")
+    assert caught.value.field == "workload"
+    assert caught.value.message.isprintable()
+
+
+def test_a_missing_module_is_told_from_one_that_it_imports(mine: Path) -> None:
+    with pytest.raises(InvalidConfig, match=rf"there is no module 'nowhere' among the installed packages and {mine}$"):
+        ask("nowhere.at_all:Mine")
+
+
+def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) -> None:
+    (mine / "mine.py").write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1e6)'])\n"
+        "open('pid', 'w').write(str(child.pid))\n"
+        "time.sleep(1e6)\n"
+    )
+    with pytest.raises(InvalidConfig, match=r"mine:Mine: its import takes more than 20 s"):
+        ask("mine:Mine", timeout_seconds=20)
+    wait_until(lambda: not _is_running(int((mine / "pid").read_text())), "the end of its child")
+
+
+def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
+    (mine / "described.py").write_text(
+        "from trainers.workload.description import WorkloadDescription\n"
+        "D = WorkloadDescription(name='told', title='t',\n"
+        "    implementation='tests.support.trainers.broken_workloads:Sound',\n"
+        "    metrics={'train_loss': 'minimize'}, default_objective='train_loss', default_num_steps=1,\n"
+        "    default_evaluate_every=1, default_batch_size=1)\n"
+    )
+    install(mine, **{"my-model": "mine:Mine", "told": "described:D", "broken": "nowhere:X", "wrong": "json:loads"})
+    description = describe("my-model")
+    assert (description.name, description.implementation) == ("my-model", "mine:Mine")
+    assert load("my-model", {"path": "x"}).num_train_examples == 50
+    assert load("told", {}).num_train_examples == 50
+    assert ask("my-model") == description
+    with pytest.raises(InvalidConfig, match=r"nowhere:X cannot be imported: ModuleNotFoundError"):
+        describe("broken")
+    with pytest.raises(InvalidConfig, match=r"wrong = json:loads must name a class or a WorkloadDescription"):
+        describe("wrong")
+    with pytest.raises(UnknownWorkload, match=r"known: broken, .*my-model.*or your own as module:Class"):
+        describe("unknown")
+    installed = ask_for_installed()
+    assert [one.name for one in installed.descriptions] == ["my-model", "told"]
+    assert sorted(installed.problems) == ["broken", "wrong"]
+
+
+def test_the_command_prints_json_and_nothing_that_the_module_prints(mine: Path) -> None:
+    (mine / "mine.py").write_text(f"{MINE}\nimport os\nprint('hello')\nos.write(1, b'\\xff\\x00')\n")
+    shown = subprocess.run(
+        [sys.executable, "-m", "trainers.workloads.describe", "mine:Mine"],
+        env=environment_of_children(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(shown.stdout)["description"]["title"] == "Mine"
+    assert b"hello" in shown.stderr
+
+
+def test_errors_of_a_users_code_are_one_printable_line() -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert explain(Unspeakable()) == "Unspeakable: (its message cannot be shown)"
+    assert explain(KeyError()) == "KeyError"
+    assert printable("a\n\tb\x07" + "c" * 9, limit=6) == "a b\\x07cc..."
+    assert os.linesep not in printable("a\nb", limit=10)

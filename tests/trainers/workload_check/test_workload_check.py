@@ -1,0 +1,203 @@
+"""The checker: a sound workload passes, and one that breaks a rule fails it and no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.trainers import broken_workloads
+from tests.support.waiting import PATIENCE_SECONDS
+from trainers.workload_check.child import outcome_of
+from trainers.workload_check.outcome import Outcome
+from trainers.workload_check.rules import RULES
+from trainers.workload_check.subject import Subject
+from trainers.workload_check.supervisor import check
+from trainers.workloads.describe import environment_of_children
+
+MODULE = broken_workloads.__name__
+
+
+def outcomes(name: str) -> dict[str, Outcome]:
+    """What each rule finds, in this process; without the rule that starts another."""
+    subject = Subject(name, {}, batch_size=12)
+    return {rule.name: outcome_of(rule, subject) for rule in RULES if rule.name != "processes"}
+
+
+def outcome(rule_name: str, class_name: str) -> Outcome:
+    (rule,) = (rule for rule in RULES if rule.name == rule_name)
+    return outcome_of(rule, Subject(f"{MODULE}:{class_name}", {}, batch_size=12))
+
+
+def not_ok(found: dict[str, Outcome]) -> dict[str, str]:
+    return {name: one.status for name, one in found.items() if one.status not in ("ok", "skipped")}
+
+
+def run_checker(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trainers.workload_check", *arguments],
+        env=environment_of_children(),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+@pytest.mark.parametrize("name", ["digits-mlp", "digits-convnet", "digits-autoencoder", "stdlib-gpt"])
+def test_a_built_in_workload_keeps_every_rule(name: str) -> None:
+    found = outcomes(name)
+    assert not_ok(found) == {}, found
+
+
+@pytest.mark.parametrize("name", ["Sound", "Extended"])
+def test_a_sound_workload_keeps_every_rule(name: str) -> None:
+    found = outcomes(f"{MODULE}:{name}")
+    assert not_ok(found) == {}, found
+    skipped = {rule for rule, one in found.items() if one.status == "skipped"}
+    assert skipped == (set() if name == "Extended" else {"blocks", "parameter groups", "tokens", "counts"})
+
+
+# What a trial cannot do without stops it as well; values that come by chance differ between ranks, too.
+@pytest.mark.parametrize(
+    ("name", "failed", "said"),
+    [
+        ("Undescribed", ["description"], r"default_num_steps must be an integer >= 1, got 0"),
+        ("RefusesItsDefaults", ["construction", "trials"], r"scale must not be negative, got -1.0"),
+        ("EvaluatesWithoutDevice", ["construction", "metrics", "trials"], r"evaluate takes no argument device"),
+        ("SharesItsModel", ["model", "trials"], r"the same module each time"),
+        ("DrawsItsModelByChance", ["model", "trials"], r"two models of one seed differ in 0\.bias, 0\.weight"),
+        ("HasNothingToTrain", ["model", "loss", "trials"], r"no parameter that is trained"),
+        ("GivesAPartWithoutRows", ["batches"], r"batch\[2\] of rank 0 of 1 has 1 rows instead of 12"),
+        ("IgnoresTheSeed", ["data order"], r"seeds 1 and 2 give the same batches"),
+        ("IgnoresTheRank", ["sharding"], r"6 examples go to more than one of 2 ranks"),
+        ("SeedsEachRankDifferently", ["sharding"], r"step 0, (2 ranks together see other|\d examples go to more)"),
+        ("IgnoresTheStartStepOnOtherRanks", ["start step"], r"from start_step=1 are not those of a stream"),
+        ("DrawsWithReplacement", ["epoch"], r"of the first 50 examples .* are not among the next 50"),
+        ("GivesALossPerExample", ["loss", "trials"], r"the loss has the shape \(12,\)"),
+        ("GivesANumberAsLoss", ["loss", "trials"], r"loss gives a float"),
+        ("OverflowsAtOnce", ["loss", "trials"], r"the loss of a fresh model is inf"),
+        ("HasUnusedParameters", ["gradient"], r"no gradient reaches 0\.spare\.weight, 0\.spare\.bias"),
+        ("SumsItsLoss", ["mean loss"], r"a sum over the batch"),
+        ("GivesAnUndeclaredMetric", ["metrics"], r"rank 0 of 1 gives accuracy, which the description's metrics lack"),
+        ("LeavesAMetricToRankZero", ["metrics"], r"rank 1 of 2 does not give validation_loss"),
+        ("GivesPlainMeans", ["metrics", "trials"], r"Give \(weighted sum, weight\)"),
+        ("NeedsGradientsToEvaluate", ["metrics", "trials"], r"evaluate needs gradients"),
+        ("EvaluatesAllOnEveryRank", ["shared evaluation"], r"the sum of validation_loss is .* on one rank"),
+        ("EvaluatesByChance", ["repeated evaluation", "shared evaluation"], r"validation_loss changes from one"),
+        ("CountsEvaluationsInTheModel", ["untouched model"], r"an evaluation changes num_evaluations"),
+        ("KeepsStateInTheClass", ["trials"], r"the second of two equal trials in one process gives other numbers"),
+        ("KeepsStateOutOfTheCheckpoint", ["resume"], r"after a resume at step 2 the measurements are others"),
+        ("NestsItsBlocks", ["blocks"], r"one in the other"),
+        ("ForgetsBiases", ["parameter groups", "trials"], r"parameter 0\.bias is in no group"),
+        ("HasNoTokens", ["tokens"], r"tokens_per_example is 0"),
+        ("NamesCountsLate", ["counts"], r"counts gives \[\] at first and \['unreadable'\] later"),
+        ("CountsWhatItDoesNotDeclare", ["counts"], r"the description's metrics lack torn"),
+        (
+            "Raises",
+            ["loss", "trials"],
+            r"KeyError: 'label\\x00of\\x1b\[31m image\\n17' \(broken_workloads\.py, line \d+\)",
+        ),
+    ],
+)
+def test_a_workload_that_breaks_a_rule_fails_that_one(name: str, failed: list[str], said: str) -> None:
+    found = outcomes(f"{MODULE}:{name}")
+    assert not_ok(found) == dict.fromkeys(failed, "failed"), found
+    assert re.search(said, found[failed[0]].text), found[failed[0]].text
+
+
+def test_batches_from_a_global_generator_are_found() -> None:
+    found = outcome("data order", "ShufflesWithAGlobalGenerator")
+    assert found.status == "failed"
+    assert found.text.startswith("the same seed gave other batches the second time. Shuffle and augment with")
+
+
+def test_batches_that_end_are_found() -> None:
+    found = outcome("batches", "EndsAfterOneBatch")
+    assert (found.status, found.text.partition(".")[0]) == ("failed", "the batches of rank 0 of 1 end after 1")
+
+
+def test_a_loss_that_does_not_fall_is_only_doubtful() -> None:
+    found = outcomes(f"{MODULE}:LearnsNothing")
+    assert not_ok(found) == {"learning": "warning"}
+    assert "take its loss from 1 to 1" in found["learning"].text
+
+
+@pytest.mark.parametrize(("name", "status"), [("Sound", "ok"), ("OrdersByHash", "failed")])
+def test_data_that_depend_on_the_process_are_found(name: str, status: str) -> None:
+    found = outcome("processes", name)
+    assert found.status == status, found.text
+    assert status == "ok" or "another process builds the batches differently" in found.text
+
+
+def test_a_repeated_example_in_a_part_of_an_epoch_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.workload_check.data_rules.MAX_EXAMPLES", 10)
+    monkeypatch.setattr("trainers.workload_check.data_rules.EPOCH_BATCH_SIZE", 4)
+    assert outcome("epoch", "DrawsWithReplacement").status == "warning"
+    assert outcome("epoch", "Sound").text == "no repetitions to speak of in the first 40 of 50 examples"
+
+
+def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
+    assert outcome("epoch", "AddsNoise").text.startswith("examples are altered each time they come")
+    assert not_ok(outcomes(f"{MODULE}:AddsNoise")) == {}
+
+
+@pytest.mark.slow
+def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
+    found = {
+        one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=30, num_threads=1)
+    }
+    assert list(found) == [rule.name for rule in RULES]
+    assert found["model"].status == "ok"
+    assert "it called sys.exit(3)" in found["batches"].text
+    # The metrics of the third rank end the process, and blocks hang; the rules after them are still checked.
+    for rule in ("metrics", "shared evaluation"):
+        assert "its process ended with exit status 7; its last output: " in found[rule].text
+        assert found[rule].text.isprintable()
+    assert found["blocks"].text.startswith("it takes more than 30 s")
+    sound = {"description", "construction", "model", "repeated evaluation", "untouched model"}
+    assert {name for name, one in found.items() if one.status == "ok"} == sound
+    assert found["counts"].status == "skipped"
+
+
+def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
+    found = list(check(f"{MODULE}:HangsWhenBuilt", {}, batch_size=12, timeout_seconds=8, num_threads=1))
+    assert [one.status for one in found] == ["ok", "failed"] + ["skipped"] * (len(RULES) - 2)
+    assert found[1].text.startswith("it takes more than 8 s")
+    assert found[2].text == "the process does not survive 'construction'"
+
+
+def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from tests.support.trainers.broken_workloads import Sound\n"
+        "class Mine(Sound):\n"
+        "    def __init__(self, *, scale: float) -> None:\n"
+        "        assert scale == 0.5, scale\n"
+        "        super().__init__(scale=scale)\n"
+    )
+    checked = run_checker("mine:Mine", "--option", "scale=0.5", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    lines = checked.stdout.splitlines()
+    assert lines[-1] == "23 rules: 19 ok, 4 skipped"
+    assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 19 + ["skipped"] * 4
+
+
+def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from tests.support.trainers.broken_workloads import Sound\n"
+        "class Mine(Sound):\n"
+        "    def __init__(self, *, path: str) -> None: ...\n"
+    )
+    checked = run_checker("mine:Mine", cwd=tmp_path)
+    assert checked.returncode == 1
+    assert re.search(r"^failed +description +is required by mine:Mine: str", checked.stdout, re.MULTILINE)
+    assert checked.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])
+def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
+    assert run_checker(*arguments).returncode == 2
