@@ -72,7 +72,7 @@ def make_scheduler(config: pytest.Config, log: Any) -> Any:
     """xdist's scheduler of whole scopes, with `scope` and in the order of `position`."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduler(LoadScopeScheduling):
+    class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         @property
         def nodes(self) -> list[Any]:
             return sorted(super().nodes, key=lambda node: str(node.gateway.id))  # whichever was ready first

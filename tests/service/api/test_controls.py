@@ -102,7 +102,8 @@ def test_name_tags_and_priority_are_changed_and_what_is_left_out_stays(http: htt
     path = f"/v1/jobs/{job_id}"
     before = http.get(path).json()
     assert before["priority"] == 0
-    for change in ({"priority": -3}, {"name": " other ", "tags": {"team": "audio"}}, {"tags": {}}):
+    changes: list[dict[str, Any]] = [{"priority": -3}, {"name": " other ", "tags": {"team": "audio"}}, {"tags": {}}]
+    for change in changes:
         answer = http.patch(path, json=change)
         assert answer.status_code == 200, answer.text
     after = http.get(path).json()

@@ -65,7 +65,7 @@ def test_checkpoints_are_counted_and_those_of_ended_trials_go(place: Place) -> N
 
 
 def test_a_trial_that_ends_is_collected_and_one_that_began_meanwhile_is_not(place: Place) -> None:
-    unfinished = {1: {}, 2: {}}
+    unfinished: dict[int, object] = {1: {}, 2: {}}
     collector = Collector(place, unfinished=unfinished)
     for name in ("1", "2", "3"):
         put(place, f"{name}/x", 1)

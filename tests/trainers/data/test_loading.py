@@ -110,7 +110,7 @@ def test_a_reader_that_cannot_be_sent_is_refused() -> None:
 @pytest.mark.parametrize("num_killed", [1, 2])
 def test_killed_workers_are_replaced_and_nothing_is_lost(num_killed: int, caplog: pytest.LogCaptureFixture) -> None:
     num_restarts = count()
-    results = read_in_order(readers.pid_and_task, range(40), num_workers=2, on_restart=lambda: next(num_restarts))  # type: ignore[arg-type,return-value]
+    results = read_in_order(readers.pid_and_task, range(40), num_workers=2, on_restart=lambda: next(num_restarts))
     found = list(islice(results, 6))
     killed = worker_processes()[:num_killed]
     for worker in killed:

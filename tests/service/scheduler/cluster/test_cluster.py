@@ -43,7 +43,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
         yield cluster
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]  # untyped in Ray
 
 
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
