@@ -228,7 +228,7 @@ def test_every_member_trains_with_the_values_to_start_with() -> None:
         for _ in range(30):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-            loss.backward()  # type: ignore[no-untyped-call]  # torch declares no type
+            loss.backward()
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < losses[0], name
