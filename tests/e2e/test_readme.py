@@ -35,6 +35,7 @@ def _copy_of_the_project(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.services(minutes=2.5)
 @pytest.mark.slow
 def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path) -> None:
     command = blocks(README, "sh")[0].strip()
@@ -71,6 +72,7 @@ def test_the_second_command_is_what_ci_runs() -> None:
     assert [line.split(" --")[0] for line in ci if line.startswith(command)] == [command]
 
 
+@pytest.mark.processes
 def test_the_example_of_a_trial_trains(tmp_path: Path) -> None:
     block = next(block for block in blocks("trainers/README.md", "sh") if "trainers.run" in block)
     config = re.search(r"<<'JSON'\n(.*?)\nJSON", block, re.DOTALL)

@@ -23,6 +23,8 @@ from trainers import run
 from trainers.loop import train
 from trainers.ranks.context import process_group_context
 
+pytestmark = pytest.mark.processes
+
 BLOCK = next(block for block in blocks("trainers/README.md", "sh") if "gpt.json" in block)
 TOLERANCE = 1e-5
 """Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little."""

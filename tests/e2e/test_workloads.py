@@ -26,7 +26,7 @@ from trainers.config import TargetConfig, TrialConfig
 from trainers.workloads.built_in import BUILT_IN
 from trainers.workloads.registry import load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
 
 UNDER_TORCHRUN_ELSEWHERE = {
     "digits-mlp": "tests/trainers/test_run.py",

@@ -97,6 +97,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.processes
 def test_a_copy_of_the_folder_trains_saves_loads_and_copies_with_nothing_but_torch(places: tuple[Path, Path]) -> None:
     alone, _ = places
     answer = _run(places, PROGRAM)
@@ -109,6 +110,7 @@ def test_a_copy_of_the_folder_trains_saves_loads_and_copies_with_nothing_but_tor
     assert answer["resumes"] == answer["copies"] == dict.fromkeys(falls, True)
 
 
+@pytest.mark.processes
 def test_what_torch_does_not_need_cannot_be_imported_there(places: tuple[Path, Path]) -> None:
     program = """
 import importlib.util, json

@@ -18,7 +18,7 @@ from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.linalg.eigenbases import symmetric_from_lower
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
-from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, member
+from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # With blocks of at most 8: plain, one block, two equal blocks, two different ones of order three.
@@ -331,8 +331,7 @@ def test_without_steps_or_gradients_what_cannot_be_measured_is_left_out(name: st
     assert set(found.as_metrics()) == {"num_skipped", "num_failed_refreshes", "share_preconditioned"}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "dtype"), crossed([torch.bfloat16, torch.float32]))
 def test_metrics_are_finite_plain_numbers_that_json_takes(name: str, dtype: torch.dtype) -> None:
     params = parameters([*SHAPES, (0, 3), ()], dtype)
     optimizer = Shampoo(params, **member(name))

@@ -15,7 +15,7 @@ from service.specification.job import JobSpecification
 from tests.service.server.test_serve import serving
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
 OBJECTIVES = {"validation_loss": Direction.MINIMIZE, "optimizer_state_bytes": Direction.MINIMIZE}
 

@@ -124,6 +124,7 @@ def test_a_store_that_does_not_answer_is_tried_again_later(s3: S3Server, sqlite_
     assert checkpoint_bytes(place) == 1
 
 
+@pytest.mark.patient
 def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
     assert SECRET not in log
 
 
+@pytest.mark.patient
 @pytest.mark.slow
 def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch

@@ -318,6 +318,7 @@ def _alone_in_the_step(rank: int, mesh: str, meeting_point: Path, connection: An
         connection.send(str(error))
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mesh", "purpose"),

@@ -21,6 +21,8 @@ from tests.support.trainers.worker_processes import worker_processes
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.data.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:

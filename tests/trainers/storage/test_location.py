@@ -78,6 +78,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     assert masked(text) == "no 's3://***@b/x?region=eu&sas=***&scheme=http' here, nor gs://***@b"
 
 
+@pytest.mark.processes
 def test_pyarrow_is_not_imported_without_a_store() -> None:
     code = "import sys, trainers.loop, trainers.run, service.scheduler.worker; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

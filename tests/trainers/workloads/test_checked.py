@@ -109,6 +109,7 @@ def test_a_workload_with_parameter_groups_describes_them(name: str) -> None:
     assert bool(description.parameter_groups) == (has_method or name == "huggingface")
 
 
+@pytest.mark.processes
 def test_another_process_builds_the_same_models_and_batches(cases: dict[str, tuple[str, dict[str, Any]]]) -> None:
     """The rule `processes`, with one process for all of them: each start takes seconds."""
     program = (

@@ -18,6 +18,7 @@ from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 
 pytestmark = [
+    pytest.mark.services,
     pytest.mark.slow,
     # Ray leaves its log files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

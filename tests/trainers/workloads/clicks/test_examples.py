@@ -15,6 +15,8 @@ from trainers.workloads.clicks.examples import ClickLog, read_click_log
 from trainers.workloads.clicks.generator import click_lines
 from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, parse
 
+pytestmark = pytest.mark.processes
+
 pyarrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
 

@@ -335,6 +335,7 @@ def test_building_and_loading_say_nothing(
     assert transformers().utils.logging.is_progress_bar_enabled()
 
 
+@pytest.mark.processes
 def test_nothing_is_fetched(gpt2: Path) -> None:
     # In a process of its own, where every connection fails loudly, the hub is not switched off, and its library is
     # imported before this project's.

@@ -38,6 +38,8 @@ from trainers.workloads.images.image_folder import standardised
 from trainers.workloads.images.transforms import validation_image
 from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, describe, load
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:

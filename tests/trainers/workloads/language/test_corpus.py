@@ -141,6 +141,7 @@ def test_validation_files_of_their_own(directory: Path, tmp_path: Path) -> None:
         read(tmp_path, directory, validation_path=str(directory / "3.txt"))
 
 
+@pytest.mark.processes
 def test_however_it_is_cut_the_tokens_are_the_same(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 
+@pytest.mark.processes
 def test_two_ranks_under_torchrun_prepare_the_text_once(options: dict[str, Any], tmp_path: Path) -> None:
     fields = {"architecture": "llama", "cache_directory": str(tmp_path / "cache")}
     result = torchrun(config_file(tmp_path, promises.trial("text-lm", {**options, **fields})))
