@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import Diverged
-from trainers.parallel.sharding import local_part
+from trainers.parallel.sharded_tensors import local_part
 from trainers.ranks.context import RankContext, gather_over_ranks
 
 

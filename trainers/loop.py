@@ -32,7 +32,8 @@ from trainers.ranks.context import (
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
 from trainers.trial import Trial, build_trial
-from trainers.workloads.registry import CountsEvents, HasTokens, Workload, describe, load
+from trainers.workload.protocol import CountsEvents, HasTokens, Workload
+from trainers.workloads.registry import describe, load
 
 
 def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:

@@ -29,8 +29,9 @@ from shampoo.hyperparameters import NAMES
 from trainers.config import TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
+from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
-from trainers.workloads.registry import Workload, load
+from trainers.workloads.registry import load
 
 MAX_MODELS = 8
 """Kept at hand, by the workload's options."""

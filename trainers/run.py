@@ -26,11 +26,11 @@ import torch
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.loop import train
+from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
     RankContext,
     is_torchrun,
     join_torchrun_group,
-    leave_process_group,
     process_group_context,
     single_process_context,
 )

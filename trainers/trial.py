@@ -17,7 +17,7 @@ from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
 from trainers.ranks.context import RankContext
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 
 @dataclass(frozen=True, slots=True)

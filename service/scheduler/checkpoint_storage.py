@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.errors import ServiceError
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 if TYPE_CHECKING:
     from trainers.storage.object_store import Store

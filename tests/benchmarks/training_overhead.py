@@ -42,10 +42,10 @@ from tests.benchmarks.report import Cell, report
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.optimizers import build_optimizer, parameter_groups
+from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
     RankContext,
     join_process_group,
-    leave_process_group,
     process_group_context,
     single_process_context,
 )

@@ -22,8 +22,7 @@ from shampoo import WeightAveraging
 from tests.support.trainers import small_data
 from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
-from trainers.workloads.built_in import BUILT_IN
-from trainers.workloads.registry import load
+from trainers.workloads.registry import BUILT_IN, load
 
 pytestmark = pytest.mark.slow
 

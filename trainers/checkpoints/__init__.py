@@ -27,7 +27,7 @@ from trainers.checkpoints.forking import fork_checkpoint
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 __all__ = [
     "CheckpointMismatch",

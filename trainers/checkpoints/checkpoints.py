@@ -12,17 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.checkpoints.backends import trial_files
 from trainers.checkpoints.communication import open_channel
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.nested import PerRank, flatten, paths
 from trainers.checkpoints.plan import WritePlan, describe_tensors, local_plan, stage, write_plan
 from trainers.checkpoints.reading import read, together, verify
-from trainers.checkpoints.trial_files import trial_files
 from trainers.checkpoints.writing import Failure, Staged, raise_if_any, write
 from trainers.config import Measurement, TrialConfig
 from trainers.ranks.context import RankContext
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
 

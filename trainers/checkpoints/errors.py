@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 
 class CheckpointMismatch(ValueError):

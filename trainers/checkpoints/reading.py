@@ -19,7 +19,7 @@ from trainers.checkpoints.plan import StoredTensors, file_name, read_metadata, r
 from trainers.checkpoints.tensor_file import checksum_of
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles
 from trainers.config import TrialConfig
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 T = TypeVar("T")
 

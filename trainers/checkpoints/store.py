@@ -17,8 +17,7 @@ from io import BufferedReader
 from typing import IO
 
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
-from trainers.storage import StoreUri
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed, StoreUri
 from trainers.storage.object_store import Store
 
 _NAME = re.compile(r"step-(\d{8,})-[0-9a-f]{16}")

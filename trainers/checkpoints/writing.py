@@ -19,8 +19,7 @@ from trainers.checkpoints.plan import WritePlan, file_name
 from trainers.checkpoints.tensor_file import file_content
 from trainers.checkpoints.trial_files import TrialFiles
 from trainers.config import Measurement, TrialConfig
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
 

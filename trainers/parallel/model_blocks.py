@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from trainers.config import InvalidConfig
-from trainers.workloads.registry import HasBlocks, Workload
+from trainers.workload.protocol import HasBlocks, Workload
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:

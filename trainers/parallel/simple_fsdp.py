@@ -21,9 +21,9 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from trainers.parallel.gradient_norm import clip_sharded_gradients
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
+from trainers.parallel.sharded_tensors import clip_sharded_gradients
 from trainers.ranks.context import RankContext
 
 

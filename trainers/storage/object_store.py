@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
 
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 from trainers.storage.location import StoreUri, masked
 
 try:

@@ -16,7 +16,7 @@ NUM_VALIDATION_EXAMPLES = 119
 
 
 class WorkloadTemplate:
-    """Every method is the same on all ranks; `trainers.workloads.registry.Workload` says what each must do."""
+    """Every method is the same on all ranks; `trainers.workload.protocol.Workload` says what each must do."""
 
     title = "Breast tumours (569 cases from scikit-learn), two-layer network"
     metrics: ClassVar = {"validation_loss": "minimize", "validation_accuracy": "maximize"}  # what `evaluate` gives

@@ -1,2 +1,2 @@
-"""Checks that a workload keeps the rules of `trainers.workloads.registry.Workload`: `python -m trainers.workload_check
+"""Checks that a workload keeps the rules of `trainers.workload.protocol.Workload`: `python -m trainers.workload_check
 NAME`."""

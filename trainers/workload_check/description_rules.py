@@ -55,7 +55,7 @@ def check_construction(subject: Subject) -> str:
     missing = [name for name in _METHODS if not callable(getattr(workload, name, None))]
     if missing:
         raise Broken(
-            f"there is no method {', '.join(missing)}", "trainers.workloads.registry.Workload says what each must do"
+            f"there is no method {', '.join(missing)}", "trainers.workload.protocol.Workload says what each must do"
         )
     for method, keywords in _KEYWORDS.items():
         refused = _refused_keywords(getattr(workload, method), keywords)

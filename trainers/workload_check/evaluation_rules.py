@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from trainers.workload.description import LOOP_METRICS
+from trainers.workload.protocol import CountsEvents
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_weight, scramble_generators
-from trainers.workloads.registry import CountsEvents
 
 SHARED_TOLERANCE = 1e-5
 """Relative; sums of float32 in another order."""

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, Json
 from trainers.workload.description import WorkloadDescription
+from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import import_class, is_reference, options_of
 from trainers.workload_check.outcome import NotChecked
-from trainers.workloads.registry import Workload, check_options, describe
+from trainers.workloads.registry import check_options, describe
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.parallel.simple_fsdp import SimplyShardedModel
 from trainers.precision import DTYPES, MixedPrecision
 from trainers.ranks.context import RankContext, process_group_context, single_process_context, synchronise_buffers
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 BATCH_SIZE = 24
 """Divisible by 2, 3 and 4 ranks, and what they have by 2 parts."""

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from tests.support.waiting import PATIENCE_SECONDS
-from trainers.ranks.context import join_process_group, leave_process_group
+from trainers.parallel.teardown import leave_process_group
+from trainers.ranks.context import join_process_group
 
 
 def rank_context() -> ForkServerContext:

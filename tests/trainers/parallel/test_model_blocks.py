@@ -10,7 +10,7 @@ from torch import nn
 from tests.support.trainers.parallel_models import TiedGPT
 from trainers.config import InvalidConfig
 from trainers.parallel.model_blocks import blocks_of
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 
 class Names:

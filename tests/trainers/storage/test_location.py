@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.s3_server import S3Server
-from trainers.storage import InvalidPlace, StoreUri, masked, place_of, text_of
+from trainers.storage import InvalidPlace, StoreFailed, StoreUri, masked, place_of, text_of
 from trainers.storage import object_store as stores
-from trainers.storage.failure import StoreFailed
 from trainers.storage.object_store import Store
 
 

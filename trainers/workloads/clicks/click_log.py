@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
-from trainers.workloads import option_values as check
+from trainers.workloads import options as check
 from trainers.workloads.clicks.examples import ClickLog, Examples, read_click_log
 from trainers.workloads.clicks.model import DLRM, ClickShape, click_loss, parameter_groups
 from trainers.workloads.clicks.parser import NUM_CATEGORIES
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 SHAPES = {
     "tiny": ClickShape(num_buckets=1_000, embedding_width=8, bottom_sizes=(32,), top_sizes=(64, 32)),

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from trainers.data.order import rank_batches
 from trainers.workloads.digits.digits import NUM_PIXELS, digits
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 ENCODER_SIZES = {"tiny": (128, 64, 32, 8), "small": (512, 256, 128, 16)}
 """Units of the encoder's layers, the code last; the decoder is its mirror image."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainers.workload.description import WorkloadDescription, WorkloadOption
-from trainers.workloads.size_option import SIZE
+from trainers.workloads.options import SIZE
 
 DESCRIPTIONS = (
     WorkloadDescription(

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from trainers.data.order import rank_batches
 from trainers.workloads.digits.data import read_digits, stratified_split
+from trainers.workloads.options import share
 
 NUM_PIXELS = 64
 NUM_CLASSES = 10
@@ -76,17 +77,6 @@ def digits() -> Digits:
         validation_images=standardised(validation_images),
         validation_labels=torch.from_numpy(labels[validation]),
     )
-
-
-def share(name: str, value: object) -> float:
-    """The value of an option that is a share.
-
-    Raises:
-        ValueError: it is not a number in [0, 1); the message names the option.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
-    return float(value)
 
 
 class DigitsClassification:

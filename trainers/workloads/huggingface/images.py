@@ -13,7 +13,7 @@ from trainers.workloads.digits.digits import NUM_CLASSES, digits
 from trainers.workloads.huggingface.architecture import Architecture, Weights
 from trainers.workloads.huggingface.tasks import ArchitectureWorkload, Batch, ExamplesInMemory, WorkloadInMemory
 from trainers.workloads.images.image_folder import ImageFolder
-from trainers.workloads.option_values import integer, without_effect
+from trainers.workloads.options import integer, without_effect
 
 DIGIT_SIDE = 8
 DEFAULT_IMAGE_SIZE = 32

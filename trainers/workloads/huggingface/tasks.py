@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.data.order import rank_batches
-from trainers.workloads.digits.digits import share
 from trainers.workloads.huggingface.architecture import Architecture, blocks, parameter_groups
-from trainers.workloads.option_values import boolean, integer
+from trainers.workloads.options import boolean, integer, share
 
 Batch: TypeAlias = tuple[Tensor, ...]
 """Parts of some examples, each with the examples as its first dimension."""

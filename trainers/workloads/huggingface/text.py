@@ -26,8 +26,8 @@ from trainers.workloads.language.corpus import read_corpus as read_tokens
 from trainers.workloads.language.stdlib_text import END_OF_FILE, stdlib_text
 from trainers.workloads.language.text_lm import NUM_LOGITS_AT_ONCE, sequences
 from trainers.workloads.language.tokenizer import BYTE, NUM_BYTES, TextTokenizer, text_tokenizer
-from trainers.workloads.option_values import integer, without_effect
-from trainers.workloads.option_values import text as string
+from trainers.workloads.options import integer, without_effect
+from trainers.workloads.options import text as string
 
 DEFAULT_CONTEXT_LENGTH = 64
 CHARACTERS_PER_TOKEN = 4

@@ -12,7 +12,7 @@ from torch.nn import functional
 from trainers.data.order import rank_batches
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 NUM_SEQUENCES_AT_ONCE = 64
 """In evaluation: bounds its memory."""

@@ -15,12 +15,12 @@ from torch.nn import functional
 
 from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
-from trainers.workloads import option_values as check
+from trainers.workloads import options as check
 from trainers.workloads.language.corpus import Corpus, CorpusSource, Tokens, read_corpus, text_files
 from trainers.workloads.language.documents import is_parquet
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.transformer import GPT, TransformerShape, parameter_groups
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 ARCHITECTURES = ("gpt", "llama")
 SHAPES: Mapping[str, Mapping[str, TransformerShape]] = {

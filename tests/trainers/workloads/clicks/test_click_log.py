@@ -16,11 +16,12 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.protocol import CountsEvents, HasParameterGroups
 from trainers.workloads.clicks.click_log import SHAPES, ClickPrediction, entropy, table_rows
 from trainers.workloads.clicks.generator import write_click_log
 from trainers.workloads.clicks.model import DLRM, ClickShape
 from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
-from trainers.workloads.registry import CountsEvents, HasParameterGroups, describe, load
+from trainers.workloads.registry import describe, load
 
 NUM_EXAMPLES = 12_000
 

@@ -16,8 +16,9 @@ from tests.trainers.workloads.huggingface.test_huggingface import BERT, GPT2, NA
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.protocol import CountsEvents
 from trainers.workloads.huggingface.labelled_text import PACKAGES, WordTokenizer, read_corpus, stdlib_packages
-from trainers.workloads.registry import CountsEvents, load
+from trainers.workloads.registry import load
 
 ROWS = [
     (f"review {number}: {word}\nsecond line", label)

@@ -19,7 +19,8 @@ from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, T
 from trainers.loop import train
 from trainers.optimizers import parameter_groups
 from trainers.ranks.context import single_process_context
-from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload, describe, load
+from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload
+from trainers.workloads.registry import describe, load
 
 NAME = "huggingface"
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

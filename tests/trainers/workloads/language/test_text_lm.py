@@ -18,10 +18,11 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.protocol import HasBlocks, HasParameterGroups, HasTokens
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.text_lm import SHAPES, TextLM, rounded_vocabulary
 from trainers.workloads.language.transformer import GPT
-from trainers.workloads.registry import HasBlocks, HasParameterGroups, HasTokens, describe, load
+from trainers.workloads.registry import describe, load
 
 FILES = ("argparse", "ast", "calendar", "configparser", "dataclasses", "doctest", "inspect", "pdb", "tarfile", "typing")
 CONTEXT = SHAPES["gpt"]["tiny"].context_length
