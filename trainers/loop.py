@@ -32,6 +32,7 @@ from trainers.ranks.context import (
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
 from trainers.trial import Trial, build_trial
+from trainers.workload.batches import train_batches
 from trainers.workload.protocol import CountsEvents, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
@@ -97,7 +98,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         seed_random(_rank_seed(config.seed, rank=context.rank, step=step))
         randomness = random_state(context)
 
-    batches = workload.train_batches(
+    batches = train_batches(
+        workload,
         batch_size=config.batch_size // config.accumulation_steps,
         seed=config.seed,
         rank=context.rank,

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Workload(Protocol):
-    """A model with its data, loss and metrics, as the training loop uses it. Same on every rank."""
+    """A model with its data, loss and metrics, as the training loop uses it. Same on every rank.
+
+    Beside these methods it has one that gives the batches: that of `GivesBatches`, or that of `ReadsAhead`.
+    """
 
     def build_model(self) -> nn.Module:
         """A freshly initialised model on the CPU, drawn from torch's global generator (the loop seeds it)."""
@@ -21,17 +24,6 @@ class Workload(Protocol):
     @property
     def num_train_examples(self) -> int:
         """Size of the training set, over all ranks."""
-
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[object]:
-        """Endless batches of this rank: its share of each global batch, beginning with the batch of step `start_step`.
-
-        The global batch of a step (the first is 0) depends only on `batch_size`, `seed` and the step, never on the
-        ranks, so resume and another world size see the same data; `trainers.data.order` does this. All ranks' shares
-        are equally large. A batch is made of CPU tensors, or tuples, lists and dicts of them; the loop moves it to the
-        rank's device.
-        """
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Mean training loss of one batch: a scalar with gradient."""
@@ -42,6 +34,36 @@ class Workload(Protocol):
         """This rank's share of the validation metrics as {name: (weighted sum, weight)}; the loop reduces over ranks.
 
         Called without gradients and with the model in evaluation mode; the same names on every rank.
+        """
+
+
+@runtime_checkable
+class GivesBatches(Protocol):
+    """A workload that can give any examples at any time: the loop says which, and deals them out to ranks."""
+
+    def batch(self, indices: Tensor) -> object:
+        """The training examples of these numbers, in [0, `num_train_examples`): (b,) int64 on the CPU.
+
+        It follows from the indices alone. It is made of CPU tensors with the examples as first dimension, in the order
+        of the indices, or of tuples, lists and dicts of them; the loop moves it to the rank's device.
+        """
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A workload that must know early what is due, e.g. to read files ahead: it follows the order by itself.
+
+    Of a workload that has `batch`, too, this method is used.
+    """
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[object]:
+        """Endless batches of this rank: its share of each global batch, beginning with the batch of step `start_step`.
+
+        The global batch of a step (the first is 0) depends only on `batch_size`, `seed` and the step, never on the
+        ranks, so resume and another world size see the same data: take the indices from `trainers.data.order`. All
+        ranks' shares are equally large. A batch is as `GivesBatches` says. A generator is closed at the trial's end.
         """
 
 
@@ -83,4 +105,4 @@ class CountsEvents(Protocol):
 
     def counts(self) -> Mapping[str, int]:
         """This rank's counts since the workload was built; the same names on every rank. Summed over ranks, they are
-        metrics of each measurement."""
+        metrics of each measurement. Asked for after each `evaluate`."""

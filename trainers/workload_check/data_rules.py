@@ -26,7 +26,10 @@ MAX_EXAMPLES = 200_000
 """Of an epoch that is looked at whole, as long as it takes no more than this:"""
 MAX_EPOCH_SECONDS = 20.0
 MAX_REPEATED_SHARE = 0.005
-_USE_DATA_ORDER = "trainers.data.order.rank_batches gives the indices of each rank's examples"
+_USE_DATA_ORDER = (
+    "give batch(indices) and the loop does the rest, or let train_batches take its indices from "
+    "trainers.data.order.rank_batches"
+)
 
 
 def check_batches(subject: Subject) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, Json
+from trainers.workload.batches import train_batches
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import import_class, is_reference, options_of
@@ -93,7 +94,8 @@ class Subject:
         workload: Workload | None = None,
     ) -> Iterator[object]:
         """Batches of one rank."""
-        return (workload or self.workload).train_batches(
+        return train_batches(
+            workload or self.workload,
             batch_size=batch_size or self.batch_size,
             seed=seed,
             rank=rank,
@@ -104,7 +106,7 @@ class Subject:
     @cached_property
     def batch(self) -> object:
         """The first batch, for rules that are about something else. It must not be changed."""
-        return self.available(lambda: next(iter(self.batches())), "train_batches fails")
+        return self.available(lambda: next(iter(self.batches())), "there are no batches")
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """A usable training loss, for rules that are about something else."""

@@ -18,6 +18,7 @@ from trainers.checkpoints import CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import process_group_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import load
 
 OPTIMIZERS = {
@@ -87,8 +88,13 @@ def first_loss(config: TrialConfig) -> float:
     workload = load(config.workload, config.workload_options)
     torch.manual_seed(config.seed)
     model = workload.build_model()
-    batches = workload.train_batches(
-        batch_size=config.batch_size, seed=config.seed, rank=context.rank, world_size=context.world_size, start_step=0
+    batches = train_batches(
+        workload,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        rank=context.rank,
+        world_size=context.world_size,
+        start_step=0,
     )
     return float(workload.loss(model, next(batches)).detach())
 

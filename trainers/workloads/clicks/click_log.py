@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
 from trainers.workloads import options as check
 from trainers.workloads.clicks.examples import ClickLog, Examples, read_click_log
@@ -106,21 +105,9 @@ class ClickPrediction:
     def num_train_examples(self) -> int:
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Batch]:
-        """Batches of (counts (b, 13) float32, rows of the tables (b, 26) int64, labels (b,) float32)."""
-        # Each rank has read the same log, and the loop adds up what they count.
-        self._counts_here = rank == 0
-        order = rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        )
-        return (self._batch(self._train[indices.numpy()]) for indices in order)
+    def batch(self, indices: Tensor) -> Batch:
+        """Counts (b, 13) float32, rows of the tables (b, 26) int64, labels (b,) float32."""
+        return self._batch(self._train[indices.numpy()])
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per example."""
@@ -132,6 +119,7 @@ class ClickPrediction:
     ) -> Mapping[str, tuple[float, float]]:
         """On every `world_size`-th validation example: `validation_loss` (nats), and `validation_normalized_entropy`,
         which is that over the entropy of the base rate: 1 for a model that knows nothing of the features."""
+        self._counts_here = rank == 0  # each rank has read the same log, and the loop adds up what they count
         share = self._validation[rank::world_size]
         loss_sum = 0.0
         for start in range(0, len(share), NUM_EXAMPLES_AT_ONCE):

@@ -7,7 +7,7 @@ their own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.digits.data import read_digits, stratified_split
 from trainers.workloads.options import share
 
@@ -96,19 +95,9 @@ class DigitsClassification:
     def num_train_examples(self) -> int:
         return len(self._train_labels)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of (images (b, 64) float32, labels (b,) int64), b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train_images[indices], self._train_labels[indices]
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (b, 64) float32, labels (b,) int64."""
+        return self._train_images[indices], self._train_labels[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         images, labels = cast("tuple[Tensor, Tensor]", batch)

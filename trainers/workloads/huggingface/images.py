@@ -145,13 +145,9 @@ class FolderImages(ArchitectureWorkload):
     def num_train_examples(self) -> int:
         return self._folder.num_train_examples
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[object]:
+    def train_batches(self, **order: int) -> Iterator[object]:
         """Batches as `ImageFolder` gives them."""
-        return self._folder.train_batches(
-            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
-        )
+        return self._folder.train_batches(**order)
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         return self._folder.loss(_logits_of(model), batch)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.huggingface.architecture import Architecture, blocks, parameter_groups
 from trainers.workloads.options import boolean, integer, share
 
@@ -92,19 +91,9 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
     def num_train_examples(self) -> int:
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Batch]:
-        """Batches as the data set gives them, of batch_size / world_size examples."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train[indices]
+    def batch(self, indices: Tensor) -> Batch:
+        """As the data set gives it."""
+        return self._train[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Mean cross-entropy, in nats."""

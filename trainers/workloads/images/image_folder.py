@@ -124,11 +124,10 @@ class ImageFolder:
         """The number of training images, the unreadable ones included."""
         return len(self.images.train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Generator[tuple[Tensor, Tensor], None, None]:
+    def train_batches(self, *, seed: int, **order: int) -> Generator[tuple[Tensor, Tensor], None, None]:
         """Batches of (images (b, image_size, image_size, 3) uint8, labels (b,) int64), b = batch_size / world_size.
 
+        What is due is read ahead, so that the rest of `ReadsAhead.train_batches`' arguments go to `training_tasks`.
         In pinned memory, where CUDA is in use. The worker processes live until the generator is closed.
 
         Raises:
@@ -144,14 +143,7 @@ class ImageFolder:
             min_crop_area=self.min_crop_area,
             horizontal_flip=self.horizontal_flip,
         )
-        tasks = training_tasks(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        )
+        tasks = training_tasks(self.num_train_examples, seed=seed, **order)
         with closing(self._read(reader, tasks)) as batches:
             yield from batches
 
@@ -217,7 +209,8 @@ class ImageFolder:
 def training_tasks(
     num_examples: int, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
 ) -> Iterator[TrainingTask]:
-    """What is to be read for each step from `start_step` on, in the order of `trainers.data.order`."""
+    """The images of each step from `start_step` on, in the order of `trainers.data.order`, as `TrainingReader` takes
+    them."""
     from trainers.workloads.images.reading import TrainingTask  # needs Pillow
 
     position = start_step * batch_size + rank * (batch_size // world_size)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
 from trainers.workloads.options import shape_of_size
@@ -63,19 +62,9 @@ class StdlibGPT:
         """The bytes that a sequence predicts."""
         return self.shape.context_length
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Tensor]:
-        """Batches of sequences (b, `context_length` + 1) uint8, b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train[indices]
+    def batch(self, indices: Tensor) -> Tensor:
+        """Sequences (b, `context_length` + 1) uint8."""
+        return self._train[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per byte."""

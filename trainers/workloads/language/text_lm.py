@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
 from trainers.workloads import options as check
 from trainers.workloads.language.corpus import Corpus, CorpusSource, Tokens, read_corpus, text_files
@@ -122,19 +121,9 @@ class TextLM:
         """The number of sequences."""
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Tensor]:
-        """Batches of sequences (b, `context_length` + 1) int32, b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield _as_tensor(self._train[indices.numpy()])
+    def batch(self, indices: Tensor) -> Tensor:
+        """Sequences (b, `context_length` + 1) int32."""
+        return _as_tensor(self._train[indices.numpy()])
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per token."""

@@ -18,6 +18,7 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
 from trainers.workload.protocol import HasBlocks, HasParameterGroups, HasTokens
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.text_lm import SHAPES, TextLM, rounded_vocabulary
@@ -51,7 +52,7 @@ def test_batches_and_validation_are_text_of_their_side(options: dict[str, Any]) 
     train, validation = (side.tobytes() for side in (workload.corpus.train_tokens, workload.corpus.validation_tokens))
     assert workload.num_train_examples == (len(train) // 2 - 1) // CONTEXT
     assert workload.tokens_per_example == CONTEXT
-    batch = next(workload.train_batches(batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
+    batch = next(train_batches(workload, batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
     assert (batch.shape, batch.dtype) == ((4, CONTEXT + 1), torch.int32)
     assert all(row.numpy().astype(np.uint16).tobytes() in train for row in batch)
     places = [validation.index(row.tobytes()) / len(validation) for row in workload._validation]
