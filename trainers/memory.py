@@ -22,7 +22,7 @@ _RESET_PEAK = "5"
 def reset_peak(device: str) -> None:
     """Forgets earlier peaks, where the system lets it: a warm process trains many trials."""
     if device.startswith("cuda"):
-        torch.cuda.init()  # a process that has not yet used its device has no statistics to reset
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # a process that has not yet used its device has no statistics to reset
         torch.cuda.reset_peak_memory_stats(device)
         return
     try:

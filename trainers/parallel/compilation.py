@@ -56,7 +56,7 @@ def run_uncompiled() -> AbstractContextManager[None]:
 def forget_compiled_code() -> None:
     """Frees what has been compiled in this process. Models that are still in use are compiled again when called."""
     if _compiled_kind.cache_info().currsize > 0:  # else it would load the compiler, which takes a second
-        torch._dynamo.reset()
+        torch.compiler.reset()
         _compiled_class.cache_clear()
         _compiled_kind.cache_clear()
 

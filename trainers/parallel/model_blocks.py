@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from trainers.config import InvalidConfig
+from trainers.torch_internals import NormWithStatistics
 from trainers.workload.protocol import HasBlocks, Workload
 
 
@@ -28,12 +28,12 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
     return in_lists or [child for child in model.children() if any(True for _ in child.parameters())]
 
 
-def with_running_statistics(model: nn.Module) -> list[_NormBase]:
+def with_running_statistics(model: nn.Module) -> list[NormWithStatistics]:
     """Normalisations with buffers of statistics, which want their parameters in the buffers' dtype, float32."""
     return [
         module
         for module in model.modules()
-        if isinstance(module, _NormBase) and module.running_mean is not None and module.weight is not None
+        if isinstance(module, NormWithStatistics) and module.running_mean is not None and module.weight is not None
     ]
 
 

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from trainers.torch_internals import norms_of, scale
+
 
 def local_part(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor: of a DTensor its shard, of any other tensor all of it."""
@@ -40,7 +42,7 @@ def clip_sharded_gradients(parameters: Iterable[nn.Parameter], max_norm: float) 
     dist.all_reduce(squares, group=mesh.get_group("shard"))
     norm = (squares + _sum_of_squares(replicated, device)).sqrt().float()
     factor = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_([local for local in (*sharded, *replicated) if local.numel() > 0], factor)
+    scale((local for local in (*sharded, *replicated) if local.numel() > 0), factor)
     return norm
 
 
@@ -49,4 +51,4 @@ def _sum_of_squares(tensors: list[Tensor], device: torch.device) -> Tensor:
     tensors = [tensor for tensor in tensors if tensor.numel() > 0]
     if not tensors:
         return torch.zeros((), dtype=torch.float64, device=device)
-    return torch.stack(torch._foreach_norm(tensors)).double().square().sum()
+    return torch.stack(norms_of(tensors)).double().square().sum()

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
+from trainers.torch_internals import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
 from trainers.workloads.optional_library import optional_library
 
