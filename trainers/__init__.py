@@ -1,1 +1,1 @@
-"""Training code: workloads, the loop, checkpoints and ranks. Knows nothing of Ray, SQL or HTTP."""
+"""Training: workloads, the loop, checkpoints and ranks. Never Ray, SQL or HTTP."""

@@ -59,7 +59,7 @@ def check_finite(step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _blame(model: nn.Module) -> tuple[int, float, str, str] | None:
-    """How grave (0 the worst), the place among equally grave ones, the parameter's name, and what is wrong with it."""
+    """The worst parameter: how grave (0 the worst), its place among equally grave ones, its name, and the trouble."""
     largest: tuple[int, float, str, str] | None = None
     first_gradient: tuple[int, float, str, str] | None = None
     for index, (name, parameter) in enumerate(model.named_parameters()):

@@ -46,7 +46,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a trial on one rank keeps in memory from step to step, in bytes."""
+    """Bytes that a trial on one rank keeps in memory from step to step."""
 
     weights: int
     """Parameters and buffers."""
@@ -77,7 +77,7 @@ def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: st
 
 
 def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
-    """What the trial needs on one rank: model and optimizer are built as for training, without data in them.
+    """The trial's needs on one rank: model and optimizer are built as for training, without data in them.
 
     Raises:
         InvalidConfig: the workload or the optimizer refuses the config.

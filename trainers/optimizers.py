@@ -1,4 +1,4 @@
-"""From a trial's config to its optimizer."""
+"""The optimizer of a trial's config, with its parameter groups."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ NOT_WRITTEN = 1
 REFUSED = 2
 DIVERGED = 3
 LOST = 4
+"""Exit statuses; the last tells whoever starts ranks that starting them again helps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

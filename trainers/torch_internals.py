@@ -91,7 +91,7 @@ def storage_address(tensor: Tensor) -> int:
 
 
 def gathering_operations() -> tuple[Any, ...]:
-    """What a compiler sees of a gathered DTensor: the cast, the collective and the wait for it."""
+    """The operations that a compiler sees of a gathered DTensor: the cast, the collective and the wait for it."""
     collectives = torch.ops._c10d_functional
     return (
         collectives.all_gather_into_tensor.default,

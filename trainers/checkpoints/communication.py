@@ -36,7 +36,7 @@ class Channel:
         return self.thread.submit(function)
 
     def run(self, function: Callable[[], T]) -> T:
-        """What the function gives, after those submitted before it."""
+        """The function's value; it runs after those submitted before it."""
         return function() if self.group is None else self.thread.submit(function).result()
 
     def finish_submitted(self) -> None:

@@ -1,4 +1,4 @@
-"""How saving and loading checkpoints can fail."""
+"""The errors of saving and loading checkpoints."""
 
 from __future__ import annotations
 

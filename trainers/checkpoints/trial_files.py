@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 1 << 24
+"""Copied at once: 16 MiB, to bound memory."""
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | memoryview]]
 """Gives a file's content, each time from its beginning."""
@@ -20,7 +21,7 @@ class CheckpointFiles(Protocol):
     def read_manifest(self) -> bytes: ...
 
     def open(self, name: str) -> BufferedReader:
-        """From its beginning."""
+        """The file, open at its beginning."""
 
 
 class TrialFiles(Protocol):

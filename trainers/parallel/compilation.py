@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 MAX_NUM_KINDS = 32
-"""How many kinds of modules are kept compiled. One of a small transformer takes a few megabytes on the host."""
+"""Kinds of modules that are kept compiled. One of a small transformer takes a few megabytes on the host."""
 
 _numbers = itertools.count()
 

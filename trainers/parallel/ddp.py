@@ -99,7 +99,7 @@ class ReplicatedModel(ParallelModel):
 
     @property
     def num_elements_sent(self) -> tuple[int, int]:
-        """With compression: elements of gradients that this rank sent in compressed steps, and without it would have.
+        """Elements of gradients that this rank sent in compressed steps, and would have sent without compression.
 
         Raises:
             ValueError: nothing is compressed.

@@ -68,7 +68,7 @@ class FullyShardedModel(ParallelModel):
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """As promised; each rank holds the whole model inside, in the dtype of the forward pass, beside its parts."""
+        """The whole model, as promised, on each rank, in the dtype of the forward pass, beside its parts."""
         with ExitStack() as stack:
             for module in self.model.modules():
                 if isinstance(module, FSDPModule):

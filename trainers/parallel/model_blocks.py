@@ -1,4 +1,4 @@
-"""Which modules of a model are treated on their own: its blocks, and normalisations that keep statistics."""
+"""Modules of a model that are treated on their own: its blocks, and normalisations that keep statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainers.workload.protocol import HasBlocks, Workload
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
-    """What is sharded, recomputed and compiled one by one; each once, in the model's order.
+    """The blocks of a model, which are sharded, recomputed and compiled one by one; each once, in the model's order.
 
     The modules that the workload names; without that, the elements of the model's outermost `ModuleList`s, or else its
     direct children that have parameters.

@@ -1,4 +1,4 @@
-"""From a model and a trial's config to the model that its ranks train together."""
+"""The way of a trial's config to train a model on all its ranks together."""
 
 from __future__ import annotations
 

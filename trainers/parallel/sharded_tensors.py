@@ -15,7 +15,7 @@ from trainers.torch_internals import norms_of, scale
 
 
 def local_part(tensor: Tensor) -> Tensor:
-    """What this rank holds of a tensor: of a DTensor its shard, of any other tensor all of it."""
+    """This rank's part of a tensor: of a DTensor its shard, of any other tensor all of it."""
     to_local = getattr(tensor, "to_local", None)  # not isinstance, which takes the import
     return tensor if to_local is None else to_local()
 
@@ -47,7 +47,7 @@ def clip_sharded_gradients(parameters: Iterable[nn.Parameter], max_norm: float) 
 
 
 def _sum_of_squares(tensors: list[Tensor], device: torch.device) -> Tensor:
-    """In float64, in which the sum over ranks and tensors adds no error."""
+    """The sum of squares in float64, in which adding up tensors and ranks makes no error."""
     tensors = [tensor for tensor in tensors if tensor.numel() > 0]
     if not tensors:
         return torch.zeros((), dtype=torch.float64, device=device)

@@ -64,7 +64,7 @@ class SimplyShardedModel(ParallelModel):
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """As promised; each rank holds the whole model inside, in the dtype of the forward pass, beside its slices."""
+        """The whole model, as promised, on each rank, in the dtype of the forward pass, beside its slices."""
         with self._gathering.of_all(self.model):
             yield self.model
 
@@ -93,7 +93,7 @@ class Gathering:
         return whole
 
     def gathering_again(self) -> AbstractContextManager[None]:
-        """What is gathered inside is not kept for the backward pass, but gathered again there."""
+        """A context inside which gathered parameters are not kept for the backward pass, but gathered again there."""
         self._sources.clear()
         return torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
 

@@ -22,12 +22,12 @@ from trainers.storage import Place
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""How long a collective waits for the other ranks before it fails."""
+"""Time that a collective waits for the other ranks before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """Where one rank of a trial runs."""
+    """The place of one rank of a trial: its number, device and checkpoints, and who hears of it."""
 
     rank: int
     world_size: int
@@ -36,13 +36,13 @@ class RankContext:
     checkpoint_directory: Place | None = None
     """Place of this trial's checkpoints, the same (shared) one for every rank; None: no checkpoints, no resume."""
     consumer: Consumer | None = None
-    """Who takes the measurements; None: one that asks for the next only when it has dealt with the last. Given on all
-    ranks or on none."""
+    """The consumer of the measurements; None: one that asks for the next only when it has dealt with the last. Given on
+    all ranks or on none."""
     begins_at_step: int = 0
     """Of a trial that begins from another one's checkpoint: that checkpoint's step. It does not begin without it."""
     pause_step: int | None = None
-    """Where the consumer is going to leave the trial: the first measurement from there on is given once its checkpoint
-    is on disk. None: nowhere."""
+    """The step at which the consumer is going to leave the trial: the first measurement from there on is given once its
+    checkpoint is on disk. None: it stays."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -69,7 +69,7 @@ def process_group_context(*, device: str = "cpu", checkpoint_directory: Place | 
 
 
 def is_torchrun() -> bool:
-    """Whether `torchrun` (or another launcher with its environment variables) started this process."""
+    """True if `torchrun` (or another launcher with its environment variables) started this process."""
     return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 

@@ -1,4 +1,7 @@
-"""Where checkpoints lie: in a directory, or in a store of `pyarrow.fs`, which is imported only where one is used."""
+"""Places of checkpoints: a directory, or a store of `pyarrow.fs`, which is imported only where one is used.
+
+The API loads it without torch. Never the content of a checkpoint: that is in `trainers.checkpoints`.
+"""
 
 from trainers.storage.location import InvalidPlace, Place, StoreFailed, StoreUri, masked, place_of, text_of
 

@@ -111,7 +111,7 @@ def place_of(text: str) -> Place:
 
 
 def text_of(place: Place) -> str:
-    """What `place_of` makes the place of; for other processes, not for people."""
+    """The text from which `place_of` makes the place; for other processes, not for people."""
     return place.text if isinstance(place, StoreUri) else str(place)
 
 

@@ -16,6 +16,7 @@ from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_wei
 SHARED_TOLERANCE = 1e-5
 """Relative; sums of float32 in another order."""
 REPEATED_TOLERANCE = 1e-6
+"""Relative; some operations add up in an order that varies from call to call."""
 
 
 def check_metrics(subject: Subject) -> str:

@@ -1,4 +1,4 @@
-"""The workload under check, built leniently: what one rule finds broken does not keep the others from looking."""
+"""The workload under check, built leniently: a part that breaks one rule does not keep the others from looking."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ T = TypeVar("T")
 SEED = 1
 OTHER_SEED = 2
 WORLD_SIZES = (1, 2, 3)
+"""One rank, an even and an odd number of them."""
 
 
 class Subject:
@@ -37,7 +38,7 @@ class Subject:
 
     @cached_property
     def description(self) -> WorkloadDescription:
-        """What the workload says of itself, options checked.
+        """The workload's description, options checked.
 
         Raises:
             InvalidConfig: it says something impossible, or the options do not fit.
@@ -132,7 +133,7 @@ class Subject:
         return shares
 
     def available(self, make: Callable[[], T], failure: str) -> T:
-        """What `make` gives; a failure of the workload is `NotChecked` here, because another rule is about it."""
+        """The value of `make`; a failure of the workload is `NotChecked` here, because another rule is about it."""
         try:
             return make()
         except NotChecked:
@@ -160,7 +161,7 @@ def _is_well_formed(share: object) -> bool:
 
 
 def is_sum_and_weight(value: object) -> bool:
-    """Whether a value is a pair of numbers, as a metric is given."""
+    """True if a value is a pair of numbers, as a metric is given."""
     return (
         isinstance(value, tuple | list)
         and len(value) == 2

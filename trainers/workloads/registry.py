@@ -73,12 +73,12 @@ def describe(name: str) -> WorkloadDescription:
 
 
 def entry_points() -> tuple[EntryPoint, ...]:
-    """Those of installed packages that name workloads; nothing of theirs is imported."""
+    """Entry points of installed packages that name workloads; nothing of theirs is imported."""
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
 def description_from(entry_point: EntryPoint) -> WorkloadDescription:
-    """What an entry point names, which is imported for it. A class is called by the entry point's name.
+    """The description that an entry point names, which is imported for it. A class is called by the entry point's name.
 
     Raises:
         InvalidConfig: it cannot be imported, or names no `WorkloadDescription` and no class that describes itself.
@@ -104,7 +104,7 @@ class _Found:
 
     description: WorkloadDescription
     has_own_defaults: bool
-    """Whether the defaults are those of the constructor, and not only of the description."""
+    """True if the defaults are those of the constructor, and not only of the description."""
 
 
 def _find(name: str) -> _Found:

@@ -1,4 +1,4 @@
-"""Which of three growers a wine is from: 178 chemical analyses that ship with scikit-learn."""
+"""Wines by their grower, one of three: 178 chemical analyses that ship with scikit-learn."""
 
 from __future__ import annotations
 

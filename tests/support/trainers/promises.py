@@ -1,4 +1,4 @@
-"""What every workload promises of its batches, evaluation and training, for workloads that need a path."""
+"""Promises of every workload on its batches, evaluation and training, for workloads that need a path."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class WarmRanks:
             self._processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What `function(*arguments)` returns on each rank; the function must be importable."""
+        """The values of `function(*arguments)` by rank; the function must be importable."""
         for connection in self._connections:
             connection.send((function, arguments))
         answers = []

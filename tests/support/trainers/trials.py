@@ -61,7 +61,7 @@ def run_trial(config: TrialConfig, directory: Path | None = None, limit: int | N
 
 
 def run_to_the_end(config: TrialConfig, directory: Path | None = None) -> tuple[str, int, str]:
-    """How the trial ends: the name of its error, the step of a divergence (else -1), and the message."""
+    """The end of a trial: the name of its error, the step of a divergence (else -1), and the message."""
     try:
         run_trial(config, directory)
     except Diverged as diverged:
@@ -110,7 +110,7 @@ def resident_bytes_after_each(config: TrialConfig, num_trials: int) -> tuple[lis
 
 
 def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Mapping[str, float]]]:
-    """What of the measurements is determined by the config."""
+    """The part of the measurements that the config determines."""
     return [(m.step, m.epoch, determined(m.metrics)) for m in measurements]
 
 

@@ -1,4 +1,4 @@
-"""Which modules count as a model's blocks."""
+"""The modules that count as a model's blocks."""
 
 from __future__ import annotations
 

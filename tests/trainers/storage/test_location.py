@@ -11,7 +11,7 @@ import pytest
 from tests.support.s3_server import S3Server
 from trainers.storage import InvalidPlace, StoreFailed, StoreUri, masked, place_of, text_of
 from trainers.storage import object_store as stores
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.mark.parametrize("text", ["checkpoints", "/shared/a:b", "./s3", "C:checkpoints", ""])
@@ -84,7 +84,7 @@ def test_pyarrow_is_not_imported_without_a_store() -> None:
 
 
 def test_a_store_in_a_directory_is_that_directory(tmp_path: Path) -> None:
-    store = Store(place_of((tmp_path / "a b").as_uri()))
+    store = ObjectStore(place_of((tmp_path / "a b").as_uri()))
     assert (store.files(), store.directories()) == ({}, [])
     store.write("job/1/x", lambda: [b"ab", memoryview(b"c")])
     assert (tmp_path / "a b" / "job" / "1" / "x").read_bytes() == b"abc"
@@ -100,7 +100,7 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(stores, "FIRST_PAUSE_SECONDS", 0.01)
-    store = Store(place_of(s3.uri("again")))
+    store = ObjectStore(place_of(s3.uri("again")))
     # An error that the client itself does not try again.
     s3.fail("PUT .*/again/x", times=2, status=400, code="BadDay")
     checksum = store.write("x", lambda: [b"abc"])
@@ -115,11 +115,11 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
 
 @pytest.mark.parametrize("scheme", ["gs", "gcs"])
 def test_a_store_of_google_can_be_addressed(scheme: str) -> None:
-    Store(place_of(f"{scheme}://anonymous@bucket/x"))  # asks it for nothing
+    ObjectStore(place_of(f"{scheme}://anonymous@bucket/x"))  # asks it for nothing
 
 
 def test_what_no_patience_mends_fails_at_once(s3: S3Server) -> None:
     with pytest.raises(StoreFailed, match=r"^s3://missing/x\?.* cannot take y: .*bucket does not exist$"):
-        Store(place_of(s3.uri("x", bucket="missing"))).write("y", lambda: [b""])
+        ObjectStore(place_of(s3.uri("x", bucket="missing"))).write("y", lambda: [b""])
     with pytest.raises(StoreFailed, match=r"^s3://b/x\?colour=\*\*\* cannot be used: .*'colour'"):
-        Store(place_of("s3://b/x?colour=red"))
+        ObjectStore(place_of("s3://b/x?colour=red"))

@@ -12,7 +12,7 @@ import pytest
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload_check.child import outcome_of
-from trainers.workload_check.outcome import Outcome
+from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.supervisor import check
@@ -22,18 +22,18 @@ MODULE = broken_workloads.__name__
 OF_DATA = ["batches", "data order", "sharding", "start step", "epoch"]
 
 
-def outcomes(name: str) -> dict[str, Outcome]:
-    """What each rule finds, in this process; without the rule that starts another."""
+def outcomes(name: str) -> dict[str, RuleOutcome]:
+    """The outcome of each rule, in this process; without the rule that starts another."""
     subject = Subject(name, {}, batch_size=12)
     return {rule.name: outcome_of(rule, subject) for rule in RULES if rule.name != "processes"}
 
 
-def outcome(rule_name: str, class_name: str) -> Outcome:
+def outcome(rule_name: str, class_name: str) -> RuleOutcome:
     (rule,) = (rule for rule in RULES if rule.name == rule_name)
     return outcome_of(rule, Subject(f"{MODULE}:{class_name}", {}, batch_size=12))
 
 
-def not_ok(found: dict[str, Outcome]) -> dict[str, str]:
+def not_ok(found: dict[str, RuleOutcome]) -> dict[str, str]:
     return {name: one.status for name, one in found.items() if one.status not in ("ok", "skipped")}
 
 

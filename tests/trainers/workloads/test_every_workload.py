@@ -1,4 +1,4 @@
-"""What every built-in workload promises, at its default options: the data of ranks, evaluation, training, resume."""
+"""Promises of every built-in workload, at its default options: the data of ranks, evaluation, training, resume."""
 
 from __future__ import annotations
 

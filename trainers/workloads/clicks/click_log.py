@@ -28,6 +28,7 @@ SHAPES = {
 }
 
 DEFAULT_VALIDATION_SHARE = 0.1
+"""The last tenth, where the user does not say."""
 NUM_EXAMPLES_AT_ONCE = 4096
 """In evaluation: bounds its memory."""
 
@@ -117,8 +118,9 @@ class ClickPrediction:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation example: `validation_loss` (nats), and `validation_normalized_entropy`,
-        which is that over the entropy of the base rate: 1 for a model that knows nothing of the features."""
+        """Metrics on every `world_size`-th validation example: `validation_loss` (nats), and
+        `validation_normalized_entropy`, which is that over the entropy of the base rate: 1 for a model that knows
+        nothing of the features."""
         self._counts_here = rank == 0  # each rank has read the same log, and the loop adds up what they count
         share = self._validation[rank::world_size]
         loss_sum = 0.0
@@ -183,7 +185,7 @@ def last_part(examples: Examples, *, share: float) -> tuple[Examples, Examples]:
 
 
 def table_rows(categories: np.ndarray[Any, np.dtype[np.uint32]], num_buckets: int) -> np.ndarray[Any, Any]:
-    """Where the embeddings of categories (b, 26) are in the one table of 26 x num_buckets rows: (b, 26) int64.
+    """Rows of the embeddings of categories (b, 26) in the one table of 26 x num_buckets rows: (b, 26) int64.
 
     The first row of each part is for what is missing; all else is hashed to the others.
     """

@@ -70,8 +70,8 @@ class DigitsAutoencoder:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th image: `validation_loss` (nats per image) and `validation_squared_error` (summed
-        over the image's pixels)."""
+        """Metrics on every `world_size`-th image: `validation_loss` (nats per image) and `validation_squared_error`
+        (summed over the image's pixels)."""
         pixels = self._digits.validation_pixels[rank::world_size].to(device)
         logits = model(pixels)
         squared_error = functional.mse_loss(logits.sigmoid(), pixels, reduction="sum")

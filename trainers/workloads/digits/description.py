@@ -1,4 +1,4 @@
-"""What is known of the handwritten digits' workloads without building them."""
+"""The descriptions of the workloads on handwritten digits."""
 
 from __future__ import annotations
 

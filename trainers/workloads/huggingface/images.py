@@ -17,6 +17,7 @@ from trainers.workloads.options import integer, without_effect
 
 DIGIT_SIDE = 8
 DEFAULT_IMAGE_SIZE = 32
+"""Side of the images of models whose config names none: small enough for a CPU."""
 SMALL_ARCHITECTURE = "vit"
 SMALL_CONFIG: Mapping[str, Any] = {
     "num_hidden_layers": 2,
@@ -94,7 +95,7 @@ class DigitsImages(WorkloadInMemory):
         )
 
     def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of (images (b, 1, 8, 8) float32, labels (b,) int64); the images are enlarged on the device."""
+        """Logits and labels of (images (b, 1, 8, 8) float32, labels (b,) int64); images are enlarged on the device."""
         images, labels = batch
         pixels = functional.interpolate(images, size=self._side, mode="bilinear", align_corners=False)
         return model(pixel_values=pixels.expand(-1, self._num_channels, -1, -1)).logits, labels
@@ -155,11 +156,11 @@ class FolderImages(ArchitectureWorkload):
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """As `ImageFolder`."""
+        """The same as `ImageFolder`'s."""
         return self._folder.evaluate(_logits_of(model), rank=rank, world_size=world_size, device=device)
 
     def counts(self) -> Mapping[str, int]:
-        """As `ImageFolder`."""
+        """The same as `ImageFolder`'s."""
         return self._folder.counts()
 
 

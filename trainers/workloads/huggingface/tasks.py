@@ -1,4 +1,4 @@
-"""What the workloads on architectures of `transformers` share: batches, loss and metrics over examples in memory."""
+"""The common part of workloads on models of `transformers`: batches, loss and metrics over examples in memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Batch: TypeAlias = tuple[Tensor, ...]
 """Parts of some examples, each with the examples as its first dimension."""
 
 DEFAULT_VALIDATION_EXAMPLES = 512
+"""Enough to tell configs apart, and evaluated in a fraction of the time between two measurements."""
 NUM_EXAMPLES_AT_ONCE = 64
 """In evaluation, of examples that are predicted once each."""
 
@@ -92,7 +93,7 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
         return len(self._train)
 
     def batch(self, indices: Tensor) -> Batch:
-        """As the data set gives it."""
+        """The examples as the data set gives them."""
         return self._train[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:

@@ -80,7 +80,7 @@ class ImageFolder:
             image_column=text("image_column", image_column),
             label_column=text("label_column", label_column),
         )
-        """What was found."""
+        """The images that were found."""
         self._unreadable = UnreadableCount(share("max_unreadable_share", max_unreadable_share))
         self._num_restarted_loaders = 0
 

@@ -22,7 +22,7 @@ class Shape(TransformerShape):
     """The shape of the model, whose tokens are bytes, and of what it reads."""
 
     num_validation_sequences: int
-    """How many sequences of the held-out text are evaluated: all of it would take longer than training."""
+    """Sequences of the held-out text that are evaluated: all of it would take longer than training."""
 
 
 SHAPES = {
@@ -41,7 +41,7 @@ class StdlibGPT:
     def __init__(self, *, size: str) -> None:
         self.shape = shape_of_size(size, SHAPES)
         self.text: StdlibText = stdlib_text()
-        """What was read."""
+        """The text, in its two parts."""
         self._train = sequences(self.text.train_text, self.shape.context_length)
         validation = sequences(self.text.validation_text, self.shape.context_length)
         num_validation = min(self.shape.num_validation_sequences, len(validation))
@@ -76,8 +76,8 @@ class StdlibGPT:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation sequence: `validation_loss` (nats per byte) and `validation_accuracy`
-        (the share of bytes of which the model is surest)."""
+        """Metrics on every `world_size`-th validation sequence: `validation_loss` (nats per byte) and
+        `validation_accuracy` (the share of bytes of which the model is surest)."""
         loss_sum, num_correct, num_bytes = 0.0, 0, 0
         share = self._validation[rank::world_size]
         for start in range(0, len(share), NUM_SEQUENCES_AT_ONCE):

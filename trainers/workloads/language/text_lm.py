@@ -90,7 +90,7 @@ class TextLM:
         if num_validation_sequences is not None:
             check.integer("num_validation_sequences", num_validation_sequences)
         self.corpus: Corpus = read_corpus(source, cache_directory=chosen_cache_directory(cache_directory))
-        """What was read."""
+        """The tokens that were read."""
         self.shape = replace(shape, num_tokens=rounded_vocabulary(self.corpus.num_tokens))
         self._train = sequences(self.corpus.train_tokens, shape.context_length, side="training")
         validation = sequences(self.corpus.validation_tokens, shape.context_length, side="validation")
@@ -108,12 +108,12 @@ class TextLM:
         return list(model.blocks)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        """As nanoGPT's, with tables apart: `trainers.workloads.language.transformer.parameter_groups`."""
+        """Groups as nanoGPT's, with tables apart: `trainers.workloads.language.transformer.parameter_groups`."""
         return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
 
     @property
     def tokens_per_example(self) -> int:
-        """Those that are predicted: `context_length`."""
+        """The tokens that are predicted: `context_length`."""
         return self.shape.context_length
 
     @property
@@ -135,8 +135,8 @@ class TextLM:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation sequence: `validation_loss` (nats per token), `validation_accuracy` (the
-        share of tokens of which the model is surest) and `validation_bits_per_byte`.
+        """Metrics on every `world_size`-th validation sequence: `validation_loss` (nats per token),
+        `validation_accuracy` (the share of tokens of which the model is surest) and `validation_bits_per_byte`.
 
         The last is comparable between tokenizers. Where not all of the validation text is evaluated, a token counts as
         many bytes as it does there on average.

@@ -308,7 +308,7 @@ def test_experts_are_trained() -> None:
 
 @pytest.fixture
 def caught_logs() -> Iterator[list[str]]:
-    """What the library logs above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
+    """The library's log above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
     messages: list[str] = []
 
     class Handler(logging.Handler):

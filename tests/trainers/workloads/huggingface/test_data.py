@@ -1,4 +1,4 @@
-"""What the workload `huggingface` reads: a user's text, tables and images, and the pieces of the standard library."""
+"""The data of the workload `huggingface`: a user's text, tables and images, and the pieces of the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workload `huggingface` promises for each kind of architecture: data, training, resume, ranks, sharding."""
+"""Promises of the workload `huggingface` for each kind of architecture: data, training, resume, ranks, sharding."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", ["gpt", "llama"])
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of a tiny model on half a megabyte of text in ten files."""
+    """Options of a tiny model on half a megabyte of text in ten files."""
     root = tmp_path_factory.mktemp("text")
     for name in FILES:
         source = Path(sysconfig.get_paths()["stdlib"]) / f"{name}.py"
