@@ -1,4 +1,4 @@
-"""Training code: workloads, the loop, checkpoints and ranks. Knows nothing of Ray, SQL or HTTP."""
+"""Training: workloads, the loop, checkpoints and ranks. Never Ray, SQL or HTTP."""
 
 # A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
 

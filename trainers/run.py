@@ -26,11 +26,11 @@ import torch
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.loop import train
+from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
     RankContext,
     is_torchrun,
     join_torchrun_group,
-    leave_process_group,
     process_group_context,
     single_process_context,
 )
@@ -42,6 +42,7 @@ NOT_WRITTEN = 1
 REFUSED = 2
 DIVERGED = 3
 LOST = 4
+"""Exit statuses; the last tells whoever starts ranks that starting them again helps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

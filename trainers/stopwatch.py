@@ -1,4 +1,4 @@
-"""When to measure, and how long the steps in between took, without making the device wait."""
+"""The steps at which to measure, and the time of the steps in between, taken without making the device wait."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.only_torch import link_torch
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ import importlib, json, pkgutil
 import search_spaces, shampoo, trainers
 from trainers.checkpoints import StoreFailed
 from trainers.config import InvalidConfig
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 from trainers.workloads.registry import load
 
 not_imported = {}

@@ -40,7 +40,7 @@ from shampoo.choices import Preconditioner
 from shampoo.hyperparameters import DEFAULTS
 from tests.support.readmes import PACKAGES, README, ROOT, anchors, blocks, command_lines, papers, text
 from trainers.config import TrialConfig
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 
 FOLDERS = (*PACKAGES, "tests", "docker")
 PAPERS = papers()

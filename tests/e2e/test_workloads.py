@@ -23,8 +23,8 @@ from tests.support.readmes import ROOT, text
 from tests.support.trainers import small_data
 from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
-from trainers.workloads.built_in import BUILT_IN
-from trainers.workloads.registry import load
+from trainers.workload.batches import train_batches
+from trainers.workloads.registry import BUILT_IN, load
 
 pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
 
@@ -175,7 +175,7 @@ def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> An
     model = workload.build_model()
     namespace: dict[str, Any] = {"model": model}
     exec(compile(python, "snippet", "exec"), namespace)
-    batches = workload.train_batches(batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
+    batches = train_batches(workload, batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for _ in range(2):
         namespace["training_step"](workload.loss(model, next(batches)))

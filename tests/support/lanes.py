@@ -87,7 +87,7 @@ def write_lanes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
 
 def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
     """xdist's scheduler of whole scopes, with `scope`; the workers have collected in the order of `position`."""
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it ships no type information
+    from xdist.scheduler import LoadScopeScheduling
 
     class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # of any type, therefore
         _lanes: dict[str, str] | None = None

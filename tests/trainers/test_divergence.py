@@ -66,7 +66,7 @@ def test_parameters_without_gradients_or_any_at_all_blame_nobody() -> None:
 
 
 def blame_of_two(where: int) -> str:
-    """What this rank says where only rank `where` has a parameter that is not finite."""
+    """This rank's message where only rank `where` has a parameter that is not finite."""
     context = process_group_context()
     model = diverging_model(weight=math.inf if context.rank == where else None)
     try:

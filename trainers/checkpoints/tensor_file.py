@@ -41,11 +41,12 @@ DTYPE_NAMES = {
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 _CHUNK_BYTES = 1 << 24
+"""Written and hashed at once: 16 MiB, so that no second copy of a large file is made in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a tensor lies in a file's data."""
+    """The place of a tensor in a file's data."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]

@@ -231,6 +231,6 @@ class _Pool(Generic[Task, Result]):
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with its module search path, and one thread per worker."""
+    """The environment of this process, with its module search path, and one thread per worker."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)  # noqa: PTH109  # a string is wanted
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

@@ -18,15 +18,22 @@ from trainers.workload_check.subject import (
 )
 
 NUM_BATCHES = 4
-"""How many of each stream are compared."""
+"""Batches of each stream that are compared."""
 LATER_STEPS = (1, 7)
+"""Steps at which streams are begun: the second, and one that is no multiple of small numbers."""
 MAX_STEPS_TO_SKIP = 500
+"""Longest epoch, in steps, over whose end a stream is followed: more would take too long to read."""
 EPOCH_BATCH_SIZE = 240
+"""Of the walk through an epoch: larger than in training, because only the examples count."""
 MAX_EXAMPLES = 200_000
-"""Of an epoch that is looked at whole, as long as it takes no more than this:"""
 MAX_EPOCH_SECONDS = 20.0
+"""An epoch of more examples, or that takes longer, is looked at in part: nobody would wait for all of it."""
 MAX_REPEATED_SHARE = 0.005
-_USE_DATA_ORDER = "trainers.data.order.rank_batches gives the indices of each rank's examples"
+"""Above it, examples that are equal are no mere duplicates in the data."""
+_USE_DATA_ORDER = (
+    "give batch(indices) and the loop does the rest, or let train_batches take its indices from "
+    "trainers.data.order.rank_batches"
+)
 
 
 def check_batches(subject: Subject) -> str:

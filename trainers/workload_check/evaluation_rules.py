@@ -10,13 +10,14 @@ from torch import Tensor
 
 from trainers.checkpoints import seed_random
 from trainers.workload.description import LOOP_METRICS
+from trainers.workload.protocol import CountsEvents
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_weight
-from trainers.workloads.registry import CountsEvents
 
 SHARED_TOLERANCE = 1e-5
 """Relative; sums of float32 in another order."""
 REPEATED_TOLERANCE = 1e-6
+"""Relative; some operations add up in an order that varies from call to call."""
 
 
 def check_metrics(subject: Subject) -> str:

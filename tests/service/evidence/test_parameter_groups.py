@@ -20,7 +20,7 @@ from service.use_cases.run import finish_job
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from trainers.workload.description import ParameterGroup
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 
 TABLES = "embeddings of tokens and positions, and the output layer"
 VECTORS = "biases and weights of norms"

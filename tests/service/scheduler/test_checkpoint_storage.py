@@ -28,7 +28,7 @@ from tests.support.s3_server import SECRET, S3Server
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.storage import Place, place_of
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.fixture(params=["path", "file", "s3"])
@@ -44,7 +44,7 @@ def put(place: Place, path: str, num_bytes: int) -> None:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_bytes(b"x" * num_bytes)
     else:
-        Store(place).write(path, lambda: [b"x" * num_bytes])
+        ObjectStore(place).write(path, lambda: [b"x" * num_bytes])
 
 
 def test_checkpoints_are_counted_and_those_of_ended_trials_go(place: Place) -> None:

@@ -32,8 +32,7 @@ from trainers.memory import state_bytes
 from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
 from trainers.ranks.context import single_process_context
 from trainers.trial import build_trial
-from trainers.workloads.built_in import BUILT_IN
-from trainers.workloads.registry import load
+from trainers.workloads.registry import BUILT_IN, load
 
 KIND = {"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}
 

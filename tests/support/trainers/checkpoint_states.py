@@ -180,7 +180,7 @@ def whole(state: Any) -> Any:
 
 
 def _assembled(parts: list[Any]) -> Any:
-    """Of what ranks have in one place: entries of any of them, and all rows of a tensor; else what the first has."""
+    """One value of what ranks have in one place: entries of any, and all rows of a tensor; else what the first has."""
     first = parts[0]
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for part in parts for key in part)
@@ -206,7 +206,7 @@ def _without_dtensors(state: Any) -> Any:
 
 
 def train_and_save(directory: Place, optimizer: str, mode: str, world_size: int) -> Any:
-    """What was saved, whole, on this rank."""
+    """The saved state, whole, on this rank."""
     context = context_of(world_size)
     training = Training(optimizer, mode=mode)
     training.steps(3)
@@ -216,7 +216,7 @@ def train_and_save(directory: Place, optimizer: str, mode: str, world_size: int)
 
 
 def load_and_gather(directory: Place, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
-    """What a new trial with other weights has after loading, whole; what is sharded in it; the rank of the RNG."""
+    """The state of a new trial with other weights after loading, whole; what is sharded in it; the rank of the RNG."""
     context = context_of(world_size)
     training = Training(optimizer, seed=1, mode=mode)
     restored = checkpoints(directory, context).load(training.template())
@@ -354,7 +354,7 @@ def train_while_two_trials_save(directory: Path) -> list[float]:
 
 
 def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point: Path, killed: int) -> None:
-    """What a rank process does: saves once in good order; then one rank is killed while it writes its file."""
+    """Runs a rank process: saves once in good order; then one rank is killed while it writes its file."""
     torch.set_num_threads(1)
     join_process_group(rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=60)
     context = process_group_context()

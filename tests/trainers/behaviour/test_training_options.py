@@ -1,4 +1,4 @@
-"""What a trial's config can ask of the loop beside an optimizer: each option, and what it must not change."""
+"""The options of a trial's config beside the optimizer: what each does, and what it must not change."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from trainers.loop import train
 from trainers.ranks.context import join_process_group, process_group_context, single_process_context
 from trainers.storage import Place, StoreUri, place_of
 from trainers.storage import object_store as stores
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -38,11 +38,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> Store
 
 def files(place: StoreUri) -> dict[str, int]:
     """Bytes by path, where the token of a checkpoint is left out."""
-    return {f"{path[:13]}/{path.partition('/')[2]}": size for path, size in Store(place).files().items()}
+    return {f"{path[:13]}/{path.partition('/')[2]}": size for path, size in ObjectStore(place).files().items()}
 
 
 def steps(place: StoreUri) -> list[int]:
-    """Of all complete checkpoints."""
+    """The steps of all complete checkpoints."""
     return sorted(int(path[5:13]) for path in files(place) if path.endswith("manifest.json"))
 
 
@@ -51,7 +51,7 @@ def run(config: TrialConfig, place: Place | None, limit: int | None = None) -> A
 
 
 def final_state_in(place: StoreUri, step: int) -> dict[str, Any]:
-    store = Store(place)
+    store = ObjectStore(place)
     [path] = [path for path in store.files() if path.startswith(f"step-{step:08d}") and path.endswith("manifest.json")]
     manifest = json.loads(store.read(path))["manifest"]
     return {"structure": manifest["structure"], "files": manifest["files"]}
@@ -84,7 +84,7 @@ def test_a_state_of_two_ranks_in_a_store_loads_on_one_and_three_and_back(
 
 
 def test_the_newest_are_kept_and_all_else_goes(place: StoreUri) -> None:
-    store = Store(place)
+    store = ObjectStore(place)
     to = checkpoints(place)
     for step in (10, 20, 30):
         save(to, step)
@@ -138,7 +138,7 @@ def test_one_that_was_killed_before_its_manifest_is_never_taken(s3: S3Server, tm
 
 
 def save_twice(place: Place, rank: int, world_size: int, meeting_point: Path) -> None:
-    """What a rank process does."""
+    """The work of a rank process."""
     torch.set_num_threads(1)
     context = single_process_context()
     if world_size > 1:
@@ -210,7 +210,7 @@ def load_in_vain(place: Place) -> str:
 
 def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(stores, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(stores, "STORE_OUTAGE_SECONDS", 0.0)
     with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text

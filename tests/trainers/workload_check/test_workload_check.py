@@ -12,27 +12,28 @@ import pytest
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload_check.child import outcome_of
-from trainers.workload_check.outcome import Outcome
+from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.supervisor import check
 from trainers.workloads.describe import environment_of_children
 
 MODULE = broken_workloads.__name__
+OF_DATA = ["batches", "data order", "sharding", "start step", "epoch"]
 
 
-def outcomes(name: str) -> dict[str, Outcome]:
-    """What each rule finds, in this process; without the rule that starts another."""
+def outcomes(name: str) -> dict[str, RuleOutcome]:
+    """The outcome of each rule, in this process; without the rule that starts another."""
     subject = Subject(name, {}, batch_size=12)
     return {rule.name: outcome_of(rule, subject) for rule in RULES if rule.name != "processes"}
 
 
-def outcome(rule_name: str, class_name: str) -> Outcome:
+def outcome(rule_name: str, class_name: str) -> RuleOutcome:
     (rule,) = (rule for rule in RULES if rule.name == rule_name)
     return outcome_of(rule, Subject(f"{MODULE}:{class_name}", {}, batch_size=12))
 
 
-def not_ok(found: dict[str, Outcome]) -> dict[str, str]:
+def not_ok(found: dict[str, RuleOutcome]) -> dict[str, str]:
     return {name: one.status for name, one in found.items() if one.status not in ("ok", "skipped")}
 
 
@@ -54,7 +55,7 @@ def test_a_built_in_workload_keeps_every_rule(name: str) -> None:
     assert not_ok(found) == {}, found
 
 
-@pytest.mark.parametrize("name", ["Sound", "Extended"])
+@pytest.mark.parametrize("name", ["Sound", "SoundStream", "Extended"])
 def test_a_sound_workload_keeps_every_rule(name: str) -> None:
     found = outcomes(f"{MODULE}:{name}")
     assert not_ok(found) == {}, found
@@ -72,6 +73,10 @@ def test_a_sound_workload_keeps_every_rule(name: str) -> None:
         ("SharesItsModel", ["model", "trials"], r"the same module each time"),
         ("DrawsItsModelByChance", ["model", "trials"], r"two models of one seed differ in 0\.bias, 0\.weight"),
         ("HasNothingToTrain", ["model", "loss", "trials"], r"no parameter that is trained"),
+        ("IgnoresTheIndices", ["data order", "sharding"], r"seeds 1 and 2 give the same batches"),
+        ("RefusesTheRank", ["construction", *OF_DATA, "trials"], r"train_batches takes no argument rank, world_size"),
+        ("AsksForMoreThanIndices", ["construction", *OF_DATA, "trials"], r"batch cannot be called .* argument: 'seed'"),
+        ("WithoutBatches", ["construction", *OF_DATA, "trials"], r"there is neither batch nor train_batches"),
         ("GivesAPartWithoutRows", ["batches"], r"batch\[2\] of rank 0 of 1 has 1 rows instead of 12"),
         ("IgnoresTheSeed", ["data order"], r"seeds 1 and 2 give the same batches"),
         ("IgnoresTheRank", ["sharding"], r"6 examples go to more than one of 2 ranks"),
@@ -114,6 +119,12 @@ def test_batches_from_a_global_generator_are_found() -> None:
     found = outcome("data order", "ShufflesWithAGlobalGenerator")
     assert found.status == "failed"
     assert found.text.startswith("the same seed gave other batches the second time. Shuffle and augment with")
+
+
+def test_examples_that_are_altered_by_chance_are_found() -> None:
+    found = outcome("data order", "AltersExamplesByChance")
+    assert found.status == "failed"
+    assert found.text.startswith("the same seed gave other batches the second time")
 
 
 def test_batches_that_end_are_found() -> None:

@@ -15,14 +15,14 @@ import pytest
 
 from tests.support.trainers import small_data
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.workload.protocol import HasParameterGroups
 from trainers.workload.user_workload import import_class
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.trial_rules import OTHER_HASH_SEED, fingerprint
-from trainers.workloads.built_in import BUILT_IN
 from trainers.workloads.describe import environment_of_children
-from trainers.workloads.registry import HasParameterGroups, describe, load
+from trainers.workloads.registry import BUILT_IN, describe, load
 
 BATCH_SIZE = 12
 SIDE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}

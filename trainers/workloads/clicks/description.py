@@ -1,4 +1,4 @@
-"""What is known of click prediction on logs without building anything."""
+"""The description of click prediction on a user's logs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What is known of the handwritten digits' workloads without building them."""
+"""The descriptions of the workloads on handwritten digits."""
 
 from __future__ import annotations
 
 from trainers.workload.description import WorkloadDescription, WorkloadOption
-from trainers.workloads.size_option import SIZE
+from trainers.workloads.options import SIZE
 
 DESCRIPTIONS = (
     WorkloadDescription(

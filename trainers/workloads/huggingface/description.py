@@ -1,4 +1,4 @@
-"""What is known of architectures that `transformers` builds without building anything."""
+"""The description of the workload on architectures that `transformers` builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of images in a directory or in Parquet files without building anything."""
+"""The description of the workload on a user's images."""
 
 from __future__ import annotations
 

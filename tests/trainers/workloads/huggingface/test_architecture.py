@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +23,7 @@ from tests.trainers.workloads.huggingface.test_huggingface import ATTENTION, BER
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.huggingface.architecture import Architecture, quiet, transformers
 from trainers.workloads.registry import load
 
@@ -53,7 +54,7 @@ def of_path(directory: Path, options: Mapping[str, Any], weights: str = "pretrai
 
 def logits(model: nn.Module, options: Mapping[str, Any]) -> Tensor:
     workload = load(NAME, {**options, "max_validation_examples": 16})
-    batch: Any = next(workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
+    batch: Any = next(train_batches(workload, batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
     with torch.no_grad():
         found: Tensor = workload.logits_and_targets(model.eval(), batch)[0]  # type: ignore[attr-defined]
     return found
@@ -128,7 +129,7 @@ def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None
     model = workload.build_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _, batch in zip(
-        range(40), workload.train_batches(batch_size=16, seed=0, rank=0, world_size=1, start_step=0), strict=False
+        range(40), train_batches(workload, batch_size=16, seed=0, rank=0, world_size=1, start_step=0), strict=False
     ):
         optimizer.zero_grad()
         loss = workload.loss(model, batch)
@@ -153,8 +154,7 @@ def test_a_tokenizer_beside_the_weights_is_used(gpt2: Path, tmp_path: Path) -> N
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     workload = load(NAME, of_path(tmp_path, GPT2))
-    batches = workload.train_batches(batch_size=64, seed=0, rank=0, world_size=1, start_step=0)
-    (batch,) = cast(tuple[Tensor], next(batches))
+    (batch,) = next(train_batches(workload, batch_size=64, seed=0, rank=0, world_size=1, start_step=0))
     assert set(batch.unique().tolist()) <= set(range(6))
     assert {1, 2, 3} <= set(batch.unique().tolist())
     # The weights' own vocabulary stays, larger than the tokenizer's.
@@ -293,7 +293,7 @@ def test_parameters_without_a_part_in_the_task_are_frozen() -> None:
         workload = load(NAME, options)
         model = workload.build_model()
         workload.loss(
-            model, next(workload.train_batches(batch_size=2, seed=0, rank=0, world_size=1, start_step=0))
+            model, next(train_batches(workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0))
         ).backward()
         for name, parameter in model.named_parameters():
             assert parameter.requires_grad == (part not in name)
@@ -310,7 +310,7 @@ def test_experts_are_trained() -> None:
 
 @pytest.fixture
 def caught_logs() -> Iterator[list[str]]:
-    """What the library logs above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
+    """The library's log above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
     messages: list[str] = []
 
     class Handler(logging.Handler):
@@ -348,14 +348,15 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
 import huggingface_hub, transformers
 import torch
 from trainers.config import InvalidConfig
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import load
 from huggingface_hub import constants
 assert not constants.HF_HUB_OFFLINE
 local = {{"model_path": {str(gpt2)!r}, "weights": "pretrained"}}
 for options in (local, {{"architecture": "llama", "config": {ATTENTION!r}}}):
     workload = load("huggingface", options)
-    workload.loss(workload.build_model(), next(workload.train_batches(
-        batch_size=2, seed=0, rank=0, world_size=1, start_step=0))).backward()
+    workload.loss(workload.build_model(), next(train_batches(
+        workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0))).backward()
 assert constants.HF_HUB_OFFLINE and os.environ["HF_HUB_OFFLINE"] == "1"
 hub = "openai-community/gpt2"
 for options in ({{"model_path": hub, "weights": "pretrained"}}, {{"architecture": hub}}):

@@ -33,10 +33,11 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups
 from trainers.workloads.images import image_folder
 from trainers.workloads.images.image_folder import standardised
 from trainers.workloads.images.transforms import validation_image
-from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, describe, load
+from trainers.workloads.registry import describe, load
 
 pytestmark = pytest.mark.processes
 

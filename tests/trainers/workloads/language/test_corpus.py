@@ -35,7 +35,7 @@ def document(number: int) -> str:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of 40 text files, one of them empty."""
+    """A directory of 40 text files, one of them empty."""
     root = tmp_path / "text"
     root.mkdir()
     for number in range(40):
@@ -48,7 +48,7 @@ def read(tmp_path: Path, path: Path, **fields: Any) -> Corpus:
 
 
 def byte_documents(tokens: Any) -> list[str]:
-    """What lies between end-of-text tokens, as text."""
+    """The documents between end-of-text tokens, as text."""
     ends = np.flatnonzero(tokens == NUM_BYTES)
     assert ends[-1] == len(tokens) - 1
     return [bytes(part[part != NUM_BYTES].astype(np.uint8)).decode() for part in np.split(tokens, ends + 1)[:-1]]

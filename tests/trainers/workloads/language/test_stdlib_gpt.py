@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from trainers.workload.batches import train_batches
 from trainers.workloads.language.stdlib_gpt import SHAPES, StdlibGPT, sequences
 from trainers.workloads.language.stdlib_text import stdlib_text
 from trainers.workloads.language.transformer import GPT
@@ -32,7 +33,7 @@ def test_batches_are_bytes_of_the_training_text() -> None:
     workload = StdlibGPT(size="tiny")
     text = stdlib_text().train_text.numpy().tobytes()
     assert workload.num_train_examples == (len(text) - 1) // CONTEXT
-    batch = next(workload.train_batches(batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
+    batch = next(train_batches(workload, batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
     assert (batch.shape, batch.dtype) == ((4, CONTEXT + 1), torch.uint8)
     assert all(row.numpy().tobytes() in text for row in batch)
 

@@ -18,10 +18,12 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import HasBlocks, HasParameterGroups, HasTokens
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.text_lm import SHAPES, TextLM, rounded_vocabulary
 from trainers.workloads.language.transformer import GPT
-from trainers.workloads.registry import HasBlocks, HasParameterGroups, HasTokens, describe, load
+from trainers.workloads.registry import describe, load
 
 FILES = ("argparse", "ast", "calendar", "configparser", "dataclasses", "doctest", "inspect", "pdb", "tarfile", "typing")
 CONTEXT = SHAPES["gpt"]["tiny"].context_length
@@ -30,7 +32,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", ["gpt", "llama"])
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of a tiny model on half a megabyte of text in ten files."""
+    """Options of a tiny model on half a megabyte of text in ten files."""
     root = tmp_path_factory.mktemp("text")
     for name in FILES:
         source = Path(sysconfig.get_paths()["stdlib"]) / f"{name}.py"
@@ -50,7 +52,7 @@ def test_batches_and_validation_are_text_of_their_side(options: dict[str, Any]) 
     train, validation = (side.tobytes() for side in (workload.corpus.train_tokens, workload.corpus.validation_tokens))
     assert workload.num_train_examples == (len(train) // 2 - 1) // CONTEXT
     assert workload.tokens_per_example == CONTEXT
-    batch = next(workload.train_batches(batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
+    batch = next(train_batches(workload, batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
     assert (batch.shape, batch.dtype) == ((4, CONTEXT + 1), torch.int32)
     assert all(row.numpy().astype(np.uint16).tobytes() in train for row in batch)
     places = [validation.index(row.tobytes()) / len(validation) for row in workload._validation]
