@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from shampoo.distributed.topology import Row
 from shampoo.state.blocking import Region
 
 Run = tuple[int, int]
@@ -42,6 +43,30 @@ class Box:
     def of_shard(self, tensor: Tensor) -> Tensor:
         """The view of a shard, a contiguous tensor."""
         return tensor.as_strided(self.shape, self.shard_strides, tensor.storage_offset() + self.shard_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPart:
+    """The part of a parameter that one rank owns."""
+
+    param: Tensor
+    row: Row
+    """The owner's row, and its place there."""
+    place: int
+    numel: int
+    here: Tensor | None
+    """The placeholder, on its owner: in the parameter's shape, or flat."""
+    boxes: Callable[[int], list[Box]]
+    """The boxes that it has in common with each shard."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True for all of a parameter, which is stepped in the parameter's shape."""
+        return self.numel == self.param.numel()
+
+    def numel_of(self, shard: int) -> int:
+        """Elements of a shard that are part of it."""
+        return sum(box.numel for box in self.boxes(shard))
 
 
 def num_owned(regions: Sequence[Region], runs: Runs) -> int:

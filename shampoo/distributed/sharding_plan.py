@@ -16,8 +16,8 @@ from torch import Tensor
 from shampoo.cost import Cost
 from shampoo.distributed.assignment import Loads
 from shampoo.distributed.block_rows import BLOCKS, Rows
-from shampoo.distributed.boxes import Box, Runs, boxes, num_owned
-from shampoo.distributed.exchange import Exchange, Part
+from shampoo.distributed.boxes import Box, OwnedPart, Runs, boxes, num_owned
+from shampoo.distributed.exchange import Exchange
 from shampoo.distributed.layout import ShardLayout, is_dtensor, layout_of
 from shampoo.distributed.ownership import (
     Member,
@@ -411,7 +411,7 @@ def _placed(param: Tensor, h: Hyperparameters, layout: ShardLayout, owners: Owne
     return Placed(param, layout, owners, here, runs, number, _DTYPES[h.communication_dtype], reduces, found)
 
 
-def _part(placed: Placed, owner: int, runs: Runs | None) -> Part:
+def _part(placed: Placed, owner: int, runs: Runs | None) -> OwnedPart:
     layout = placed.layout
     row, place = layout.topology.array.row_and_place(owner)
 
@@ -421,7 +421,7 @@ def _part(placed: Placed, owner: int, runs: Runs | None) -> Part:
 
     numel = placed.param.numel() if runs is None else num_owned(placed.regions, runs)
     here = placed.here if owner == layout.topology.number else None
-    return Part(placed.param, layout, row, place, numel, here, of_shard)
+    return OwnedPart(placed.param, row, place, numel, here, of_shard)
 
 
 def _over_ranks(topology: Topology, own: list[T]) -> list[T]:

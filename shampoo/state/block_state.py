@@ -20,6 +20,10 @@ HOST = ("refreshed", "begun")
 """The only tensors that lie in the memory of the host wherever the others are: the host decides by them."""
 
 
+Due = tuple[tuple[int, int, int], ...]
+"""The units to refresh: (side, first block, last block + 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """State of one side, of size d, of K stacked blocks: a factor with what is derived from it."""
@@ -94,6 +98,11 @@ class BlockState:
             momentum=part(self.momentum),
             begun=part(self.begun),
         )
+
+
+def is_refreshed(state: BlockState) -> bool:
+    """True once all factors of all blocks have been refreshed, which they are together for the first time."""
+    return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
 def state_layout(block: Sequence[int], h: Hyperparameters, working: torch.dtype) -> dict[str, TensorSpec]:

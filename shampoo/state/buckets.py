@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.state.block_state import BlockState, allocate, assemble
+from shampoo.state.block_state import BlockState, Due, allocate, assemble, is_refreshed
 from shampoo.state.blocking import Region, regions
 from shampoo.state.factors import refresh_costs
 from shampoo.state.stagger import Line, lines
 from shampoo.state.timing import StepScalars
-from shampoo.step.block_step import Due, is_refreshed
 
 CHUNK_BYTES = {"cpu": 4 << 20}
 """Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""

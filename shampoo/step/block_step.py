@@ -33,15 +33,13 @@ from shampoo.choices import Grafting
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.linalg.orthogonalization import orthogonalize
-from shampoo.state.block_state import BlockState
+from shampoo.state.block_state import BlockState, Due, is_refreshed
 from shampoo.state.timing import StepScalars, step_scalars
 from shampoo.step import grafting
 from shampoo.step.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
 from shampoo.step.refresh import read_basis, read_root, refresh_side
 
 Scratch = tuple[Tensor, Tensor, Tensor]
-Due = tuple[tuple[int, int, int], ...]
-"""What is to be refreshed: (side, first block, last block + 1)."""
 Solved = Mapping[int, tuple[Tensor, ...]]
 """By side, what `per_matrix` gave for `solver_call`."""
 
@@ -94,11 +92,6 @@ def block_direction(
     # The first moment itself must not be scaled in place.
     out = P if any(P is x for x in scratch) else scratch[1]
     return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
-
-
-def is_refreshed(state: BlockState) -> bool:
-    """Whether all factors of all blocks have been refreshed, which they are together for the first time."""
-    return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
 def update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:

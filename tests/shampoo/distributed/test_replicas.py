@@ -329,7 +329,7 @@ def _left_by_diagnostics() -> tuple[int, list[bool]]:
     moved = [param._version > before for param, before in zip(params, versions, strict=True)]
     optimizer.diagnostics()
     exchanges = [exchange for by_kind in optimizer._stand_ins._rounds for exchange in by_kind.values()]
-    return sum(len(exchange._returned._before) for exchange in exchanges), moved
+    return sum(len(exchange._return_path._before) for exchange in exchanges), moved
 
 
 def test_nothing_is_left_behind_and_autograd_knows_of_every_step(ranks: Ranks) -> None:
