@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search_spaces.arguments import Argument
 from search_spaces.errors import SpaceError, require, show
-from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS, Argument
+from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from shampoo.choices import Solver
-from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.state.block_state import state_layout
 from shampoo.state.blocking import regions
 from shampoo.state.buckets import max_chunk_blocks

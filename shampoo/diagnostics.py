@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.block_state import BlockState, Side
 from shampoo.state.buckets import Bucket, Chunk
 from shampoo.state.timing import step_scalars
@@ -181,7 +181,7 @@ def _of_bucket(
                 h,
                 grafting="none",
                 grafting_beta2=None,
-                grafting_epsilon=DEFAULT_GRAFTING_EPSILON,
+                grafting_epsilon=DEFAULTS["grafting_epsilon"],
                 momentum=0.0,
                 nesterov=False,
             )

@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from shampoo.choices import Preconditioner
 from shampoo.distributed.layout import is_dtensor, layout_of
-from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, unused
+from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.

@@ -16,20 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.choices import (
-    AdjustLr,
-    CommunicationDtype,
-    Distributed,
-    EpsilonType,
-    Grafting,
-    LargeDimMethod,
-    LowPrecisionWeights,
-    Preconditioner,
-    ProductDtype,
-    Solver,
-    StateDtype,
-    WeightDecayType,
-)
+from shampoo import hyperparameters
 from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
 from shampoo.distributed.block_rows import Rows
 from shampoo.distributed.ownership import cost_of_runs
@@ -45,7 +32,7 @@ from shampoo.group_rules import (
     require_params,
     require_peak_lr,
 )
-from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, DEFAULTS, NAMES, SHARING, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
@@ -95,35 +82,35 @@ class Shampoo(Optimizer):
         betas: Sequence[float] = (0.9, 0.999),
         beta3: float | None = None,
         shampoo_beta: float | None = None,
-        epsilon: float = 1e-6,
-        epsilon_type: EpsilonType = "relative",
+        epsilon: float = 1e-06,
+        epsilon_type: hyperparameters.EpsilonType = "relative",
         weight_decay: float = 0.0,
-        weight_decay_type: WeightDecayType = "decoupled",
+        weight_decay_type: hyperparameters.WeightDecayType = "decoupled",
         momentum: float = 0.0,
         nesterov: bool = False,
-        preconditioner: Preconditioner = "shampoo",
-        solver: Solver | None = None,
+        preconditioner: hyperparameters.Preconditioner = "shampoo",
+        solver: hyperparameters.Solver | None = None,
         max_preconditioner_dim: int = 1024,
-        large_dim_method: LargeDimMethod = "blocking",
+        large_dim_method: hyperparameters.LargeDimMethod = "blocking",
         one_sided: bool = False,
         precondition_frequency: int | None = None,
         start_preconditioning_step: int | None = None,
         statistics_frequency: int | None = None,
         stagger_refresh: bool = True,
         refresh_tolerance: float = 0.0,
-        grafting: Grafting | None = None,
+        grafting: hyperparameters.Grafting | None = None,
         grafting_beta2: float | None = None,
-        grafting_epsilon: float = DEFAULT_GRAFTING_EPSILON,
+        grafting_epsilon: float = 1e-08,
         exponent_override: float | None = None,
         pseudo_inverse: bool = False,
         use_bias_correction: bool = True,
-        adjust_lr_fn: AdjustLr = "match_rms_adamw",
-        state_dtype: StateDtype = "float32",
-        product_dtype: ProductDtype = "float32",
-        low_precision_weights: LowPrecisionWeights = "nearest",
+        adjust_lr_fn: hyperparameters.AdjustLr = "match_rms_adamw",
+        state_dtype: hyperparameters.StateDtype = "float32",
+        product_dtype: hyperparameters.ProductDtype = "float32",
+        low_precision_weights: hyperparameters.LowPrecisionWeights = "nearest",
         max_failed_refreshes: int = 3,
-        distributed: Distributed = "auto",
-        communication_dtype: CommunicationDtype = "float32",
+        distributed: hyperparameters.Distributed = "auto",
+        communication_dtype: hyperparameters.CommunicationDtype = "float32",
         num_ranks_per_group: int | None = None,
         reduce_gradients: bool = False,
     ) -> None:

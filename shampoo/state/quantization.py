@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
+from shampoo.hyperparameters import StateDtype
+
 Structure: TypeAlias = Literal["general", "orthogonal", "symmetric"]
 """What is known of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
 

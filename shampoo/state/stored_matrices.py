@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo.choices import StateDtype
+from shampoo.hyperparameters import StateDtype
 from shampoo.state.quantization import Structure, pack, packed_layout, unpack
 
 TensorSpec = tuple[tuple[int, ...], torch.dtype]

@@ -29,8 +29,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from shampoo.choices import Grafting
-from shampoo.hyperparameters import Hyperparameters
+from shampoo.hyperparameters import Grafting, Hyperparameters
 from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.linalg.orthogonalization import orthogonalize
 from shampoo.state.block_state import BlockState, Due, is_refreshed

@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from shampoo.choices import Grafting
+from shampoo.hyperparameters import Grafting
 
 
 def has_second_moment(method: Grafting) -> bool:

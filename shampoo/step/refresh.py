@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo.choices import Solver
-from shampoo.hyperparameters import Hyperparameters
+from shampoo.hyperparameters import Hyperparameters, Solver
 from shampoo.linalg.eigenbases import (
     eigenbasis,
     eigenbasis_call,
