@@ -13,7 +13,8 @@ To add one:
 3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
 
 Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
-`Shampoo`, and the table of what a search may set. A test compares both.
+`Shampoo`, and the table of what a search may set. Tests compare both, and `test_live_hyperparameters` wants a row with
+the effect of a change between two steps.
 """
 
 from __future__ import annotations
