@@ -1,4 +1,4 @@
-"""What a configuration costs, from parameter shapes alone: bytes of state, operations and kernels. Allocates nothing.
+"""The cost of a configuration, from parameter shapes alone: bytes of state, operations, kernels. Allocates nothing.
 
 Operations count a multiplication and an addition as two, and matrix products only: with numel entries in a block of
 sides d_i a product along side i is 2·numel·d_i, and so is a Gram matrix. Elementwise work is linear in the parameters
@@ -54,7 +54,7 @@ class Cost:
     step_operations: int
     """Floating-point operations of the matrix products of a step, statistics included, refresh not."""
     refresh_operations: int
-    """Those of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it may
+    """Operations of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it may
     take 10 to 26."""
     operations_per_step: float
     """Mean over a refresh period: `step_operations` plus the period's share of `refresh_operations`."""
@@ -64,7 +64,7 @@ class Cost:
     """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
     what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter."""
     refresh_kernels: int
-    """Those that refreshing every unit at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
+    """Kernels that refreshing every unit at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 
 
 def estimate(

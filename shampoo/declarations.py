@@ -82,7 +82,7 @@ class Declaration:
     optional: bool
     """True if None is legal."""
     ranges: tuple[Range, ...]
-    """Of a number one, of a pair two."""
+    """One for a number, two for a pair."""
     choices: tuple[str, ...]
     """Legal words of a choice."""
     used_by: frozenset[str] | None

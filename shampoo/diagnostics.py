@@ -1,4 +1,4 @@
-"""What the optimizer knows about its own health, computed when asked for: `step` pays nothing for it."""
+"""The health of an optimizer, as it knows it itself, computed when asked for: `step` pays nothing for it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Diagnostics:
 
 @dataclass(slots=True)
 class Measured:
-    """What is measured of one parameter, or of a part of it; lists have one number for each factor or block."""
+    """Measurements of one parameter, or of a part of it; lists have one number for each factor or block."""
 
     num_skipped: int = 0
     num_failed_refreshes: int = 0
@@ -82,7 +82,7 @@ def measure(
     state: Mapping[Tensor, Mapping[str, Any]],
     norms: Mapping[Tensor, Tensor],
 ) -> dict[Tensor, Measured]:
-    """What there is to know of parameters of a group, with their buckets and the state by parameter; changes nothing.
+    """Measurements of the parameters of a group, with their buckets and the state by parameter; changes nothing.
 
     `norms` are those of whole gradients, as far as the parameters are parts of others.
     """
@@ -105,7 +105,7 @@ def measure(
 
 
 def merged(parts: Sequence[Measured]) -> Measured:
-    """What is measured of a parameter, of whose parts it has been measured."""
+    """The measurements of a parameter, from those of its parts."""
     whole = Measured(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
     for part in parts:
         for name in _SUMS:
@@ -243,7 +243,7 @@ def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Sid
 
 
 def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
-    """Whether each block is by now, (K,) bool."""
+    """True for each block that is by now, (K,) bool."""
     ready = torch.ones(bucket.num_blocks, dtype=torch.bool)
     if not bucket.state.sides:
         return ready if h.preconditioner == "spectral" and len(bucket.block) > 1 else ~ready

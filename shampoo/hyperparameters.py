@@ -99,7 +99,7 @@ class Hyperparameters:
     factors that minimise the Kullback-Leibler divergence; spectral: orthogonalised momentum (Muon); none: the plain
     method that `grafting` names. Shapes the state."""
     solver: Annotated[Solver | None, KRONECKER] = None
-    """How roots and eigenbases are found: eigh, eigh64 (in float64), coupled_newton (shampoo), and the warm-started
+    """The way to roots and eigenbases: eigh, eigh64 (in float64), coupled_newton (shampoo), and the warm-started
     qr and cholesky_qr. None: eigh on the CPU; elsewhere, where products are far faster, coupled_newton if it can find
     the root and cholesky_qr for soap and kl. Between those that keep a basis and those that do not it shapes
     shampoo's state."""
@@ -149,12 +149,12 @@ class Hyperparameters:
     refreshes keep the state's. bfloat16 costs some 0.4% of a step's length and is several times faster on CPUs and
     GPUs with units for it."""
     low_precision_weights: LowPrecisionWeights = "nearest"
-    """How parameters below float32 take a step: rounded to nearest; rounded stochastically; or from a float32 master
+    """The step of parameters below float32: rounded to nearest; rounded stochastically; or from a float32 master
     copy in the state. Shapes the state."""
     max_failed_refreshes: Annotated[int, Range(low=0), KRONECKER] = 3
-    """How often in a row the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
+    """Times in a row that the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
     distributed: Distributed = "auto"
-    """How ranks share the work (`shampoo.distributed`). lossless: every rank owns blocks, which it steps with the
+    """The way ranks share the work (`shampoo.distributed`). lossless: every rank owns blocks, which it steps with the
     numbers of a single process, of DTensors and of plain parameters, which all ranks then hold alike, as under DDP;
     local: every rank steps its shard of a DTensor as if it were the parameter, without communication. auto: DTensors
     lossless, and plain parameters by every rank. In one process all are the same. Shapes the state."""
@@ -162,7 +162,7 @@ class Hyperparameters:
     """Precision in which owners send weights back: below the weights' own their change is sent, in units of its largest
     element. Gradients travel in theirs."""
     num_ranks_per_group: Annotated[int | None, Range(low=1)] = None
-    """How many consecutive ranks share plain parameters, a divisor of their number, each group on its own. None: as
+    """Number of consecutive ranks that share plain parameters, a divisor of their number, each group on its own. None: as
     many as make any rank's share smaller. Shapes the state."""
     reduce_gradients: bool = False
     """The gradients of plain parameters are those of each rank alone: the owners average them, by a reduce-scatter in

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from shampoo.torch_internals import without_storage
+
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
     from torch.distributed.checkpoint.planner import WriteItem
@@ -31,7 +33,7 @@ class Rows:
 
 
 class BlockRows(Tensor):
-    """What this rank has of a tensor: in shape, dtype and device the whole one, to be saved and loaded, and no more.
+    """The rows of a tensor that this rank has: in shape, dtype and device the whole one, to be saved and loaded, no more.
 
     A tensor, because the planners look for rows in nothing else.
     """
@@ -43,8 +45,7 @@ class BlockRows(Tensor):
     @staticmethod
     def __new__(cls, here: Tensor, rows: Rows) -> Self:
         shape = torch.Size([rows.total, *here.shape[1:]])
-        # Without storage of its own.
-        whole = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=here.dtype, device=here.device)
+        whole = without_storage(cls, shape, here)
         whole.here, whole.rows = here, rows
         return whole
 

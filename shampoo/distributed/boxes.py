@@ -1,4 +1,4 @@
-"""Where what a rank owns of a parameter lies in each of the parameter's shards: pairs of views to copy between.
+"""The parts of parameters that ranks own, and where they lie in each shard: pairs of views to copy between.
 
 A rank owns all of a parameter, or runs of consecutive blocks of its regions. What it owns of some regions is stepped in
 a flat tensor that holds those blocks one after the other, by region.
@@ -19,7 +19,7 @@ from shampoo.state.blocking import Region
 Run = tuple[int, int]
 """First block of a region and last block + 1, in row-major order of its grid."""
 Runs = tuple[tuple[Run, ...], ...]
-"""Those that a rank owns, by region."""
+"""The runs that a rank owns, by region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class OwnedPart:
 
 
 def num_owned(regions: Sequence[Region], runs: Runs) -> int:
-    """Elements."""
+    """The number of elements in runs."""
     return sum(
         (stop - start) * math.prod(region.block)
         for region, of_region in zip(regions, runs, strict=True)
@@ -79,7 +79,7 @@ def num_owned(regions: Sequence[Region], runs: Runs) -> int:
 
 
 def boxes(regions: Sequence[Region], runs: Runs | None, span: tuple[int, int]) -> list[Box]:
-    """What an owner and a shard have in common.
+    """All that an owner and a shard have in common.
 
     Args:
         regions: of the whole parameter.

@@ -25,7 +25,7 @@ class UnderWay:
         """Returns when its results can be read, on a GPU by what is queued from now on.
 
         Raises:
-            RuntimeError: it failed; the message names the rank and what it was for.
+            RuntimeError: it failed; the message names the rank and the purpose.
         """
         if self.work is not None:
             named(self.purpose, self.work.wait)
@@ -69,7 +69,7 @@ def all_reduce(purpose: str, tensor: Tensor, group: dist.ProcessGroup) -> UnderW
 
 
 def named(purpose: str, collective: Callable[[], T]) -> T:
-    """What a collective gives; if it fails, the message names the rank and what it was for."""
+    """The result of a collective; if it fails, the message names the rank and the purpose."""
     try:
         return collective()
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Bringing what each rank owns of parameters and gradients to it, and new weights back to all ranks.
+"""The exchange: parameters and gradients are brought to the ranks that own them, and new weights back to all ranks.
 
 The ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model between
 them: a row. What is owned of a parameter is owned by one rank of one row. A step takes these collectives, of flat
@@ -35,9 +35,10 @@ from shampoo.distributed.shards import fill, gradient_shard, own_shard
 from shampoo.distributed.topology import Row, Topology
 from shampoo.state.buckets import state_dtype
 from shampoo.step import weights
+from shampoo.torch_internals import foreach_norm
 
 _NO_GRADIENT = -1.0
-"""In the place of a norm."""
+"""In the place of a norm, which is never negative."""
 
 
 class Exchange:
@@ -60,9 +61,9 @@ class Exchange:
         self._collecting: tuple[UnderWay, Tensor] | None = None
         self._handing: tuple[UnderWay | None, Tensor] | None = None
         self.device: torch.device
-        """Of the shards."""
+        """The device of the shards."""
         self.norms: dict[Tensor, Tensor] = {}
-        """Of the whole gradients, by the stand-ins of this rank that have one; scalars in the state's precision."""
+        """Norms of the whole gradients, by the placeholders of this rank that have one; scalars in the state's precision."""
 
     def add(self, part: OwnedPart) -> None:
         """Takes in a part of a parameter."""
@@ -88,7 +89,7 @@ class Exchange:
         )
 
     def finish_collecting(self, *, will_hand_back: bool) -> None:
-        """Gives the stand-ins of this rank their weights and gradients.
+        """Gives the placeholders of this rank their weights and gradients.
 
         One of a parameter without a gradient on any rank gets none; where only some ranks lack it, their rows count as
         zero. Where the host cannot read what the other ranks have without waiting for the device, it goes by its own,
@@ -108,7 +109,7 @@ class Exchange:
             self._return_path.remember(own)
 
     def start_handing_back(self, report: Tensor) -> None:
-        """Starts to send the new weights; the stand-ins of this rank may change again at once.
+        """Starts to send the new weights; the placeholders of this rank may change again at once.
 
         Args:
             report: int64 scalar.
@@ -167,7 +168,7 @@ class Exchange:
         return [dim for dim in self._array.replica_dims if self._array.sizes[dim] > 1]
 
     def _way_in(self, place: int, shard: int) -> FlatLayout:
-        """What the owner in a place of this row gets of a shard: weights, gradients, and norms."""
+        """Layout of a shard's way to the owner in a place of this row: weights, gradients, and norms."""
         parts = self._parts(self._row, place)
 
         def build() -> FlatLayout:
@@ -177,7 +178,7 @@ class Exchange:
         return self._cached(("in", place, shard), build)
 
     def _way_back(self, row: Row, place: int, shard: int) -> FlatLayout:
-        """What an owner sends to a shard of its row: weights or their changes, and its report."""
+        """Layout of an owner's way to a shard of its row: weights or their changes, and its report."""
         parts = self._parts(row, place)
         return self._cached(("back", row, place, shard), lambda: FlatLayout(self._return_path.specs(parts, shard)))
 
@@ -197,7 +198,7 @@ class Exchange:
         return self._layouts[key]
 
     def _own_norms(self) -> dict[Tensor, Tensor]:
-        """Of this rank's shards of the gradients, float64 scalars, by parameter that has one."""
+        """Norms of this rank's shards of the gradients, float64 scalars, by parameter that has one."""
         params = {part.param for parts in self._owned.values() for part in parts}
         return norms_of({param: gradient_shard(param) for param in params})
 
@@ -251,7 +252,7 @@ class Exchange:
         copy_all(targets, sources)
 
     def _fill_from_own(self, parts: Sequence[OwnedPart]) -> None:
-        """Where every rank holds all of the parameters and their gradients."""
+        """Fills placeholders where every rank holds all of the parameters and their gradients."""
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         reduced = None if self._reduction is None else self._reduction.finish(self._by_owner(), self._topology.number)
@@ -329,7 +330,7 @@ class Exchange:
                     # A whole one, where there is no cut, has been stepped where it lies.
                     is_own = not self._array.is_cut and row == self._row
                     if is_own and part.is_whole and not self._return_path.is_change(part):
-                        # Its stand-in has a version of its own, by which autograd would not know.
+                        # Its placeholder has a version of its own, by which autograd would not know.
                         torch.autograd.graph.increment_version(part.param)
                         continue
                     everything.append((part, views, number))
@@ -363,6 +364,6 @@ def norms_of(gradients: dict[Tensor, Tensor | None]) -> dict[Tensor, Tensor]:
         by_dtype.setdefault(param.dtype, []).append(param)
     found: dict[Tensor, Tensor] = {}
     for dtype, params in by_dtype.items():
-        norms = torch._foreach_norm([present[param] for param in params], 2, dtype=state_dtype(dtype))
+        norms = foreach_norm([present[param] for param in params], 2, dtype=state_dtype(dtype))
         found.update(zip(params, torch.stack(norms).double().unbind(), strict=True))
     return found

@@ -8,17 +8,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from shampoo.torch_internals import foreach_copy_
+
 _ALIGNMENT = 16
+"""Bytes: of the largest dtype, 8, and of the loads of vector units."""
 
 
 class FlatLayout:
-    """Where tensors of these shapes and dtypes lie."""
+    """The places of tensors of these shapes and dtypes in a buffer."""
 
     def __init__(self, specs: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> None:
         self._specs = specs
         self._offsets: list[int] = []
         self.num_bytes = 0
-        """Of the buffer: a multiple of the alignment, so that layouts may follow one another."""
+        """Length of the buffer, a multiple of the alignment, so that layouts may follow one another."""
         for shape, dtype in specs:
             self._offsets.append(self.num_bytes)
             self.num_bytes += math.ceil(math.prod(shape) * dtype.itemsize / _ALIGNMENT) * _ALIGNMENT
@@ -47,4 +50,4 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     """Copies each source into its target of equal shape."""
     pairs = [(target, source) for target, source in zip(targets, sources, strict=True) if target.numel() > 0]
     if pairs:
-        torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
+        foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])

@@ -26,9 +26,9 @@ class Reduced:
     """Averaged gradients of the parts that a rank owns."""
 
     gradients: Mapping[Tensor, Tensor]
-    """By stand-in, in its shape; none where no rank has a gradient."""
+    """By placeholder, in its shape; none where no rank has a gradient."""
     norms: Mapping[Tensor, Tensor]
-    """Of the whole parameters, scalars in the precision of the state, by stand-in."""
+    """Norms of the whole parameters' gradients, scalars in the precision of the state, by placeholder."""
 
 
 class Reduction:

@@ -1,4 +1,4 @@
-"""What owners send back: new weights, or, in a lower precision than theirs, their change.
+"""The return path: owners send back new weights, or, in a lower precision than theirs, their change.
 
 A change is sent in units of its largest element, so that even float16 holds all of it; every rank, the owner too, adds
 what was sent, so replicas stay equal bit for bit.
@@ -14,6 +14,7 @@ from torch import Tensor
 from shampoo.distributed.boxes import OwnedPart, wire_views
 from shampoo.distributed.flat import copy_all
 from shampoo.distributed.shards import own_shard
+from shampoo.torch_internals import foreach_add_
 
 Spec = tuple[tuple[int, ...], torch.dtype]
 
@@ -26,12 +27,12 @@ class ReturnPath:
         self._before: dict[Tensor, Tensor] = {}
 
     def is_change(self, part: OwnedPart) -> bool:
-        """Whether the weights' change is sent."""
+        """True if the weights' change is sent."""
         # float32 is what is sent unless something lower is asked for, and float64 then is sent as it is.
         return self._dtype.itemsize < min(torch.float32.itemsize, part.param.dtype.itemsize)
 
     def specs(self, parts: Sequence[OwnedPart], shard: int) -> list[Spec]:
-        """What an owner sends to a shard: elements, the unit of each part's change, and a report."""
+        """Specification of what an owner sends to a shard: elements, the unit of each part's change, and a report."""
         elements: list[Spec] = [
             ((part.numel_of(shard),), self._dtype if self.is_change(part) else part.param.dtype) for part in parts
         ]
@@ -44,7 +45,7 @@ class ReturnPath:
         }
 
     def changes(self, parts: Sequence[OwnedPart]) -> dict[Tensor, tuple[Tensor, Tensor]]:
-        """By stand-in, the change in its unit, and the unit, a float64 scalar."""
+        """By placeholder, the change in its unit, and the unit, a float64 scalar."""
         found: dict[Tensor, tuple[Tensor, Tensor]] = {}
         for part in parts:
             if part.here is not None and part.here in self._before:
@@ -94,7 +95,7 @@ class ReturnPath:
             if self.is_change(part):
                 change = wire_views(views[number].to(part.param.dtype) * views[-2][number].to(part.param.dtype), found)
                 if found:
-                    torch._foreach_add_(of_shard, change)
+                    foreach_add_(of_shard, change)
             else:
                 targets.extend(of_shard)
                 sources.extend(wire_views(views[number], found))

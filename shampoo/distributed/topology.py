@@ -80,7 +80,7 @@ class Topology:
     """Equal for the same ranks, whichever dimension cuts."""
     array: RankArray
     number: int
-    """Of this rank."""
+    """The number of this rank."""
     groups: tuple[dist.ProcessGroup, ...] = field(compare=False)
     """By dimension, the ranks that differ from this one in nothing else. Equal meshes have groups of their own, and
     tensors on one may come to name the other: torch caches layouts by equality."""

@@ -27,6 +27,7 @@ CHUNK_BYTES = {"cpu": 4 << 20}
 OTHER_CHUNK_BYTES = 384 << 20
 """The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
+"""Blocks of a chunk, however large: batched products of fewer leave threads idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,13 @@ class Piece:
     start: int
     """First row of the bucket."""
     is_dense: bool
-    """Whether the region's memory is in the order of the rows."""
+    """True if the region's memory is in the order of the rows."""
     index: int
-    """Of the region in `regions` of its parameter."""
+    """Position of the region in `regions` of its parameter."""
     number: int
     """The same in the order of the group's buckets, by which the state is named."""
     shape: tuple[int, ...]
-    """Of the whole parameter, for messages."""
+    """Shape of the whole parameter, for messages."""
 
     @property
     def stop(self) -> int:
@@ -102,7 +103,7 @@ class Bucket:
         self.tensors = allocate(self.num_blocks, block, h, self.like)
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
-        """Whether every unit has been refreshed at least once; `look_at_refreshes` brings it up to date."""
+        """True once every unit has been refreshed; `look_at_refreshes` brings it up to date."""
         self._max_blocks = max_chunk_blocks(block, self.like.device.type, self.like.element_size())
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
         self._whole: list[Chunk] = []
@@ -170,11 +171,11 @@ class Stepped:
     """A parameter of a group, and what of it is stepped here."""
 
     shape: tuple[int, ...]
-    """Of all that has a place in the group's order."""
+    """Shape of all that has a place in the group's order."""
     like: Tensor
     """Has its dtype and device."""
     tensor: Tensor | None
-    """What is stepped: of this shape, or, with `runs`, flat; None: nothing."""
+    """The tensor that is stepped: of this shape, or, with `runs`, flat; None: nothing."""
     runs: tuple[tuple[tuple[int, int], ...], ...] | None = None
     """By region, the blocks [first, last + 1) that lie one after the other in the tensor."""
 
@@ -257,7 +258,7 @@ def state_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> int:
-    """How many blocks of this shape are worked on at a time."""
+    """The number of blocks of this shape that are worked on at a time."""
     chunk_bytes = CHUNK_BYTES.get(device_type, OTHER_CHUNK_BYTES)
     return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
 

@@ -31,7 +31,7 @@ from torch.nn.functional import pad
 from shampoo.hyperparameters import StateDtype
 
 Structure: TypeAlias = Literal["general", "orthogonal", "symmetric"]
-"""What is known of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
+"""All that is known of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
 
 BLOCK_VALUES = 64
 """Values that share a scale."""
@@ -149,7 +149,7 @@ def unpack(
 
 
 def decode_table(dtype: StateDtype, device: torch.device, *, structure: Structure = "general") -> Tensor:
-    """What each byte of codes stands for, in units of the scale, (256, values per byte) float32.
+    """The values that each byte of codes stands for, in units of the scale, (256, values per byte) float32.
 
     Raises:
         ValueError: the dtype has no codes, or the structure is unknown.

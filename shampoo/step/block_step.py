@@ -40,7 +40,7 @@ from shampoo.step.refresh import read_basis, read_root, refresh_side
 
 Scratch = tuple[Tensor, Tensor, Tensor]
 Solved = Mapping[int, tuple[Tensor, ...]]
-"""By side, what `per_matrix` gave for `solver_call`."""
+"""The results of `per_matrix` for `solver_call`, by side."""
 
 
 def block_direction(
@@ -207,7 +207,7 @@ def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars
 def _kl_begun(
     scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due, *, begun: int
 ) -> Tensor:
-    """Of blocks whose statistics began at the same step; 0: not yet."""
+    """kl's direction of blocks whose statistics began at the same step; 0: not yet."""
     G, second, third = scratch
     if begun == 0:
         return _first_moment(G, state.first_moment, h, out=second)

@@ -31,7 +31,7 @@ class RefreshFailures:
 
     _noted: list[_Count] = field(default_factory=list)
     _shared: list[_Count] = field(default_factory=list)
-    """What all ranks have agreed on and not yet looked at."""
+    """Counts that all ranks have agreed on and not yet looked at."""
 
     def note(self, num_in_a_row: Tensor, *, limit: int, where: str) -> None:
         """Takes note of counters (K,) after a refresh; `where` names the factor in the message."""

@@ -130,8 +130,8 @@ def refresh_side(
 
 
 def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalars) -> Call | None:
-    """What the refresh of one side in float32 is going to solve, once its statistics are up to date; None for a side
-    that has nothing to solve."""
+    """The problem that the refresh of one side in float32 is to solve, once its statistics are up to date; None for a
+    side that has none."""
     side = state.sides[mode]
     A, solver = side.factor, h.solver_on("cpu")
     if side.kind != "full" or A is None:

@@ -20,12 +20,12 @@ from shampoo.step.block_step import Solved, update_gram_factors
 from shampoo.step.refresh import solver_call
 
 MAX_BYTES = 32 << 20
-"""Of factors to solve ahead; a step that refreshes more has enough of them in every chunk."""
+"""Size of the factors that are solved ahead; a step that refreshes more has enough of them in every chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkStep:
-    """What a step does with one chunk."""
+    """The work of a step on one chunk."""
 
     bucket: Bucket
     chunk: Chunk

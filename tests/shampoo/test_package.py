@@ -1,4 +1,4 @@
-"""What importing the package loads, takes and touches, and how its types serve a user's script."""
+"""The import of the package: what it loads, takes and touches; and its types in a user's script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of weight averaging share: a setting of every method, optimizers to wrap, and comparisons."""
+"""Helpers that the tests of weight averaging share: a setting of every method, optimizers to wrap, and comparisons."""
 
 from __future__ import annotations
 
