@@ -10,9 +10,9 @@ from search_spaces.parameters import Categorical, Float, Parameter, Scalar
 from search_spaces.space import SearchSpace
 
 FACTORS = (0.8, 1.2)
-"""Factors by which a value changes on its scale, those of the source."""
+"""Factors by which a value changes on its scale, those of the paper."""
 RESAMPLED = 0.25
-"""Probability that a value is drawn anew from its range instead, that of the source."""
+"""Probability that a value is drawn anew from its range instead, as in Ray Tune's implementation."""
 
 
 def may_change_in_flight(space: SearchSpace, parameter: Parameter) -> bool:

@@ -14,9 +14,10 @@ from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30
+"""By judgement: several times what any preset has."""
 MAX_CHOICES = 30
 MAX_TEXT = 500
-"""Characters of a reason, a source or a choice."""
+"""Characters of a reason, a source or a choice: some sentences."""
 MAX_INTEGER = 2**53
 """JSON readers keep integers exact only up to here."""
 

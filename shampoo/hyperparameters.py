@@ -162,8 +162,8 @@ class Hyperparameters:
     """Precision in which owners send weights back: below the weights' own their change is sent, in units of its largest
     element. Gradients travel in theirs."""
     num_ranks_per_group: Annotated[int | None, Range(low=1)] = None
-    """Number of consecutive ranks that share plain parameters, a divisor of their number, each group on its own. None: as
-    many as make any rank's share smaller. Shapes the state."""
+    """Number of consecutive ranks that share plain parameters, a divisor of the world size, each group on its own.
+    None: as many as make any rank's share smaller. Shapes the state."""
     reduce_gradients: bool = False
     """The gradients of plain parameters are those of each rank alone: the owners average them, by a reduce-scatter in
     place of DDP's all-reduce. For a model without DDP or under its `no_sync`; all ranks are one group."""

@@ -90,7 +90,7 @@ def copies(tensors: list[Tensor]) -> list[Tensor]:
 
 @torch.no_grad()
 def local_part(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this process holds: of a DTensor its shard, which shares its memory; of any other all of it."""
+    """The part of a tensor that this process holds: of a DTensor its shard, in its memory; of any other all of it."""
     # Not isinstance: importing DTensor takes half as long as torch itself.
     to_local = getattr(tensor, "to_local", None)
     return tensor if to_local is None else to_local()

@@ -1,4 +1,4 @@
-"""The assignment of blocks to ranks: by predicted cost, from shapes and hyperparameters alone, so without communication.
+"""The assignment of blocks to ranks: by predicted cost, from shapes and hyperparameters, without communication.
 
 Both what a step computes and the bytes of state are to be even over the ranks. A refresh is due for consecutive blocks
 of a group at a time, so consecutive blocks go to different ranks, which then refresh at the same step; but blocks too
@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _UNITS_PER_RANK = 8
-"""A unit is at most this part of a rank's share: 1/8, so that one too many is the tenth or so that is of no account
-(`ownership`)."""
+"""A unit is at most this part of a rank's share, which bounds what one too many can unbalance: by judgement."""
 _UNITS_OF_ELEMENTS = 64
 """The same of elements without a preconditioner, which are cheap to cut: finer, by judgement."""
 _UNIT_ELEMENTS = 1 << 14
-"""Blocks are not kept together beyond so many elements, by judgement: 64 KiB in float32, one block of 128x128."""
+"""Blocks are not kept together beyond so many elements, by judgement: one block of 128x128."""
 _ALIGNMENT = 64
 """Elements without a preconditioner are cut at multiples of it: kernels then see whole vector registers, of which four
 of 512 bits hold 64 elements of float32."""

@@ -33,7 +33,7 @@ class Rows:
 
 
 class BlockRows(Tensor):
-    """The rows of a tensor that this rank has: in shape, dtype and device the whole one, to be saved and loaded, no more.
+    """The rows of a tensor that this rank has: in shape, dtype and device the whole tensor, to be saved and loaded.
 
     A tensor, because the planners look for rows in nothing else.
     """

@@ -63,7 +63,7 @@ class Exchange:
         self.device: torch.device
         """The device of the shards."""
         self.norms: dict[Tensor, Tensor] = {}
-        """Norms of the whole gradients, by the placeholders of this rank that have one; scalars in the state's precision."""
+        """Norms of the whole gradients, by the placeholders of this rank that have one; in the state's precision."""
 
     def add(self, part: OwnedPart) -> None:
         """Takes in a part of a parameter."""

@@ -22,7 +22,7 @@ Call: TypeAlias = tuple[Callable[..., tuple[Tensor, ...]], tuple[Tensor, ...]]
 """A function and the stacks it is called with."""
 
 # A share of small matrices is one call; of matrices of this many elements or more each is a share of its own, so that
-# a thread which another process holds up leaves the rest of the stack to its neighbours.
+# a thread which another process holds up leaves the rest of the stack to its neighbours. One takes milliseconds.
 _SHARE_ELEMENTS = 256 * 256
 
 

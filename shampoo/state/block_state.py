@@ -46,7 +46,7 @@ class Side:
     condition: Tensor | None
     """Condition number of the factor, damped, at its last refresh, (K,) float32."""
     residual: Tensor | None
-    """The error that the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
+    """Error that the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
 
     def rows(self, start: int, stop: int) -> Side:
         """The state of blocks start, ..., stop − 1."""

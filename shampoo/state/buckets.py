@@ -27,7 +27,7 @@ CHUNK_BYTES = {"cpu": 4 << 20}
 OTHER_CHUNK_BYTES = 384 << 20
 """The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
-"""Blocks of a chunk, however large: batched products of fewer leave threads idle."""
+"""A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class StoredMatrices:
     size: int
     dtype: StateDtype
     structure: Structure
-    """All that is known of the matrices; 4 bit makes use of it."""
+    """Knowledge of the matrices; 4 bit makes use of it."""
     tensors: Mapping[str, Tensor]
     """"values" alone: the matrices as they are, in the working precision. "diagonal", in float32, is apart from what is
     packed: symmetric ones are roots, whose diagonal dominates."""

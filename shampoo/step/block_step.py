@@ -243,6 +243,7 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
+    # 0.2: the root mean square of AdamW's updates (Liu et al., arXiv 2502.16982), as `torch.optim.Muon` has it.
     scale = 0.2 * math.sqrt(max(m, n)) if h.adjust_lr_fn == "match_rms_adamw" else math.sqrt(max(1.0, m / n))
     scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n), dtype=h.product_precision))
     return scratch[2], scale

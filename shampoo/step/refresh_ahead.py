@@ -20,7 +20,8 @@ from shampoo.step.block_step import Solved, update_gram_factors
 from shampoo.step.refresh import solver_call
 
 MAX_BYTES = 32 << 20
-"""Size of the factors that are solved ahead; a step that refreshes more has enough of them in every chunk."""
+"""Size of the factors that are solved ahead, by judgement: a step that refreshes more has enough of them in every
+chunk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,8 @@ class Weights:
             if not self._rounds(param):
                 param.copy_(weight)
                 continue
-            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same.
+            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same. A prime
+            # keeps the seeds of models of fewer parameters apart.
             generator = torch.Generator(device=param.device)
             generator.manual_seed(self._steps[param] * 1_000_003 + self._positions[param])
             if param.dtype == torch.bfloat16:

@@ -14,7 +14,7 @@ BANDS: dict[tuple[PolynomialName, int], tuple[float, float]] = {
     ("polar_express", 6): (0.99, 1.01),
     ("polar_express", 8): (1 - 1e-5, 1 + 1e-5),
 }
-"""Bounds of singular values that were at least 1/600 of the norm: the polynomials' own range, by arithmetic on scalars."""
+"""Bounds of singular values that were at least 1/600 of the norm: the polynomials' own range, from scalars."""
 
 
 def _matrices(num: int, m: int, n: int, *, smallest: float = 0.1) -> Tensor:

@@ -32,8 +32,8 @@ MESHES: dict[str, tuple[int, ...]] = {"two": (2,), "three": (3,), "four": (4,), 
 REPLICAS = {"ddp two": 2, "ddp three": 3, "ddp four": 4}
 """Plain parameters, as under DDP, on so many ranks."""
 TOLERANCE = 1e-5
-"""Deviation of weights after some 20 steps, relative to the largest of a tensor, where ranks do not stack blocks as one process
-does: kernels over elements take those that fill no vector register at their end another way."""
+"""Deviation of weights after some 20 steps, relative to the largest of a tensor, where ranks do not stack blocks as one
+process does: kernels over elements take those that fill no vector register at their end another way."""
 
 
 def num_ranks(mesh: str) -> int:
