@@ -13,8 +13,8 @@ To add one:
 3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
 
 Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
-`Shampoo`, and the table of what a search may set. Tests compare both, and `test_live_hyperparameters` wants a row with
-the effect of a change between two steps.
+`Shampoo`, the table of what a search may set, and that of the manual, with the first sentence of the prose. Tests
+compare all three, and `test_live_hyperparameters` wants a row with the effect of a change between two steps.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ class Hyperparameters:
     """Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate, with soap and kl of
     Adam's."""
     betas: Annotated[tuple[float, float], AVERAGE, AVERAGE_OR_SUM, IN_FLIGHT] = (0.9, 0.999)
-    """(β1, β2). β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
+    """(β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
     squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums."""
     beta3: Annotated[float | None, AVERAGE, IN_FLIGHT] = None
     """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's Nesterov."""
     shampoo_beta: Annotated[float | None, AVERAGE_OR_SUM, used_by("soap"), IN_FLIGHT] = None
     """soap's average of the factors, in [0, 1], 1 sums; None: β2."""
     epsilon: Annotated[float, POSITIVE, used_by("shampoo", "kl"), IN_FLIGHT] = 1e-6
-    """Added to the eigenvalues of a factor; > 0. With `pseudo_inverse` the largest eigenvalue that counts as null. kl
-    wants 1e-2 where gradients have a low rank, as PowerSGD's: each factor counts a direction that is new to the other
-    1/ε times over, and its steps become that much too short."""
+    """Damping ε, added to the eigenvalues of a factor, > 0; with `pseudo_inverse` the largest eigenvalue that counts as
+    null. kl wants 1e-2 where gradients have a low rank, as PowerSGD's: each factor counts a direction that is new to
+    the other 1/ε times over, and its steps become that much too short."""
     epsilon_type: Annotated[EpsilonType, used_by("shampoo", "kl")] = "relative"
     """relative: `epsilon` is a share of the factor's largest eigenvalue; absolute: a number."""
     weight_decay: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 0.0
-    """λ >= 0."""
+    """Weight decay λ, >= 0."""
     weight_decay_type: WeightDecayType = "decoupled"
     """decoupled: W ← (1 − lr·λ)W, as AdamW; independent: W ← (1 − λ·lr/peak_lr)W; l2: G ← G + λW."""
     momentum: Annotated[float, AVERAGE, IN_FLIGHT] = 0.0
@@ -139,15 +139,15 @@ class Hyperparameters:
     use_bias_correction: bool = True
     """Divide averages (gradient, factors, squared gradients) by the sum of their weights."""
     adjust_lr_fn: Annotated[AdjustLr, used_by("spectral")] = "match_rms_adamw"
-    """Scale of spectral's m×n step. match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original: √max(1, m/n).
-    """
+    """Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
+    √max(1, m/n)."""
     state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""
     product_dtype: Annotated[ProductDtype, MATRICES] = "float32"
     """Precision of what is multiplied where roots, bases or spectral's polynomial meet a gradient; statistics and
-    refreshes keep the state's. bfloat16 costs some 0.4% of a step's length and is several times faster on CPUs and
-    GPUs with units for it."""
+    refreshes keep the state's. bfloat16 rounds the step a little, and is faster where the processor has units for it
+    and products take most of the time."""
     low_precision_weights: LowPrecisionWeights = "nearest"
     """The step of parameters below float32: rounded to nearest; rounded stochastically; or from a float32 master
     copy in the state. Shapes the state."""

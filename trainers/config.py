@@ -120,8 +120,7 @@ class ParallelismConfig:
 
     With `ddp` every rank has Shampoo's whole state and does all of its work, unless the optimizer's argument
     `distributed` is "lossless": then both are divided by the number of ranks (ZeRO-1), with the same losses. It is not
-    the default, because the exchange costs small models more than it saves: on two ranks of one thread, a step of
-    `digits-mlp` took 1.2 times as long, and one of the tiny `stdlib-gpt` as long."""
+    the default, because the exchange costs small models more than it saves."""
     shard_size: int | None = None
     """With `hsdp`, ranks that share one copy of the model; divides the world size. Required by `hsdp`, and by no other.
     """

@@ -35,7 +35,7 @@ from trainers.trial import Trial, build_trial
 from trainers.workloads.registry import CountsEvents, HasTokens, Workload, describe, load
 
 
-def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
+def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, None, None]:
     """Trains one trial; each `next()` trains up to the next measurement and gives it.
 
     All ranks run it in step, inside a process group that they have joined before and that it leaves as it is: many

@@ -41,7 +41,7 @@ class MixedPrecision:
 
     def backward(self, loss: Tensor) -> None:
         """The backward pass of the scaled loss."""
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Gives the gradients their true size; once per step, after the last backward pass."""

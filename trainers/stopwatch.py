@@ -48,7 +48,7 @@ class Stopwatch:
     def optimizer(self) -> Iterator[None]:
         """Counts what happens inside as the optimizer's time."""
         if self._on_cuda:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             yield
             end.record()

@@ -136,7 +136,7 @@ class MinimalLoop:
             batch = on_device(next(self._batches), self._context.device)
             self._optimizer.zero_grad()
             loss = self._workload.loss(self._replica, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self._optimizer.step()
             self._scheduler.step()
         loss.item()

@@ -13,7 +13,7 @@ import torch
 from shampoo import Shampoo
 from shampoo.declarations import Declaration
 from shampoo.hyperparameters import DECLARATIONS, DEFAULTS, NAMES, Hyperparameters, Preconditioner
-from tests.support.shampoo.generate import keyword_arguments
+from tests.support.shampoo.generate import MANUAL, keyword_arguments, manual_table
 from tests.support.shampoo.members import MEMBERS, member
 from tests.support.shampoo.settings import parameters, train
 
@@ -235,9 +235,9 @@ def test_an_illegal_value_set_later_is_refused_at_the_next_step_and_moves_nothin
     assert optimizer.state[params[0]]["step"] == 0
 
 
-def _illegal_values(declaration: Declaration) -> list[object]:
+def _illegal_values(declaration: Declaration) -> list[Any]:
     """Values that the declaration of a hyperparameter excludes."""
-    found: list[object] = ["no such word", object(), math.nan, [1, 2, 3]]
+    found: list[Any] = ["no such word", object(), math.nan, [1, 2, 3]]
     if not declaration.optional:
         found.append(None)
     if declaration.kind == "integer":
@@ -265,19 +265,24 @@ def test_a_value_that_a_member_has_no_use_for_is_refused(name: str, kind: str) -
         return
     (value, *_) = [x for x in _legal_values(declaration) if x != declaration.default]
     with pytest.raises(ValueError, match=f"{name}={value!r} has no effect with preconditioner='{kind}'"):
-        Shampoo(parameters([(3, 3)]), preconditioner=kind, **{name: value})
+        Shampoo(parameters([(3, 3)]), **{"preconditioner": kind, name: value})
 
 
-def _legal_values(declaration: Declaration) -> list[object]:
+def _legal_values(declaration: Declaration) -> list[Any]:
     if declaration.kind == "integer":
         return [int(declaration.ranges[0].low) + more for more in range(2)]
-    return {"choice": list(declaration.choices), "boolean": [False, True], "float": [0.25, 0.5]}[declaration.kind]
+    by_kind: dict[str, list[Any]] = {"boolean": [False, True], "float": [0.25, 0.5], "choice": [*declaration.choices]}
+    return by_kind[declaration.kind]
 
 
 def test_the_constructor_takes_the_hyperparameters_as_they_are_declared() -> None:
     signature = inspect.signature(Shampoo).parameters
     assert {name: parameter.default for name, parameter in signature.items() if name != "params"} == DEFAULTS
     assert {name: x.annotation for name, x in signature.items() if name != "params"} == keyword_arguments()
+
+
+def test_the_manual_has_the_hyperparameters_as_they_are_declared() -> None:
+    assert manual_table() + "\n" in MANUAL.read_text()
 
 
 def test_a_declaration_names_members_of_the_family() -> None:

@@ -32,7 +32,7 @@ def diverging_model(*, weight: float | None = None, gradient: float | None = Non
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     for index, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, float(index))
-    middle = model[1].bias
+    middle = model[1].get_parameter("bias")
     if weight is not None:
         middle.data[1] = weight
     if gradient is not None:

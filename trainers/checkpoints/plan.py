@@ -32,7 +32,7 @@ from torch.distributed.tensor import DTensor
 
 from shampoo.distributed.block_rows import BlockRows
 from trainers.checkpoints.errors import Damaged
-from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out
+from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out, memory_of
 
 
 def file_name(rank: int) -> str:
@@ -206,7 +206,7 @@ def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], len
         raise EOFError
     content = torch.empty(num_bytes, dtype=torch.uint8)
     file.seek(start)
-    if file.readinto(content.numpy()) != num_bytes:  # type: ignore[arg-type]  # numpy's stubs, as in tensor_file
+    if file.readinto(memory_of(content)) != num_bytes:
         raise EOFError
     rows = content.view(piece.dtype).view(shape)
     for dim in range(1, len(lengths)):

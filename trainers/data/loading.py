@@ -46,7 +46,7 @@ def read_in_order(
     tasks: Iterable[Task],
     *,
     num_workers: int,
-    on_restart: Callable[[], None] | None = None,
+    on_restart: Callable[[], object] | None = None,
 ) -> Generator[Result, None, None]:
     """Gives `read(task)` for each task, in order, read ahead by `num_workers` processes.
 
@@ -143,7 +143,7 @@ class _Worker:
 class _Pool(Generic[Task, Result]):
     """The workers of one stream of tasks."""
 
-    def __init__(self, read: Callable[[Task], Result], num_workers: int, on_restart: Callable[[], None]) -> None:
+    def __init__(self, read: Callable[[Task], Result], num_workers: int, on_restart: Callable[[], object]) -> None:
         self._on_restart = on_restart
         self._reader = os.memfd_create("reader", os.MFD_CLOEXEC)
         self._workers: list[_Worker] = []

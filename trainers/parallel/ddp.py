@@ -124,10 +124,10 @@ class ReplicatedModel(ParallelModel):
     def _replicate(self, without_gradient: Sequence[str]) -> DistributedDataParallel:
         on_cuda = self.context.device.startswith("cuda")
         for name in without_gradient:
-            self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))  # type: ignore[no-untyped-call]
+            self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))
         ignored = {id(self.model.get_parameter(name)) for name in without_gradient}
         names = [name for name, parameter in self._call.named_parameters() if id(parameter) in ignored]
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._call, names)  # type: ignore[no-untyped-call]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._call, names)
         replica = DistributedDataParallel(
             self._call,
             device_ids=[torch.device(self.context.device)] if on_cuda else None,

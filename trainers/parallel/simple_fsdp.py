@@ -88,7 +88,7 @@ class Gathering:
         whole = _gathered(parameter, dtype)
         if torch.is_grad_enabled():
             storage = whole.untyped_storage()
-            self._sources[storage._cdata] = (StorageWeakRef(storage), parameter, dtype)  # type: ignore[no-untyped-call]
+            self._sources[storage._cdata] = (StorageWeakRef(storage), parameter, dtype)
         return whole
 
     def gathering_again(self) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ class Gathering:
         storage = saved.untyped_storage()
         # The weak reference keeps the address from being given to another storage.
         reference, parameter, dtype = self._sources.get(storage._cdata, (None, None, None))
-        if reference is None or parameter is None or dtype is None or reference.expired():  # type: ignore[no-untyped-call]
+        if reference is None or parameter is None or dtype is None or reference.expired():
             # Without its history: an operation that saves its own output would keep itself alive.
             return saved.detach()
         return _Dropped(parameter, dtype, saved.size(), saved.stride(), int(saved.storage_offset()))

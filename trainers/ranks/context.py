@@ -175,7 +175,7 @@ def start_sum_over_ranks(values: Tensor | list[float], context: RankContext) -> 
         # `tolist()` on the device tensor would wait for everything launched since; the event waits for the copy alone.
         on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
         on_host.copy_(values, non_blocking=True)
-        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        copied = torch.cuda.Event()
         copied.record()
         return PendingSums(on_host, None, copied)
     work = dist.all_reduce(values, async_op=True) if context.world_size > 1 else None

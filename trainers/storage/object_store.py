@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
 
+from trainers.installation.distribution import needs
 from trainers.storage.failure import StoreFailed
 from trainers.storage.location import StoreUri, masked
 
@@ -21,7 +22,7 @@ try:
     import pyarrow as pa
     from pyarrow import fs
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("checkpoints in a store need the package pyarrow", name="pyarrow") from error
+    raise StoreFailed(f"a store of checkpoints {needs('pyarrow', extra='stores')}") from error
 
 T = TypeVar("T")
 

@@ -50,6 +50,8 @@ class WorkloadDescription:
     default_num_steps: int
     default_evaluate_every: int
     default_batch_size: int
+    extra: str | None = None
+    """Of shampoo-tuner, with the libraries that the workload's modules import; None: it needs torch alone."""
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
     parameter_groups: Sequence[ParameterGroup] = ()
     """Of a class that has the method of this name. Whoever pastes a config that was found with them is told of them."""

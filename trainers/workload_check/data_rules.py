@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
 
+from trainers.checkpoints import seed_random
 from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of, tensors_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import (
@@ -14,7 +15,6 @@ from trainers.workload_check.subject import (
     WORLD_SIZES,
     Subject,
     first_batches,
-    scramble_generators,
 )
 
 NUM_BATCHES = 4
@@ -55,11 +55,11 @@ def check_batches(subject: Subject) -> str:
 
 def check_order(subject: Subject) -> str:
     """The seed and the step determine the batches, and another seed gives others."""
-    scramble_generators(11)
+    seed_random(11)
     batches = first_batches(subject.batches(), NUM_BATCHES)
     if len(batches) < NUM_BATCHES:
         raise NotChecked("the batches end")
-    scramble_generators(12)
+    seed_random(12)
     if _digests(first_batches(subject.batches(), NUM_BATCHES)) != _digests(batches):
         raise Broken(
             "the same seed gave other batches the second time",

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from trainers.checkpoints import seed_random
 from trainers.workload.description import LOOP_METRICS
 from trainers.workload_check.outcome import Broken, NotChecked
-from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_weight, scramble_generators
+from trainers.workload_check.subject import WORLD_SIZES, Subject, is_sum_and_weight
 from trainers.workloads.registry import CountsEvents
 
 SHARED_TOLERANCE = 1e-5
@@ -70,9 +71,9 @@ def check_shares(subject: Subject) -> str:
 def check_repetition(subject: Subject) -> str:
     """A second evaluation gives the same values, whatever random numbers come."""
     model = subject.model()
-    scramble_generators(21)
+    seed_random(21)
     (one,) = subject.metrics(model)
-    scramble_generators(22)
+    seed_random(22)
     (other,) = subject.metrics(model)
     changed = sorted(
         name

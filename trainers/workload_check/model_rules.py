@@ -126,7 +126,7 @@ def check_learning(subject: Subject) -> str:
 
 
 def _backward(loss: Tensor) -> None:
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
 
 
 def _differing(one: nn.Module, other: nn.Module) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
@@ -141,15 +140,6 @@ class Subject:
 def first_batches(batches: Iterator[object], count: int) -> list[object]:
     """The first `count` batches, or fewer if they end."""
     return list(islice(batches, count))
-
-
-def scramble_generators(seed: int) -> None:
-    """Sets every global generator that a workload could lean on by mistake."""
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def _is_well_formed(share: object) -> bool:

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from trainers.config import InvalidConfig, Json
+from trainers.installation.distribution import needs
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import description_of, explain, import_class, is_reference
 from trainers.workloads.built_in import BUILT_IN
@@ -212,14 +213,28 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
 
     Raises:
         UnknownWorkload: no such workload.
-        InvalidConfig: an option is unknown or has a value the workload refuses, or `module:Class` cannot be imported.
+        InvalidConfig: an option is unknown or has a value the workload refuses, or `module:Class` cannot be imported,
+            or a library is missing.
     """
     found = _find(name)
     description = found.description
     check_options(description, options)
     defaults = {} if found.has_own_defaults else {o: spec.default for o, spec in description.options.items()}
-    implementation = import_class(description.implementation)
+    implementation = _implementation(description)
     try:
         return cast("Workload", implementation(**{**defaults, **options}))
     except ValueError as error:
         raise InvalidConfig("workload_options", f"refused by {name}: {error}") from error
+
+
+def _implementation(description: WorkloadDescription) -> type[Any]:
+    """The class of a workload. Raises: InvalidConfig: it cannot be imported, e.g. for want of a library."""
+    try:
+        return import_class(description.implementation)
+    except InvalidConfig as error:
+        missing = error.__cause__
+        if description.extra is None or not isinstance(missing, ModuleNotFoundError):
+            raise
+        raise InvalidConfig(
+            "workload", f"{description.name} {needs(str(missing.name), extra=description.extra)}"
+        ) from error

@@ -110,6 +110,7 @@ def test_older_jobs_and_recommendations_are_read(sqlite_database: Database) -> N
     assert f"# - {VECTORS}: weight_decay=0.0" in said("recommend", "--job", job_id, "--trial", "1")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("url")
 def test_groups_of_a_users_class_are_told_by_its_name(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

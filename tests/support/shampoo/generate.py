@@ -1,14 +1,16 @@
 """Text that follows from the declarations of Shampoo's hyperparameters: `python -m tests.support.shampoo.generate`.
 
-Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read, and the table of what a search
-may set, which the API reads without importing torch. `tests/shampoo/test_hyperparameters.py` and
-`tests/search_spaces/test_optimizers.py` hold both against the declarations.
+Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; the table of what a search may
+set, which the API reads without importing torch; and the table of the manual. `tests/shampoo/test_hyperparameters.py`
+and `tests/search_spaces/test_optimizers.py` hold them against the declarations.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,23 +23,46 @@ from shampoo.hyperparameters import DECLARATIONS
 CONSTRUCTOR = Path(optimizer.__file__)
 # Not imported: the presets are checked against the table that is to be written.
 TABLE = CONSTRUCTOR.parent.parent / "search_spaces" / "shampoo_arguments.py"
+MANUAL = CONSTRUCTOR.with_name("README.md")
+_MANUAL_HEAD = "| | default | used by | what it does |\n|---|---|---|---|\n"
 
 
 def keyword_arguments() -> dict[str, str]:
     """The annotation of every keyword argument of `Shampoo`, by name: the type of the hyperparameter."""
-    (cls,) = (
-        node
-        for node in ast.parse(Path(hyperparameters.__file__).read_text()).body
-        if isinstance(node, ast.ClassDef) and node.name == "Hyperparameters"
-    )
-    fields = [node for node in cls.body if isinstance(node, ast.AnnAssign)]
+    body = _class(Path(hyperparameters.__file__), "Hyperparameters").body
+    fields = [node for node in body if isinstance(node, ast.AnnAssign)]
     return {ast.unparse(field.target): _type_of(field.annotation) for field in fields}
 
 
+def manual_table() -> str:
+    """The table of the manual: of each hyperparameter its default, the members that use it, and the first sentence
+    of its prose with what None means."""
+    body = _class(Path(hyperparameters.__file__), "Hyperparameters").body
+    prose = {
+        ast.unparse(field.target): " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+    rows: list[str] = []
+    for name, one in DECLARATIONS.items():
+        members = [member for member in DECLARATIONS["preconditioner"].choices if member in (one.used_by or ())]
+        default = f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
+        first, *others = prose[name].removesuffix(".").split(". ")
+        said = ". ".join([first, *(sentence for sentence in others if sentence.startswith("None: "))])
+        rows.append(f"| `{name}` | `{default}` | {', '.join(members) or 'all'} | {said} |\n")
+    return _MANUAL_HEAD + "".join(rows)
+
+
 def write() -> None:
-    """Writes both."""
+    """Writes all three."""
     TABLE.write_text(table())
-    CONSTRUCTOR.write_text(_with_arguments(CONSTRUCTOR.read_text()))
+    CONSTRUCTOR.write_text(_with_arguments())
+    before, rest = MANUAL.read_text().split(_MANUAL_HEAD)
+    after = rest[re.match(r"(\|.*\n)*", rest).end() :]  # type: ignore[union-attr]  # as it may be empty, it matches
+    MANUAL.write_text(before + manual_table() + after)
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", TABLE, CONSTRUCTOR], check=True)
 
 
@@ -96,23 +121,26 @@ def _bounds(allowed: Range) -> list[str]:
     return [f"{name}={value!r}" for name, value in bounds.items() if value != getattr(defaults, name)]
 
 
-def _with_arguments(source: str) -> str:
+def _with_arguments() -> str:
     """The source of the optimizer with the keyword arguments of its constructor as they are declared."""
-    (cls,) = (
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and node.name == optimizer.Shampoo.__name__
-    )
+    cls = _class(CONSTRUCTOR, "Shampoo")
     (constructor,) = (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     arguments = constructor.args.kwonlyargs
     first = arguments[0].lineno - 1
-    last = max(node.end_lineno or 0 for node in (*arguments, *filter(None, constructor.args.kw_defaults)))
+    defaults = [node for node in constructor.args.kw_defaults if node is not None]
+    nodes: list[ast.arg | ast.expr] = [*arguments, *defaults]
+    last = max(node.end_lineno or 0 for node in nodes)
     # The first hyperparameter is positional, as in torch's optimizers.
     _, *names = DECLARATIONS
     types = keyword_arguments()
     written = [f"        {name}: {types[name]} = {DECLARATIONS[name].default!r},\n" for name in names]
-    lines = source.splitlines(keepends=True)
+    lines = CONSTRUCTOR.read_text().splitlines(keepends=True)
     return "".join([*lines[:first], *written, *lines[last:]])
+
+
+def _class(path: Path, name: str) -> ast.ClassDef:
+    found = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return found[0]
 
 
 def _type_of(annotation: ast.expr) -> str:

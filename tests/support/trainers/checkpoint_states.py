@@ -36,6 +36,7 @@ from trainers.checkpoints import (
 from trainers.checkpoints.communication import open_channel
 from trainers.config import Measurement, OptimizerConfig, TrialConfig
 from trainers.ranks.context import RankContext, join_process_group, process_group_context, single_process_context
+from trainers.storage import Place
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, betas=(0.9, 0.95)),
@@ -71,7 +72,7 @@ def context_of(world_size: int) -> RankContext:
 
 
 def checkpoints(
-    directory: Path, context: RankContext | None = None, *, num_kept: int = 2, **fields: Any
+    directory: Place, context: RankContext | None = None, *, num_kept: int = 2, **fields: Any
 ) -> Checkpoints:
     context = context or single_process_context()
     return Checkpoints(directory, config=config(**fields), context=context, num_kept=num_kept)
@@ -100,7 +101,7 @@ def save(to: Checkpoints, step: int, state: Any = None, context: RankContext | N
     to.wait()
 
 
-def newest_step(directory: Path) -> int | None:
+def newest_step(directory: Place) -> int | None:
     restored = checkpoints(directory).load(small_state(1))
     return None if restored is None else restored.measurement.step
 
@@ -204,7 +205,7 @@ def _without_dtensors(state: Any) -> Any:
             return state
 
 
-def train_and_save(directory: Path, optimizer: str, mode: str, world_size: int) -> Any:
+def train_and_save(directory: Place, optimizer: str, mode: str, world_size: int) -> Any:
     """What was saved, whole, on this rank."""
     context = context_of(world_size)
     training = Training(optimizer, mode=mode)
@@ -214,7 +215,7 @@ def train_and_save(directory: Path, optimizer: str, mode: str, world_size: int) 
     return whole(training.state())
 
 
-def load_and_gather(directory: Path, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
+def load_and_gather(directory: Place, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
     """What a new trial with other weights has after loading, whole; what is sharded in it; the rank of the RNG."""
     context = context_of(world_size)
     training = Training(optimizer, seed=1, mode=mode)
@@ -229,6 +230,7 @@ def load_and_gather(directory: Path, optimizer: str, mode: str, world_size: int)
         for name, value in state.items():
             assert isinstance(value, DTensor) == (isinstance(parameter, DTensor) and value.dim() > 0), name
             if isinstance(value, DTensor):
+                assert isinstance(parameter, DTensor)
                 assert value.placements == parameter.placements
     state = whole(training.state())
     training.steps(1)  # what was loaded can be trained
@@ -323,7 +325,7 @@ def load_where_each_rank_has_its_own(directory: Path) -> tuple[int | None, list[
     return load_on_all(directory / str(process_group_context().rank), {})
 
 
-def save_steps(directory: Path, steps: list[int]) -> None:
+def save_steps(directory: Place, steps: list[int]) -> None:
     context = process_group_context()
     to = checkpoints(directory, context)
     for step in steps:

@@ -209,7 +209,7 @@ def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) ->
         after_rank_0: dict[str, Tensor] = {}
         for rank in range(world_size):
             share = share_of(batch_of(step), RankContext(rank, world_size, "cpu"))
-            (WORKLOAD.loss(model, share) / world_size).backward()  # type: ignore[no-untyped-call]
+            (WORKLOAD.loss(model, share) / world_size).backward()
             if rank == 0:
                 after_rank_0 = {name: buffer.clone() for name, buffer in model.named_buffers()}
         for name, buffer in model.named_buffers():
@@ -259,7 +259,7 @@ def average_weights(mode: str, method: str) -> tuple[dict[str, Tensor], dict[str
 def whole_parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
     """As modules see them within `for_evaluation`: by attribute."""
     return [
-        (name, functools.reduce(getattr, name.split("."), model))  # type: ignore[misc,arg-type]
+        (name, functools.reduce(getattr, name.split("."), model))  # type: ignore[misc]  # a tensor at the end of the path
         for name, _ in model.named_parameters()
     ]
 
@@ -274,12 +274,12 @@ def first_gradients(model_name: str, config: TrialConfig) -> tuple[dict[str, Ten
     for step in range(config.compression.start_step + 1):
         model.zero_grad()
         with parallel.accumulating(is_last=True):
-            WORKLOAD.loss(parallel.forward, share_of(batch_of(step), context)).backward()  # type: ignore[no-untyped-call]
+            WORKLOAD.loss(parallel.forward, share_of(batch_of(step), context)).backward()
     compressed = {
         name: whole(parameter.grad) for name, parameter in model.named_parameters() if parameter.grad is not None
     }
     alone = build(model_name)
-    WORKLOAD.loss(alone, batch_of(config.compression.start_step)).backward()  # type: ignore[no-untyped-call]
+    WORKLOAD.loss(alone, batch_of(config.compression.start_step)).backward()
     return compressed, {
         name: parameter.grad for name, parameter in alone.named_parameters() if parameter.grad is not None
     }
@@ -389,5 +389,5 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = [not storage.expired() for storage in storages]
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return kept

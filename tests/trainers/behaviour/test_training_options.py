@@ -108,7 +108,7 @@ def test_averaged_weights_are_evaluated_and_resume_exactly(
         assert [m.metrics["train_loss"] for m in whole] == [m.metrics["train_loss"] for m in plain]
     trial = train(config, single_process_context(checkpoint_directory=tmp_path / "cut"))
     first = [next(trial), next(trial)]
-    trial.close()  # type: ignore[attr-defined]  # it is a generator
+    trial.close()
     rest = measurements(config, tmp_path / "cut")
     assert without_clock(rest) == without_clock([first[1], *whole[2:]])
 

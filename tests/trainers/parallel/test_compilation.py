@@ -21,6 +21,7 @@ from trainers.parallel.compilation import CompiledModel, run_uncompiled
 from trainers.ranks.context import single_process_context
 
 pytestmark = [
+    pytest.mark.processes,
     pytest.mark.slow,
     # The compiler's own, on being imported and in tracing.
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),

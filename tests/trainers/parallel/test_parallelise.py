@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -43,9 +44,7 @@ def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRanks]:
 def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], *, atol: float) -> None:
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=atol, msg=functools.partial("{}: {}".format, name))
 
 
 def assert_equals_one_process(by_rank: list[Outcome], alone: Outcome) -> None:

@@ -127,6 +127,7 @@ def test_a_loss_that_does_not_fall_is_only_doubtful() -> None:
     assert "take its loss from 1 to 1" in found["learning"].text
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("name", "status"), [("Sound", "ok"), ("OrdersByHash", "failed")])
 def test_data_that_depend_on_the_process_are_found(name: str, status: str) -> None:
     found = outcome("processes", name)
@@ -146,6 +147,7 @@ def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
     assert not_ok(outcomes(f"{MODULE}:AddsNoise")) == {}
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
     found = {
@@ -164,6 +166,7 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
     assert found["counts"].status == "skipped"
 
 
+@pytest.mark.processes
 def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
     found = list(check(f"{MODULE}:HangsWhenBuilt", {}, batch_size=12, timeout_seconds=8, num_threads=1))
     assert [one.status for one in found] == ["ok", "failed"] + ["skipped"] * (len(RULES) - 2)
@@ -171,6 +174,7 @@ def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
     assert found[2].text == "the process does not survive 'construction'"
 
 
+@pytest.mark.processes
 def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from tests.support.trainers.broken_workloads import Sound\n"
@@ -186,6 +190,7 @@ def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(t
     assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 19 + ["skipped"] * 4
 
 
+@pytest.mark.processes
 def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from tests.support.trainers.broken_workloads import Sound\n"
@@ -198,6 +203,7 @@ def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) 
     assert checked.stderr == ""
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])
 def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
     assert run_checker(*arguments).returncode == 2

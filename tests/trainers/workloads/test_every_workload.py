@@ -160,7 +160,7 @@ def test_small_is_a_larger_model_that_trains(name: str) -> None:
     for _ in range(5):
         loss = workload.loss(model, batch)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
     # The same batch again and again: it is learnt.

@@ -9,6 +9,7 @@ DESCRIPTIONS = (
         name="click-log",
         title="Your click log in Criteo's format, DLRM (embedding tables and two MLPs)",
         implementation="trainers.workloads.clicks.click_log:ClickPrediction",
+        extra="clicks",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

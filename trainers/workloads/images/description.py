@@ -12,6 +12,7 @@ DESCRIPTIONS = (
             "cosine and a warm-up of 5"
         ),
         implementation="trainers.workloads.images.image_folder:ImageFolder",
+        extra="vision",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

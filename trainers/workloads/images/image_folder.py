@@ -196,7 +196,7 @@ class ImageFolder:
     def _read(
         self, reader: Any, tasks: Iterator[TrainingTask] | list[Integers], *, num_workers: int | None = None
     ) -> Generator[tuple[Tensor, Tensor], None, None]:
-        is_on_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # then the model is there, too
+        is_on_cuda = torch.cuda.is_initialized()  # then the model is there, too
         results = read_in_order(
             reader,
             tasks,

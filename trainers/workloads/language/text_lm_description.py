@@ -9,6 +9,7 @@ DESCRIPTIONS = (
         name="text-lm",
         title="Your text (files or Parquet), GPT-like or Llama-like language model",
         implementation="trainers.workloads.language.text_lm:TextLM",
+        extra="text",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

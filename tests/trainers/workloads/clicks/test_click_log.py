@@ -168,6 +168,7 @@ def test_adamw_learns_more_than_the_base_rate(options: dict[str, Any]) -> None:
     assert found[-1].metrics["validation_loss"] < click_log(options).base_rate_entropy
 
 
+@pytest.mark.processes
 def test_two_ranks_under_torchrun_count_malformed_lines_once(options: dict[str, Any], tmp_path: Path) -> None:
     fields = {"cache_directory": str(tmp_path / "cache")}
     result = torchrun(config_file(tmp_path, promises.trial("click-log", {**options, **fields})))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.support.trainers import promises
 from tests.support.trainers.ranks import WarmRanks
@@ -36,7 +38,7 @@ def written(
     return path
 
 
-def table(path: Path, rows: list[tuple[str, Any]]) -> Path:
+def table(path: Path, rows: Sequence[tuple[str | None, object]]) -> Path:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]}), path)
     return path
@@ -181,8 +183,8 @@ def test_a_users_text_is_read_as_by_text_lm(tmp_path: Path, two_ranks: WarmRanks
     workload = load(NAME, chosen)
     arguments = {"batch_size": 16, "seed": 3, "rank": 1, "world_size": 2, "start_step": 5}
     assert workload.num_train_examples == own.num_train_examples
-    (batch,) = next(workload.train_batches(**arguments))  # type: ignore[misc]
-    assert torch.equal(batch, next(own.train_batches(**arguments)))  # type: ignore[call-overload]
+    (batch,) = cast(tuple[Tensor], next(workload.train_batches(**arguments)))
+    assert torch.equal(batch, cast(Tensor, next(own.train_batches(**arguments))))
     promises.assert_one_rank_equals_two(NAME, chosen, two_ranks)
 
 
@@ -221,9 +223,8 @@ def test_a_users_images_are_read_as_by_image_folder(tmp_path: Path) -> None:
     workload = load(NAME, chosen)
     assert isinstance(workload, CountsEvents)
     assert workload.num_train_examples == 32
-    images, labels = next(  # type: ignore[misc]
-        workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0)
-    )
+    batches = workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0)
+    images, labels = cast(tuple[Tensor, Tensor], next(batches))
     assert (images.shape, labels.shape) == ((4, 16, 16, 3), (4,))
     trial = promises.trial(NAME, chosen, num_steps=30, evaluate_every=30, batch_size=8)
     (measurement,) = train(trial, single_process_context())

@@ -261,6 +261,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(fields: dict[str, Any
         load(NAME, fields)
 
 
+@pytest.mark.processes
 def test_the_library_is_imported_by_this_workload_alone() -> None:
     script = (
         "import sys, trainers.loop, trainers.workloads.registry\n"

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from trainers.workloads.language.stdlib_gpt import GPT, SHAPES, StdlibGPT, sequences
+from trainers.workloads.language.stdlib_gpt import SHAPES, StdlibGPT, sequences
 from trainers.workloads.language.stdlib_text import stdlib_text
+from trainers.workloads.language.transformer import GPT
 
 CONTEXT = SHAPES["tiny"].context_length
 
@@ -98,6 +99,7 @@ def test_weights_begin_as_gpt_2s_at_this_width(size: str) -> None:
 
 def test_embedding_and_output_are_matrices_of_their_own() -> None:
     model = seeded_model()
+    assert model.output is not None
     assert model.token_embedding.weight.shape == model.output.weight.shape == (256, 64)
     assert model.token_embedding.weight is not model.output.weight
     assert not torch.equal(model.token_embedding.weight, model.output.weight)

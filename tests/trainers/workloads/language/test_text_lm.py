@@ -144,6 +144,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 
+@pytest.mark.processes
 def test_two_ranks_under_torchrun_prepare_the_text_once(options: dict[str, Any], tmp_path: Path) -> None:
     fields = {"architecture": "llama", "cache_directory": str(tmp_path / "cache")}
     result = torchrun(config_file(tmp_path, promises.trial("text-lm", {**options, **fields})))
@@ -223,11 +224,12 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(
 def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("text\n" * 1000)
     one = str(tmp_path / "one.txt")
-    for wrong, message in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"validation_path": one, "validation_share": 0.1}, "validation_share has no effect beside validation_path"),
         ({"validation_path": one, "validation_seed": 0}, "validation_seed has no effect beside validation_path"),
         ({"path": one, "validation_seed": 0}, "validation_seed has no effect with a single text file"),
-    ):
+    ]
+    for wrong, message in cases:
         with pytest.raises(InvalidConfig, match=message):
             load("text-lm", {**options, **wrong})
 
