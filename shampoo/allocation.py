@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.distributed.block_rows import Rows
+from shampoo.distributed.block_rows import RowRuns
 from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.placement import Placements, Settled, is_shared, reason_for_sharing_nothing
 from shampoo.distributed.sharding_plan import ShardingPlan
@@ -22,7 +22,7 @@ from shampoo.distributed.topology import world_size
 from shampoo.group_rules import is_trained, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
+from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
 
 States = MutableMapping[Tensor, dict[str, Any]]
 """The state of an optimizer, by parameter."""
@@ -145,13 +145,13 @@ class Allocation:
                 )
         self.thaw(h_of, state, also)
 
-    def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, Rows]]:
+    def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, RowRuns]]:
         """By index of a parameter and name in its state, the rows that this rank has of what it shares with others."""
-        pieces: dict[Tensor, list[Piece]] = {}
+        pieces: dict[Tensor, list[BucketPiece]] = {}
         for bucket in self.buckets():
             for piece in bucket.pieces:
                 pieces.setdefault(piece.param, []).append(piece)
-        found: dict[int, dict[str, Rows]] = {}
+        found: dict[int, dict[str, RowRuns]] = {}
         for index, param in enumerate(params):
             tensor = self.plan.of(param)
             by_number = {} if tensor is None else self.plan.rows(param, pieces.get(tensor, ()))

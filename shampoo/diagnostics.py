@@ -47,7 +47,7 @@ class Diagnostics:
 
 
 @dataclass(slots=True)
-class Measured:
+class ParameterHealth:
     """Measurements of one parameter, or of a part of it; lists have one number for each factor or block."""
 
     num_skipped: int = 0
@@ -81,13 +81,13 @@ def measure(
     buckets: Sequence[Bucket],
     state: Mapping[Tensor, Mapping[str, Any]],
     norms: Mapping[Tensor, Tensor],
-) -> dict[Tensor, Measured]:
+) -> dict[Tensor, ParameterHealth]:
     """Measurements of the parameters of a group, with their buckets and the state by parameter; changes nothing.
 
     `norms` are those of whole gradients, as far as the parameters are parts of others.
     """
     found = {
-        param: Measured(
+        param: ParameterHealth(
             num_skipped=int(state[param]["num_skipped"]),
             lr=h.lr,
             squared_weight=param.double().square().sum().item(),
@@ -104,9 +104,9 @@ def measure(
     return found
 
 
-def merged(parts: Sequence[Measured]) -> Measured:
+def merged(parts: Sequence[ParameterHealth]) -> ParameterHealth:
     """The measurements of a parameter, from those of its parts."""
-    whole = Measured(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
+    whole = ParameterHealth(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
     for part in parts:
         for name in _SUMS:
             setattr(whole, name, getattr(whole, name) + getattr(part, name))
@@ -115,7 +115,7 @@ def merged(parts: Sequence[Measured]) -> Measured:
     return whole
 
 
-def summarise(measured: Collection[Measured]) -> Diagnostics:
+def summarise(measured: Collection[ParameterHealth]) -> Diagnostics:
     """The diagnostics of parameters."""
     total = sum(one.numel for one in measured)
     conditions, residuals, ratios, grafts = (
@@ -136,7 +136,7 @@ def summarise(measured: Collection[Measured]) -> Diagnostics:
     )
 
 
-def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, Measured]) -> None:
+def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, ParameterHealth]) -> None:
     """Adds what the state of a bucket says."""
     numel = bucket.like.new_empty(bucket.block).numel()
     preconditioned = _preconditioned(bucket, h)

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from shampoo import hyperparameters, torch_internals
 from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of_sharing_nothing
-from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
+from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
@@ -264,7 +264,7 @@ class Shampoo(Optimizer):
         statistics; changes nothing.
         """
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
-        measured: dict[Tensor, Measured] = {}
+        measured: dict[Tensor, ParameterHealth] = {}
         allocation, plan = self._allocation, self._allocation.plan
         with plan.rounds.walk() as rounds:
             for number in rounds:

@@ -24,7 +24,7 @@ BLOCKS = "blocks."
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowRuns:
     """Rows of a tensor, as runs [first, last + 1) in order."""
 
     runs: tuple[tuple[int, int], ...]
@@ -40,16 +40,16 @@ class BlockRows(Tensor):
 
     here: Tensor
     """(rows here, ...)."""
-    rows: Rows
+    rows: RowRuns
 
     @staticmethod
-    def __new__(cls, here: Tensor, rows: Rows) -> Self:
+    def __new__(cls, here: Tensor, rows: RowRuns) -> Self:
         shape = torch.Size([rows.total, *here.shape[1:]])
         whole = without_storage(cls, shape, here)
         whole.here, whole.rows = here, rows
         return whole
 
-    def __init__(self, here: Tensor, rows: Rows) -> None:
+    def __init__(self, here: Tensor, rows: RowRuns) -> None:
         super().__init__()
 
     @classmethod

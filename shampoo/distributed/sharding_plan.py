@@ -16,12 +16,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from shampoo.distributed.assignment import Loads
-from shampoo.distributed.block_rows import BLOCKS, Rows
+from shampoo.distributed.block_rows import BLOCKS, RowRuns
 from shampoo.distributed.placement import LOCAL, Groups, Placement, Placements, Settled, place
 from shampoo.distributed.rounds import Rounds
 from shampoo.distributed.shards import gradient_shard
 from shampoo.distributed.topology import Topology
-from shampoo.state.buckets import Piece, Stepped
+from shampoo.state.buckets import BucketPiece, Stepped
 
 T = TypeVar("T")
 
@@ -89,13 +89,13 @@ class ShardingPlan:
             return {}
         return {f"{BLOCKS}{index}": torch.tensor(of_region).view(-1, 2) for index, of_region in enumerate(runs)}
 
-    def rows(self, param: Tensor, pieces: Sequence[Piece]) -> dict[int, Rows]:
+    def rows(self, param: Tensor, pieces: Sequence[BucketPiece]) -> dict[int, RowRuns]:
         """The same by number of the region in the state."""
         placement = self._placements.get(param)
         if placement is None or placement.runs is None:
             return {}
         return {
-            piece.number: Rows(placement.runs[piece.index], placement.regions[piece.index].num_blocks)
+            piece.number: RowRuns(placement.runs[piece.index], placement.regions[piece.index].num_blocks)
             for piece in pieces
         }
 

@@ -31,7 +31,7 @@ _MIN_CHUNK_BLOCKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BucketPiece:
     """Consecutive rows of a bucket that are one region of one parameter."""
 
     param: Tensor
@@ -56,7 +56,7 @@ class Piece:
 class Chunk:
     """Consecutive pieces of a bucket, small enough to be worked on together, and their state."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BucketPiece, ...]
     state: BlockState
 
     @property
@@ -94,7 +94,7 @@ class Chunk:
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
 
-    def __init__(self, block: tuple[int, ...], pieces: Sequence[Piece], h: Hyperparameters, line: Line) -> None:
+    def __init__(self, block: tuple[int, ...], pieces: Sequence[BucketPiece], h: Hyperparameters, line: Line) -> None:
         self.block = block
         self.line = line
         self.pieces = pieces
@@ -123,7 +123,7 @@ class Bucket:
                 yield step, chunk
 
     def _ragged(self, steps: Mapping[Tensor, int]) -> Iterator[tuple[int, Chunk]]:
-        pending: list[Piece] = []
+        pending: list[BucketPiece] = []
         for part in self._parts:
             step = steps.get(part.param)
             if pending and (
@@ -137,7 +137,7 @@ class Bucket:
         if pending:
             yield steps[pending[0].param], self._chunk(pending)
 
-    def _chunk(self, pieces: Sequence[Piece]) -> Chunk:
+    def _chunk(self, pieces: Sequence[BucketPiece]) -> Chunk:
         return Chunk(tuple(pieces), self.state.rows(pieces[0].start, pieces[-1].stop))
 
     def due(self, chunk: Chunk, h: Hyperparameters, at: StepScalars) -> Due:
@@ -198,7 +198,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     num_regions: dict[int, int] = {}
     for placed, line in zip(members.values(), lines(sizes), strict=True):
         block = placed[0][2].block
-        pieces: list[Piece] = []
+        pieces: list[BucketPiece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
         for param, index, region in placed:
@@ -214,7 +214,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
                 if param.runs is not None:
                     # By region: those before this one in the parameter come first in the tensor.
                     here = _stacked(block, count, _elements_before(param, index, h))
-                pieces.append(Piece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
+                pieces.append(BucketPiece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
         if pieces:
             buckets.append(Bucket(block, pieces, h, line.part(runs, stop)))
@@ -263,7 +263,7 @@ def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> i
     return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
 
 
-def _parts(piece: Piece, max_blocks: int) -> Iterator[Piece]:
+def _parts(piece: BucketPiece, max_blocks: int) -> Iterator[BucketPiece]:
     start = piece.start
     for region in piece.region.parts(max_blocks):
         yield dataclasses.replace(piece, region=region, start=start, is_dense=region.is_dense)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.state.buckets import Chunk, Piece, state_dtype
+from shampoo.state.buckets import BucketPiece, Chunk, state_dtype
 from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm
 
@@ -42,7 +42,7 @@ class FiniteGradients:
     flags: Mapping[Tensor, Tensor]
     """Scalars on the device; empty where the host knows, and then those that are not finite do not take part."""
 
-    def rows(self, pieces: Sequence[Piece]) -> Tensor | None:
+    def rows(self, pieces: Sequence[BucketPiece]) -> Tensor | None:
         """The flag of each row of consecutive pieces, (K,); None where the host knows."""
         if pieces[0].param not in self.flags:
             return None
