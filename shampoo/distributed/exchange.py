@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from shampoo.distributed.boxes import OwnedPart, wire_views
-from shampoo.distributed.collectives import UnderWay, all_gather, all_to_all
-from shampoo.distributed.flat import FlatLayout, buffer_of, copy_all, pieces_of
+from shampoo.distributed.collectives import FlatLayout, UnderWay, all_gather, all_to_all, buffer_of, copy_all, pieces_of
 from shampoo.distributed.reduction import Reduction
 from shampoo.distributed.return_path import ReturnPath
 from shampoo.distributed.shards import fill, gradient_shard, own_shard

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from shampoo.distributed.boxes import OwnedPart, wire_views
-from shampoo.distributed.collectives import UnderWay, all_reduce, reduce_scatter
-from shampoo.distributed.flat import copy_all
+from shampoo.distributed.collectives import UnderWay, all_reduce, copy_all, reduce_scatter
 from shampoo.distributed.shards import gradient_shard
 from shampoo.distributed.topology import Topology
 from shampoo.state.buckets import state_dtype

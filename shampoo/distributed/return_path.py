@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shampoo.distributed.boxes import OwnedPart, wire_views
-from shampoo.distributed.flat import copy_all
+from shampoo.distributed.collectives import copy_all
 from shampoo.distributed.shards import own_shard
 from shampoo.torch_internals import foreach_add_
 
