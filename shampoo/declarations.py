@@ -1,4 +1,4 @@
-"""How a hyperparameter is declared: by the annotation of a field, from which its check and its uses are read.
+"""The declaration of a hyperparameter: the annotation of a field, from which its check and its uses are read.
 
     grafting_beta2: Annotated[float | None, AVERAGE, used_by("shampoo", "none"), IN_FLIGHT] = None
 

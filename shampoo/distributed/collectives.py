@@ -19,7 +19,7 @@ from shampoo.torch_internals import foreach_copy_
 T = TypeVar("T")
 
 _ALIGNMENT = 16
-"""Bytes: of the largest dtype, 8, and of the loads of vector units."""
+"""Bytes: no dtype here is longer than 8, and vector units load 16."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class ShardingPlan:
 
     @property
     def settled(self) -> Settled:
-        """What has been chosen, to build the same plan again."""
+        """The choices that make the same plan again."""
         owners = {param: placement.owners for param, placement in self._placements.items()}
         return Settled(owners, self._group_size)
 
