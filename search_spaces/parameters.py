@@ -128,7 +128,7 @@ def is_same(a: object, b: object) -> bool:
 
 
 def is_active(parameter: Parameter, values: Mapping[str, Any]) -> bool:
-    """Whether `values` meet every condition of the parameter."""
+    """True if `values` meet every condition of the parameter."""
     return all(
         name in values and any(is_same(values[name], wanted) for wanted in allowed)
         for name, allowed in parameter.when.items()

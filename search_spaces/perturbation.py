@@ -10,13 +10,13 @@ from search_spaces.parameters import Categorical, Float, Parameter, Scalar
 from search_spaces.space import SearchSpace
 
 FACTORS = (0.8, 1.2)
-"""By which a value changes on its scale."""
+"""Factors by which a value changes on its scale, those of the paper."""
 RESAMPLED = 0.25
-"""Probability that a value is drawn anew from its range instead."""
+"""Probability that a value is drawn anew from its range instead, as in Ray Tune's implementation."""
 
 
 def may_change_in_flight(space: SearchSpace, parameter: Parameter) -> bool:
-    """Whether values of a parameter may change between two steps of a training run; see `IN_FLIGHT`."""
+    """True if values of a parameter may change between two steps of a training run; see `IN_FLIGHT`."""
     if isinstance(parameter, Categorical):
         return False
     section, _, name = parameter.name.rpartition(".")
@@ -58,7 +58,7 @@ def _scaled(parameter: Parameter, value: float, factor: float) -> Scalar:
 
 
 def _is_special(space: SearchSpace, parameter: Parameter, value: Scalar) -> bool:
-    """Whether a value means that there is nothing to weigh (0), or that an average is a sum (1)."""
+    """True if a value means that there is nothing to weigh (0), or that an average is a sum (1)."""
     if value == 0:
         return True
     if value != 1 or not isinstance(parameter, Float) or "." in parameter.name:

@@ -40,7 +40,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """What is searched for one optimizer, and what is held fixed.
+    """The parameters that are searched for one optimizer, and the values that are held fixed.
 
     A name may appear several times under conditions that exclude each other: at most one of them is ever active. The
     constructor validates everything and fills in the parameters' missing defaults.

@@ -8,21 +8,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search_spaces.arguments import Argument
 from search_spaces.errors import SpaceError, require, show
-from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS, Argument
+from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30
+"""By judgement: several times what any preset has."""
 MAX_CHOICES = 30
 MAX_TEXT = 500
-"""Characters of a reason, a source or a choice."""
+"""Characters of a reason, a source or a choice: some sentences."""
 MAX_INTEGER = 2**53
 """JSON readers keep integers exact only up to here."""
 
 _WORKLOAD_OPTION = re.compile(r"workload\.[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ELEMENT = re.compile(r"([a-z0-9_]+)\[([01])\]")
 _ANYTHING = None
-"""What is known here of a workload's options: the workload itself checks them."""
+"""The argument that a workload's option is: the workload itself checks it."""
 
 
 def validated(
@@ -89,7 +91,7 @@ def _text(value: object, path: str) -> str:
 
 
 def _argument(optimizer: str, name: object, path: str) -> Argument | None:
-    """What the named place in the trial config accepts; `_ANYTHING` for workload options."""
+    """The argument that the named place in the trial config is; `_ANYTHING` for workload options."""
     if isinstance(name, str):
         if _WORKLOAD_OPTION.fullmatch(name):
             return _ANYTHING
@@ -135,7 +137,7 @@ def _conditions(parameter: Parameter, above: Sequence[Parameter], path: str) -> 
 
 
 def _excludes(one: Parameter, other: Parameter) -> bool:
-    """Whether some named parameter would need two values at once for both to be active."""
+    """True if some named parameter would need two values at once for both to be active."""
     return any(
         not any(is_same(a, b) for a in one.when[name] for b in other.when[name])
         for name in one.when.keys() & other.when

@@ -1,4 +1,4 @@
-"""What a configuration costs, from parameter shapes alone: bytes of state, operations and kernels. Allocates nothing.
+"""The cost of a configuration, from parameter shapes alone: bytes of state, operations, kernels. Allocates nothing.
 
 Operations count a multiplication and an addition as two, and matrix products only: with numel entries in a block of
 sides d_i a product along side i is 2·numel·d_i, and so is a Gram matrix. Elementwise work is linear in the parameters
@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from shampoo.choices import Solver
-from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.state.block_state import state_layout
 from shampoo.state.blocking import regions
 from shampoo.state.buckets import max_chunk_blocks
@@ -25,6 +24,7 @@ from shampoo.state.factors import side_kinds
 # tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR
 # decomposition with its Q (4/3 each), or two passes of a Gram matrix, a Cholesky decomposition and a triangular solve.
 _REFRESH_CUBES: Mapping[str, float] = {"eigh": 9.0, "eigh64": 9.0, "qr": 4 + 8 / 3, "cholesky_qr": 4 + 2 * (2 + 4 / 3)}
+# Coupled Newton makes 10 to 26 iterations; its squarings are those of `coupled_newton`, 8 and 4.
 _NEWTON_ITERATIONS = 18
 _NEWTON_SQUARINGS = 12
 # Eigenvectors of 4 bit: to read them two products and a triangular solve, to write them a QR decomposition. In every
@@ -55,8 +55,8 @@ class Cost:
     step_operations: int
     """Floating-point operations of the matrix products of a step, statistics included, refresh not."""
     refresh_operations: int
-    """Those of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it may
-    take 10 to 26."""
+    """Operations of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it
+    may take 10 to 26."""
     operations_per_step: float
     """Mean over a refresh period: `step_operations` plus the period's share of `refresh_operations`."""
     num_matrix_products: int
@@ -65,7 +65,7 @@ class Cost:
     """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
     what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter."""
     refresh_kernels: int
-    """Those that refreshing every unit at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
+    """Kernels that refreshing all units at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 
 
 def estimate(
@@ -178,6 +178,7 @@ def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[
     """Matrix products of a step, their operations, and the operations of a refresh, for one block."""
     numel = math.prod(block)
     if h.preconditioner == "spectral" and len(block) > 1:
+        # Five polynomials of three products each.
         short, long = sorted((block[0], numel // block[0]))
         return 15, 5 * (2 * short * short * long * 2 + 2 * short**3), 0
     kinds = side_kinds(block, h)

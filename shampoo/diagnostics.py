@@ -1,4 +1,4 @@
-"""What the optimizer knows about its own health, computed when asked for: `step` pays nothing for it."""
+"""The health of an optimizer, as it knows it itself, computed when asked for: `step` pays nothing for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.block_state import BlockState, Side
 from shampoo.state.buckets import Bucket, Chunk
 from shampoo.state.timing import step_scalars
@@ -47,8 +47,8 @@ class Diagnostics:
 
 
 @dataclass(slots=True)
-class Measured:
-    """What is measured of one parameter, or of a part of it; lists have one number for each factor or block."""
+class ParameterHealth:
+    """Measurements of one parameter, or of a part of it; lists have one number for each factor or block."""
 
     num_skipped: int = 0
     num_failed_refreshes: int = 0
@@ -81,13 +81,13 @@ def measure(
     buckets: Sequence[Bucket],
     state: Mapping[Tensor, Mapping[str, Any]],
     norms: Mapping[Tensor, Tensor],
-) -> dict[Tensor, Measured]:
-    """What there is to know of parameters of a group, with their buckets and the state by parameter; changes nothing.
+) -> dict[Tensor, ParameterHealth]:
+    """Measurements of the parameters of a group, with their buckets and the state by parameter; changes nothing.
 
     `norms` are those of whole gradients, as far as the parameters are parts of others.
     """
     found = {
-        param: Measured(
+        param: ParameterHealth(
             num_skipped=int(state[param]["num_skipped"]),
             lr=h.lr,
             squared_weight=param.double().square().sum().item(),
@@ -104,9 +104,9 @@ def measure(
     return found
 
 
-def merged(parts: Sequence[Measured]) -> Measured:
-    """What is measured of a parameter, of whose parts it has been measured."""
-    whole = Measured(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
+def merged(parts: Sequence[ParameterHealth]) -> ParameterHealth:
+    """The measurements of a parameter, from those of its parts."""
+    whole = ParameterHealth(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
     for part in parts:
         for name in _SUMS:
             setattr(whole, name, getattr(whole, name) + getattr(part, name))
@@ -115,7 +115,7 @@ def merged(parts: Sequence[Measured]) -> Measured:
     return whole
 
 
-def summarise(measured: Collection[Measured]) -> Diagnostics:
+def summarise(measured: Collection[ParameterHealth]) -> Diagnostics:
     """The diagnostics of parameters."""
     total = sum(one.numel for one in measured)
     conditions, residuals, ratios, grafts = (
@@ -136,7 +136,7 @@ def summarise(measured: Collection[Measured]) -> Diagnostics:
     )
 
 
-def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, Measured]) -> None:
+def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, ParameterHealth]) -> None:
     """Adds what the state of a bucket says."""
     numel = bucket.like.new_empty(bucket.block).numel()
     preconditioned = _preconditioned(bucket, h)
@@ -181,7 +181,7 @@ def _of_bucket(
                 h,
                 grafting="none",
                 grafting_beta2=None,
-                grafting_epsilon=DEFAULT_GRAFTING_EPSILON,
+                grafting_epsilon=DEFAULTS["grafting_epsilon"],
                 momentum=0.0,
                 nesterov=False,
             )
@@ -243,7 +243,7 @@ def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Sid
 
 
 def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
-    """Whether each block is by now, (K,) bool."""
+    """True for each block that is by now, (K,) bool."""
     ready = torch.ones(bucket.num_blocks, dtype=torch.bool)
     if not bucket.state.sides:
         return ready if h.preconditioner == "spectral" and len(bucket.block) > 1 else ~ready

@@ -1,4 +1,4 @@
-"""What a parameter group may hold, and what follows from its hyperparameters for all of its parameters."""
+"""The rules of a parameter group: its keys, its parameters, and what follows from its hyperparameters for them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from shampoo.choices import Preconditioner
 from shampoo.distributed.layout import is_dtensor, layout_of
-from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, unused
+from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.
@@ -34,7 +33,7 @@ def require_known_keys(group: Mapping[str, Any]) -> None:
 
 
 def is_trained(param: Tensor) -> bool:
-    """Whether a parameter has a state: it requires a gradient, or has been given one all the same."""
+    """True if a parameter has a state: it requires a gradient, or has been given one all the same."""
     return param.requires_grad or param.grad is not None
 
 

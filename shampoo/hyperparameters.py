@@ -3,53 +3,63 @@
 They live in `param_groups` and are read and checked at every step, so a change there (a learning-rate schedule,
 population-based training) takes effect at the next step or raises. A hyperparameter that a group's member of the
 family does not use must have its default: none is silently ignored.
+
+To add one:
+
+1. Declare it here: a field of `Hyperparameters`, whose annotation is the check of its values (`declarations`), with
+   its prose below. Rules beside other hyperparameters go into the `_check_...` of their subject, and if it decides
+   which state there is, into `structure`.
+2. Use it, in `step/` or `state/`.
+3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
+
+Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
+`Shampoo`, the table of what a search may set, and that of the manual, with the first sentence of the prose. Tests
+compare all three, and `test_live_hyperparameters` wants a row with the effect of a change between two steps.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import torch
 
-from shampoo.choices import (
-    CHOICES,
-    OPTIONAL_CHOICES,
-    AdjustLr,
-    CommunicationDtype,
-    Distributed,
-    EpsilonType,
-    Grafting,
-    LargeDimMethod,
-    LowPrecisionWeights,
-    Preconditioner,
-    ProductDtype,
-    Solver,
-    StateDtype,
-    WeightDecayType,
+from shampoo.declarations import (
+    AVERAGE,
+    AVERAGE_OR_SUM,
+    IN_FLIGHT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Declaration,
+    Range,
+    declarations_of,
+    used_by,
 )
-from shampoo.family import DEFAULT_REFRESH_PERIOD, USED
 
-DEFAULT_GRAFTING_EPSILON = 1e-8
+Preconditioner: TypeAlias = Literal["shampoo", "soap", "kl", "spectral", "none"]
+Grafting: TypeAlias = Literal["none", "sgd", "adagrad", "rmsprop", "adam"]
+WeightDecayType: TypeAlias = Literal["decoupled", "l2", "independent"]
+EpsilonType: TypeAlias = Literal["relative", "absolute"]
+Solver: TypeAlias = Literal["eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"]
+LargeDimMethod: TypeAlias = Literal["blocking", "diagonal", "one_sided"]
+AdjustLr: TypeAlias = Literal["match_rms_adamw", "original"]
+StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
+ProductDtype: TypeAlias = Literal["float32", "bfloat16"]
+LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
+Distributed: TypeAlias = Literal["auto", "lossless", "local"]
+CommunicationDtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
+
+KRONECKER = used_by("shampoo", "soap", "kl")
+"""The members with Kronecker factors."""
+MATRICES = used_by("shampoo", "soap", "kl", "spectral")
+"""The members that treat matrices otherwise than vectors."""
+
+DEFAULT_REFRESH_PERIOD: Mapping[str, int] = {"shampoo": 50, "soap": 10, "kl": 10, "spectral": 1, "none": 1}
+"""Steps from one refresh to the next by member: for soap SOAP's own, and kl refreshes as it does; for shampoo as
+README's figures are measured; spectral and none refresh nothing."""
 SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
-"""What decides which rank steps what, and how."""
-_FLAGS = ("nesterov", "use_bias_correction", "one_sided", "stagger_refresh", "pseudo_inverse", "reduce_gradients")
-
-
-def _require(condition: bool, name: str, value: object, rule: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} must be {rule}, got {value!r}")
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+"""The hyperparameters that decide which rank steps what, and how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,27 +70,27 @@ class Hyperparameters:
         ValueError: a value is illegal, or would have no effect beside the others; the message holds the values.
     """
 
-    lr: float = 1.5e-3
+    lr: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 1.5e-3
     """Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate, with soap and kl of
     Adam's."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    """(β1, β2). β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
+    betas: Annotated[tuple[float, float], AVERAGE, AVERAGE_OR_SUM, IN_FLIGHT] = (0.9, 0.999)
+    """(β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
     squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums."""
-    beta3: float | None = None
+    beta3: Annotated[float | None, AVERAGE, IN_FLIGHT] = None
     """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's Nesterov."""
-    shampoo_beta: float | None = None
+    shampoo_beta: Annotated[float | None, AVERAGE_OR_SUM, used_by("soap"), IN_FLIGHT] = None
     """soap's average of the factors, in [0, 1], 1 sums; None: β2."""
-    epsilon: float = 1e-6
-    """Added to the eigenvalues of a factor; > 0. With `pseudo_inverse` the largest eigenvalue that counts as null. kl
-    wants 1e-2 where gradients have a low rank, as PowerSGD's: each factor counts a direction that is new to the other
-    1/ε times over, and its steps become that much too short."""
-    epsilon_type: EpsilonType = "relative"
+    epsilon: Annotated[float, POSITIVE, used_by("shampoo", "kl"), IN_FLIGHT] = 1e-6
+    """Damping ε, added to the eigenvalues of a factor, > 0; with `pseudo_inverse` the largest eigenvalue that counts as
+    null. kl wants 1e-2 where gradients have a low rank, as PowerSGD's: each factor counts a direction that is new to
+    the other 1/ε times over, and its steps become that much too short."""
+    epsilon_type: Annotated[EpsilonType, used_by("shampoo", "kl")] = "relative"
     """relative: `epsilon` is a share of the factor's largest eigenvalue; absolute: a number."""
-    weight_decay: float = 0.0
-    """λ >= 0."""
+    weight_decay: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 0.0
+    """Weight decay λ, >= 0."""
     weight_decay_type: WeightDecayType = "decoupled"
     """decoupled: W ← (1 − lr·λ)W, as AdamW; independent: W ← (1 − λ·lr/peak_lr)W; l2: G ← G + λW."""
-    momentum: float = 0.0
+    momentum: Annotated[float, AVERAGE, IN_FLIGHT] = 0.0
     """μ in [0, 1) of B ← μB + P, undamped as in `torch.optim.SGD`; 0: none."""
     nesterov: bool = False
     """Step along P + μB instead of B; needs momentum."""
@@ -88,120 +98,96 @@ class Hyperparameters:
     """The member of the family. shampoo: inverse roots of Kronecker factors; soap: Adam in their eigenbasis; kl: the
     factors that minimise the Kullback-Leibler divergence; spectral: orthogonalised momentum (Muon); none: the plain
     method that `grafting` names. Shapes the state."""
-    solver: Solver | None = None
-    """How roots and eigenbases are found: eigh, eigh64 (in float64), coupled_newton (shampoo), and the warm-started
+    solver: Annotated[Solver | None, KRONECKER] = None
+    """The way to roots and eigenbases: eigh, eigh64 (in float64), coupled_newton (shampoo), and the warm-started
     qr and cholesky_qr. None: eigh on the CPU; elsewhere, where products are far faster, coupled_newton if it can find
     the root and cholesky_qr for soap and kl. Between those that keep a basis and those that do not it shapes
     shampoo's state."""
-    max_preconditioner_dim: int = 1024
+    max_preconditioner_dim: Annotated[int, Range(low=2), MATRICES] = 1024
     """Longest side of a block, >= 2; for longer sides see `large_dim_method`. Shapes the state."""
-    large_dim_method: LargeDimMethod = "blocking"
+    large_dim_method: Annotated[LargeDimMethod, MATRICES] = "blocking"
     """A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor (diagonal), or
     none (one_sided). Shapes the state."""
-    one_sided: bool = False
+    one_sided: Annotated[bool, KRONECKER] = False
     """Precondition the shortest side of a block alone. Shapes the state."""
-    precondition_frequency: int | None = None
+    precondition_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None
     """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
-    start_preconditioning_step: int | None = None
+    start_preconditioning_step: Annotated[int | None, Range(low=1), KRONECKER] = None
     """Step at which all roots and bases are computed for the first time; until then steps are plain. None: the first
     step with statistics; for soap the one after, because in the basis of one gradient that gradient is diagonal, and
     Adam makes whole steps of the rounding beside the diagonal."""
-    statistics_frequency: int | None = None
+    statistics_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None
     """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
     `state_dtype` an update is part of a refresh, and nothing else can be asked for (kl's eigenvalues, which are not in
     low precision, follow every step)."""
-    stagger_refresh: bool = True
+    stagger_refresh: Annotated[bool, KRONECKER] = True
     """Refresh an equal share of the factors at every step instead of all at once: no step is longer than others."""
-    refresh_tolerance: float = 0.0
+    refresh_tolerance: Annotated[float, AVERAGE, KRONECKER, IN_FLIGHT] = 0.0
     """Leave out a due refresh while the off-diagonal part of the factor in its old basis has at most this share of its
     norm, in [0, 1); 0: never. Useful: 0.2 to 0.4. Keeps a basis, so for shampoo 0 or not shapes the state."""
     grafting: Grafting | None = None
     """Method whose step length each block takes, and which steps for blocks without a preconditioner; none: the
     preconditioned step's own length. None: adam for shampoo and none, none for the others. Shapes the state."""
-    grafting_beta2: float | None = None
+    grafting_beta2: Annotated[float | None, AVERAGE, used_by("shampoo", "none"), IN_FLIGHT] = None
     """Average of squared gradients of rmsprop and adam grafting, in [0, 1); None: β2."""
-    grafting_epsilon: float = DEFAULT_GRAFTING_EPSILON
+    grafting_epsilon: Annotated[float, POSITIVE, IN_FLIGHT] = 1e-8
     """Added to the root of the squared gradients in adagrad, rmsprop and adam steps, soap's included; > 0."""
-    exponent_override: float | None = None
+    exponent_override: Annotated[float | None, POSITIVE, used_by("shampoo"), IN_FLIGHT] = None
     """Factors enter as A^(−exponent_override), > 0; None: 1/(2·number of factors of the block)."""
-    pseudo_inverse: bool = False
+    pseudo_inverse: Annotated[bool, used_by("shampoo")] = False
     """Leave out the null space of a factor instead of damping it: eigenvalues up to `epsilon` have the root 0."""
     use_bias_correction: bool = True
     """Divide averages (gradient, factors, squared gradients) by the sum of their weights."""
-    adjust_lr_fn: AdjustLr = "match_rms_adamw"
-    """Scale of spectral's m×n step. match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original: √max(1, m/n).
-    """
-    state_dtype: StateDtype = "float32"
+    adjust_lr_fn: Annotated[AdjustLr, used_by("spectral")] = "match_rms_adamw"
+    """Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
+    √max(1, m/n)."""
+    state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""
-    product_dtype: ProductDtype = "float32"
+    product_dtype: Annotated[ProductDtype, MATRICES] = "float32"
     """Precision of what is multiplied where roots, bases or spectral's polynomial meet a gradient; statistics and
     refreshes keep the state's. bfloat16 rounds the step a little, and is faster where the processor has units for it
     and products take most of the time."""
     low_precision_weights: LowPrecisionWeights = "nearest"
-    """How parameters below float32 take a step: rounded to nearest; rounded stochastically; or from a float32 master
+    """The step of parameters below float32: rounded to nearest; rounded stochastically; or from a float32 master
     copy in the state. Shapes the state."""
-    max_failed_refreshes: int = 3
-    """How often in a row the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
+    max_failed_refreshes: Annotated[int, Range(low=0), KRONECKER] = 3
+    """Times in a row that the refresh of one factor may fail, keeping the previous root, before step() raises; >= 0."""
     distributed: Distributed = "auto"
-    """How ranks share the work (`shampoo.distributed`). lossless: every rank owns blocks, which it steps with the
+    """The way ranks share the work (`shampoo.distributed`). lossless: every rank owns blocks, which it steps with the
     numbers of a single process, of DTensors and of plain parameters, which all ranks then hold alike, as under DDP;
     local: every rank steps its shard of a DTensor as if it were the parameter, without communication. auto: DTensors
     lossless, and plain parameters by every rank. In one process all are the same. Shapes the state."""
     communication_dtype: CommunicationDtype = "float32"
     """Precision in which owners send weights back: below the weights' own their change is sent, in units of its largest
     element. Gradients travel in theirs."""
-    num_ranks_per_group: int | None = None
-    """How many consecutive ranks share plain parameters, a divisor of their number, each group on its own. None: as
-    many as make any rank's share smaller. Shapes the state."""
+    num_ranks_per_group: Annotated[int | None, Range(low=1)] = None
+    """Number of consecutive ranks that share plain parameters, a divisor of the world size, each group on its own.
+    None: as many as make any rank's share smaller. Shapes the state."""
     reduce_gradients: bool = False
     """The gradients of plain parameters are those of each rank alone: the owners average them, by a reduce-scatter in
     place of DDP's all-reduce. For a model without DDP or under its `no_sync`; all ranks are one group."""
 
     def __post_init__(self) -> None:
-        _require(_is_number(self.lr) and self.lr >= 0, "lr", self.lr, "a finite number >= 0")
-        self._check_choices()
+        for name, declaration in DECLARATIONS.items():
+            declaration.check(getattr(self, name))
+        object.__setattr__(self, "betas", tuple(self.betas))
         self._check_averages()
-        for name in ("weight_decay", "epsilon", "grafting_epsilon"):
-            value = getattr(self, name)
-            _require(_is_number(value) and value >= 0, name, value, "a finite number >= 0")
-        for name in ("epsilon", "grafting_epsilon"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "> 0")
-        if self.nesterov and self.momentum == 0:
-            raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
-        exponent = self.exponent_override
-        is_legal = exponent is None or (_is_number(exponent) and exponent > 0)
-        _require(is_legal, "exponent_override", exponent, "None or a finite number > 0")
         self._check_effect()
         self._check_schedule()
         self._check_grafting()
         self._check_solver()
         self._check_distribution()
 
-    def _check_choices(self) -> None:
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            legal = value in choices if isinstance(value, str) else value is None and name in OPTIONAL_CHOICES
-            _require(legal, name, value, f"one of {choices}")
-        for name in _FLAGS:
-            _require(isinstance(getattr(self, name), bool), name, getattr(self, name), "a bool")
-
     def _check_averages(self) -> None:
-        betas = self.betas
-        is_pair = isinstance(betas, tuple | list) and len(betas) == 2 and all(map(_is_number, betas))
-        _require(is_pair, "betas", betas, "a pair of numbers")
-        object.__setattr__(self, "betas", (betas[0], betas[1]))
-        _require(0 <= betas[0] < 1, "betas[0]", betas[0], "in [0, 1)")
-        _require(0 <= betas[1] <= 1, "betas[1]", betas[1], "in [0, 1]")
-        for name, rule in (("beta3", "None or in [0, 1)"), ("shampoo_beta", "None or in [0, 1]")):
-            value = getattr(self, name)
-            legal = value is None or (_is_number(value) and 0 <= value <= 1 and (value < 1 or name == "shampoo_beta"))
-            _require(legal, name, value, rule)
-        if self.beta3 is not None and betas[0] == 0:
-            raise ValueError(f"beta3 needs betas[0] > 0, got beta3={self.beta3}, betas[0]={betas[0]}")
-        if self.preconditioner in ("soap", "kl"):
-            _require(betas[1] < 1, "betas[1]", betas[1], f"below 1 for preconditioner={self.preconditioner!r}")
-        _require(_is_number(self.momentum) and 0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
+        if self.beta3 is not None and self.betas[0] == 0:
+            raise ValueError(f"beta3 needs betas[0] > 0, got beta3={self.beta3}, betas[0]={self.betas[0]}")
+        if self.preconditioner in ("soap", "kl") and self.betas[1] == 1:
+            raise ValueError(
+                f"betas[1] must be below 1 for preconditioner={self.preconditioner!r}, got {self.betas[1]!r}"
+            )
+        if self.nesterov and self.momentum == 0:
+            raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
 
     def _check_effect(self) -> None:
         for name in unused(self.preconditioner):
@@ -220,11 +206,6 @@ class Hyperparameters:
             )
 
     def _check_schedule(self) -> None:
-        dim = self.max_preconditioner_dim
-        _require(_is_int(dim) and dim >= 2, "max_preconditioner_dim", dim, "an integer >= 2")
-        for name in ("precondition_frequency", "statistics_frequency", "start_preconditioning_step"):
-            value = getattr(self, name)
-            _require(value is None or (_is_int(value) and value >= 1), name, value, "None or an integer >= 1")
         if self.low_precision_state:
             if self.statistics_frequency is not None:
                 raise ValueError(
@@ -237,10 +218,6 @@ class Hyperparameters:
                 f"{self.statistics_frequency} must be at most precondition_frequency={self.refresh_period} "
                 f"and start_preconditioning_step={self.first_refresh}"
             )
-        tolerance = self.refresh_tolerance
-        _require(_is_number(tolerance) and 0 <= tolerance < 1, "refresh_tolerance", tolerance, "in [0, 1)")
-        limit = self.max_failed_refreshes
-        _require(_is_int(limit) and limit >= 0, "max_failed_refreshes", limit, "an integer >= 0")
 
     def _check_grafting(self) -> None:
         method = self.grafting_method
@@ -249,18 +226,11 @@ class Hyperparameters:
         if self.preconditioner == "none" and method == "none":
             raise ValueError("preconditioner='none' is the plain method that grafting names, got grafting='none'")
         averaged = method in ("rmsprop", "adam")
-        if self.grafting_beta2 is not None:
-            _require(
-                _is_number(self.grafting_beta2) and 0 <= self.grafting_beta2 < 1,
-                "grafting_beta2",
-                self.grafting_beta2,
-                "None or in [0, 1)",
-            )
-            if not averaged:
-                raise ValueError(f"grafting_beta2={self.grafting_beta2} has no effect with grafting={method!r}")
-        elif averaged and self.betas[1] == 1:
+        if self.grafting_beta2 is not None and not averaged:
+            raise ValueError(f"grafting_beta2={self.grafting_beta2} has no effect with grafting={method!r}")
+        if self.grafting_beta2 is None and averaged and self.betas[1] == 1:
             raise ValueError(f"grafting={method!r} with betas[1]=1 needs grafting_beta2 < 1, got None")
-        if method == "sgd" and self.grafting_epsilon != DEFAULT_GRAFTING_EPSILON:
+        if method == "sgd" and self.grafting_epsilon != DEFAULTS["grafting_epsilon"]:
             raise ValueError(f"grafting_epsilon={self.grafting_epsilon} has no effect with grafting={method!r}")
 
     def _check_solver(self) -> None:
@@ -281,8 +251,6 @@ class Hyperparameters:
                 raise ValueError(f"{name}={getattr(self, name)!r} needs eigenvectors, got solver='coupled_newton'")
 
     def _check_distribution(self) -> None:
-        size = self.num_ranks_per_group
-        _require(size is None or (_is_int(size) and size >= 1), "num_ranks_per_group", size, "None or an integer >= 1")
         if self.distributed == "local" and self.communication_dtype != "float32":
             raise ValueError(f"communication_dtype={self.communication_dtype!r} has no effect with distributed='local'")
         for name in ("num_ranks_per_group", "reduce_gradients"):
@@ -290,9 +258,10 @@ class Hyperparameters:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} needs distributed='lossless', got {self.distributed!r}"
                 )
-        if self.reduce_gradients and size is not None:
+        if self.reduce_gradients and self.num_ranks_per_group is not None:
             raise ValueError(
-                f"num_ranks_per_group={size} has no effect with reduce_gradients=True: one group is all ranks"
+                f"num_ranks_per_group={self.num_ranks_per_group} has no effect with reduce_gradients=True: one group "
+                "is all ranks"
             )
 
     @classmethod
@@ -371,7 +340,7 @@ class Hyperparameters:
 
     @property
     def keeps_basis(self) -> bool:
-        """Whether the state holds the eigenvectors of factors."""
+        """True if the state holds the eigenvectors of factors."""
         if self.preconditioner == "shampoo":
             return self.solver in ("qr", "cholesky_qr") or self.refresh_tolerance > 0 or self.low_precision_state
         return self.preconditioner in ("soap", "kl")
@@ -383,7 +352,7 @@ class Hyperparameters:
 
     @property
     def structure(self) -> dict[str, object]:
-        """What decides which state tensors exist and their shapes: fixed once the state is allocated."""
+        """All that decides which state tensors exist, and their shapes: fixed once the state is allocated."""
         return {
             "preconditioner": self.preconditioner,
             "max_preconditioner_dim": self.max_preconditioner_dim,
@@ -401,7 +370,7 @@ class Hyperparameters:
 
     @property
     def sharing(self) -> dict[str, object]:
-        """Those of `SHARING`: fixed, too, but no part of a checkpoint."""
+        """The hyperparameters of `SHARING`: fixed, too, but no part of a checkpoint."""
         return {name: getattr(self, name) for name in SHARING}
 
     def require_structure(self, built: Mapping[str, object]) -> None:
@@ -419,10 +388,12 @@ class Hyperparameters:
                 )
 
 
-DEFAULTS: Mapping[str, Any] = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
-NAMES: tuple[str, ...] = tuple(DEFAULTS)
+DECLARATIONS: Mapping[str, Declaration] = {one.name: one for one in declarations_of(Hyperparameters)}
+DEFAULTS: Mapping[str, Any] = {name: declaration.default for name, declaration in DECLARATIONS.items()}
+NAMES: tuple[str, ...] = tuple(DECLARATIONS)
 _UNUSED: Mapping[str, tuple[str, ...]] = {
-    member: tuple(name for name in NAMES if name not in used) for member, used in USED.items()
+    member: tuple(name for name, one in DECLARATIONS.items() if one.used_by is not None and member not in one.used_by)
+    for member in DECLARATIONS["preconditioner"].choices
 }
 
 

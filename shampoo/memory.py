@@ -68,7 +68,7 @@ def _machine_bytes() -> int | None:
 
 
 def _control_group_bytes() -> int | None:
-    """What the limit of a container leaves; its page cache can be given back and does not count."""
+    """Bytes that the limit of a container leaves; its page cache can be given back and does not count."""
     try:
         limit = (_CONTROL_GROUP / "memory.max").read_text().strip()
         used = int((_CONTROL_GROUP / "memory.current").read_text())

@@ -1,41 +1,26 @@
-"""`Shampoo`: the class that holds hyperparameters and state, and walks over the blocks at every step.
+"""`Shampoo`: the optimizer as torch knows it, with parameter groups, a step, diagnostics and checkpoints.
 
-The arithmetic is elsewhere: `block_step` (the whole step of stacked blocks), `refresh`, `inverse_roots`, `eigenbases`,
-`grafting`; the geometry in `blocking`, the storage in `buckets`.
+The arithmetic is in `step/`, from the step of a group down to that of stacked blocks (`block_step`, which states the
+recurrences), and in `linalg/`. `allocation` makes the state, `state/` says what it holds and where it lies, and
+`distributed/` which rank steps what.
 """
 
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo.choices import (
-    AdjustLr,
-    CommunicationDtype,
-    Distributed,
-    EpsilonType,
-    Grafting,
-    LargeDimMethod,
-    LowPrecisionWeights,
-    Preconditioner,
-    ProductDtype,
-    Solver,
-    StateDtype,
-    WeightDecayType,
-)
-from shampoo.diagnostics import Diagnostics, Measured, measure, merged, summarise
-from shampoo.distributed.block_rows import Rows
-from shampoo.distributed.ownership import cost_of_runs
+from shampoo import hyperparameters, torch_internals
+from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of_sharing_nothing
+from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
+from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
-from shampoo.distributed.sharding_plan import Plan, StandIns, is_shared, reason_for_sharing_nothing
-from shampoo.distributed.topology import world_rank, world_size
+from shampoo.distributed.topology import world_rank
 from shampoo.group_rules import (
     decay_per_step,
     inherited,
@@ -45,9 +30,8 @@ from shampoo.group_rules import (
     require_params,
     require_peak_lr,
 )
-from shampoo.hyperparameters import DEFAULT_GRAFTING_EPSILON, DEFAULTS, NAMES, SHARING, Hyperparameters
+from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.buckets import Bucket, Piece, make_buckets, state_by_param, state_dtype
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
@@ -86,6 +70,7 @@ class Shampoo(Optimizer):
         MemoryError: the state does not fit into what is left of the device's memory; the message says why.
     """
 
+    _allocation: Allocation
     _step_uncompiled: ClassVar[Any] = None
     """A step as the compiler of a whole training step leaves it: what is refreshed is decided step by step, and ranks
     meet in it."""
@@ -98,81 +83,54 @@ class Shampoo(Optimizer):
         betas: Sequence[float] = (0.9, 0.999),
         beta3: float | None = None,
         shampoo_beta: float | None = None,
-        epsilon: float = 1e-6,
-        epsilon_type: EpsilonType = "relative",
+        epsilon: float = 1e-06,
+        epsilon_type: hyperparameters.EpsilonType = "relative",
         weight_decay: float = 0.0,
-        weight_decay_type: WeightDecayType = "decoupled",
+        weight_decay_type: hyperparameters.WeightDecayType = "decoupled",
         momentum: float = 0.0,
         nesterov: bool = False,
-        preconditioner: Preconditioner = "shampoo",
-        solver: Solver | None = None,
+        preconditioner: hyperparameters.Preconditioner = "shampoo",
+        solver: hyperparameters.Solver | None = None,
         max_preconditioner_dim: int = 1024,
-        large_dim_method: LargeDimMethod = "blocking",
+        large_dim_method: hyperparameters.LargeDimMethod = "blocking",
         one_sided: bool = False,
         precondition_frequency: int | None = None,
         start_preconditioning_step: int | None = None,
         statistics_frequency: int | None = None,
         stagger_refresh: bool = True,
         refresh_tolerance: float = 0.0,
-        grafting: Grafting | None = None,
+        grafting: hyperparameters.Grafting | None = None,
         grafting_beta2: float | None = None,
-        grafting_epsilon: float = DEFAULT_GRAFTING_EPSILON,
+        grafting_epsilon: float = 1e-08,
         exponent_override: float | None = None,
         pseudo_inverse: bool = False,
         use_bias_correction: bool = True,
-        adjust_lr_fn: AdjustLr = "match_rms_adamw",
-        state_dtype: StateDtype = "float32",
-        product_dtype: ProductDtype = "float32",
-        low_precision_weights: LowPrecisionWeights = "nearest",
+        adjust_lr_fn: hyperparameters.AdjustLr = "match_rms_adamw",
+        state_dtype: hyperparameters.StateDtype = "float32",
+        product_dtype: hyperparameters.ProductDtype = "float32",
+        low_precision_weights: hyperparameters.LowPrecisionWeights = "nearest",
         max_failed_refreshes: int = 3,
-        distributed: Distributed = "auto",
-        communication_dtype: CommunicationDtype = "float32",
+        distributed: hyperparameters.Distributed = "auto",
+        communication_dtype: hyperparameters.CommunicationDtype = "float32",
         num_ranks_per_group: int | None = None,
         reduce_gradients: bool = False,
     ) -> None:
         arguments = locals()
         defaults = {name: arguments[name] for name in NAMES}
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
-        # Before super().__init__, which adds the groups.
-        self._reset()
+        self._prepare()
         super().__init__(params, defaults)
         # All groups at once, so that the ranks share them evenly.
-        self._allocate_groups(first=0)
+        members = [self._take_in(number, is_trained) for number in range(len(self.param_groups))]
+        self._allocation.add(members, self.state)
         self._is_allocated = True
-        self._warn_of_sharing_nothing()
+        if self._allocation.plan.settled.group_size == 1 and world_rank() == 0:
+            warn_of_sharing_nothing(self._all_members())
 
     @property
     def share_of_state(self) -> float:
         """Bytes of state that this rank holds, over those that one process would: 1 where nothing is shared."""
-        trained = [
-            (param, Hyperparameters.of_group(group))
-            for group in self.param_groups
-            for param in group["params"]
-            if param not in self._frozen
-        ]
-        whole = sum(
-            cost_of_runs(tuple(param.shape), None, h, dtype=param.dtype, device=param.device.type).state_bytes
-            for param, h in trained
-        )
-        held = sum(x.nbytes for state in self.state.values() for x in state.values() if isinstance(x, Tensor))
-        return held / whole if whole else 1.0
-
-    def _warn_of_sharing_nothing(self) -> None:
-        # 1 by choice alone: where it is asked for by `num_ranks_per_group`, nothing has been chosen.
-        if self._stand_ins.group_size != 1 or world_rank() != 0:
-            return
-        groups = [
-            ([param for param in group["params"] if param not in self._frozen], Hyperparameters.of_group(group))
-            for group in self.param_groups
-        ]
-        warnings.warn(
-            f"distributed='lossless' shares nothing: each of {world_size()} ranks holds all of the state and takes all "
-            f"of the step. Ranks share whole blocks, and {reason_for_sharing_nothing(groups)}, which is the same for "
-            f"its owner however the rest is shared. A smaller max_preconditioner_dim makes smaller blocks; "
-            f"num_ranks_per_group={world_size()} shares the rest all the same",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        return share_of_state(self._all_members(), self.state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
@@ -191,16 +149,17 @@ class Shampoo(Optimizer):
         params = [given] if isinstance(given, Tensor) else list(given)
         tensors = [named[1] if isinstance(named, tuple) else named for named in params]
         require_params(tensors, h)
-        trained = [param for param in tensors if is_trained(param)]
-        plan = self._stand_ins.plan([(trained, h)]) if self._is_allocated else None
-        if plan is not None:
-            require_memory(list(plan.costs(trained, h)), h, working_bytes=plan.working_bytes())
+        placements: Placements | None = None
+        if self._is_allocated:
+            trained = [param for param in tensors if is_trained(param)]
+            placements = self._allocation.plan.propose([(trained, h)])
+            require_memory(list(placements.costs(trained, h)), h, working_bytes=placements.working_bytes())
         super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
         group.setdefault("peak_lr", group["lr"])
-        if plan is not None:
-            self._allocate_groups(first=len(self.param_groups) - 1, plan=plan)
+        if placements is not None:
+            self._allocation.add([self._take_in(len(self.param_groups) - 1, is_trained)], self.state, placements)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -240,14 +199,15 @@ class Shampoo(Optimizer):
             require_peak_lr(h, group["peak_lr"])
             for param in group["params"]:
                 gradient_of(param)
-        self._thaw()
-        self._stand_ins.require_gradients()
-        shared_on = self._stand_ins.shared_on
+        allocation, plan = self._allocation, self._allocation.plan
+        allocation.thaw(checked.__getitem__, self.state)
+        plan.require_gradients()
+        shared_on = plan.rounds.shared_on
         report = None if shared_on is None else functools.partial(self._failures.excess, shared_on)
-        with self._stand_ins.rounds(report) as rounds:
+        with plan.rounds.walk(report) as rounds:
             for number in rounds:
-                norms = self._stand_ins.norms(number)
-                for share in self._shares.get(number, ()):
+                norms = plan.rounds.norms(number)
+                for share in allocation.shares(number):
                     h, group = checked[share.group], self.param_groups[share.group]
                     kept = 1 - decay_per_step(h, group["peak_lr"])
                     self._step_group(
@@ -255,107 +215,46 @@ class Shampoo(Optimizer):
                         share.buckets,
                         h,
                         kept=kept,
-                        state=self._state_of,
-                        positions=self._positions,
+                        state=allocation.state_of,
+                        positions=allocation.positions,
                         norms=norms,
                     )
-        if self._stand_ins.largest_report is not None:
-            self._failures.raise_together(self._stand_ins.largest_report)
+        if plan.rounds.largest_report is not None:
+            self._failures.raise_together(plan.rounds.largest_report)
         else:
             self._failures.raise_if_too_many()
 
-    def _reset(self) -> None:
+    def _prepare(self) -> None:
+        """Makes what adding a group needs."""
         if Shampoo._step_uncompiled is None:
             # Not as a decorator: it takes as long to import as torch.
-            disabled = torch.compiler.disable(Shampoo._step_everything)
+            disabled = torch.compiler.disable(Shampoo._step_everything)  # type: ignore[no-untyped-call, unused-ignore]
             Shampoo._step_uncompiled = staticmethod(disabled)
         self._is_allocated = False
-        self._stand_ins = StandIns()
-        self._shares: dict[int, list[Share]] = {}
-        self._state_of: dict[Tensor, dict[str, Any]] = {}
-        self._positions: dict[Tensor, int] = {}
-        self._places: dict[Tensor, int] = {}
-        self._frozen: dict[Tensor, int] = {}
+        self._allocation = Allocation()
         self._structures: list[dict[str, object]] = []
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
-    def _allocate_groups(self, *, first: int, plan: Plan | None = None) -> None:
-        """Makes the state of the groups from number `first` on; `plan`, of their parameters, has been checked."""
-        members: list[tuple[int, list[Tensor]]] = []
-        for number, group in enumerate(self.param_groups[first:], start=first):
-            self._register(group)
-            members.append((number, [param for param in group["params"] if is_trained(param)]))
-            self._frozen |= {param: number for param in group["params"] if not is_trained(param)}
-        self._allocate(members, plan)
-
-    def _register(self, group: Mapping[str, Any]) -> None:
-        h = Hyperparameters.of_group(group)
+    def _take_in(self, number: int, has_state: Callable[[Tensor], bool]) -> GroupMembers:
+        """Registers a group, and gives those of its parameters that have a state from the beginning."""
+        group, h = self.param_groups[number], self._hyperparameters(number)
         self._structures.append({**h.structure, **h.sharing})
-        for param in group["params"]:
-            # The place among all parameters, wherever they are stepped.
-            self._places[param] = len(self._places)
-            # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
-            self.state[param] = {}
+        self._allocation.register(group["params"], self.state)
+        self._allocation.frozen |= {param: number for param in group["params"] if not has_state(param)}
+        return self._members(number)
 
-    def _thaw(self, also: Collection[Tensor] = ()) -> None:
-        """Makes the state of parameters that are trained by now, and had none; the same on all ranks."""
-        found = [(number, param) for param, number in self._frozen.items() if is_trained(param) or param in also]
-        if not found:
-            return
-        members = [
-            (number, [param for of_group, param in found if of_group == number])
-            for number in dict.fromkeys(number for number, _ in found)
-        ]
-        checked = {number: Hyperparameters.of_group(self.param_groups[number]) for number, _ in members}
-        plan = self._stand_ins.plan([(params, checked[number]) for number, params in members])
-        for number, params in members:
-            require_params(params, checked[number])
-            costs = list(plan.costs(params, checked[number]))
-            require_memory(costs, checked[number], working_bytes=plan.working_bytes())
-        self._allocate(members, plan)
-        for _, param in found:
-            del self._frozen[param]
+    def _members(self, number: int) -> GroupMembers:
+        """The parameters of a group that are not frozen."""
+        group = self.param_groups[number]
+        trained = [param for param in group["params"] if param not in self._allocation.frozen]
+        return GroupMembers(number, trained, self._hyperparameters(number))
 
-    def _allocate(self, members: Sequence[tuple[int, Sequence[Tensor]]], plan: Plan | None = None) -> None:
-        """Makes the state of parameters, given with the numbers of their groups, as far as this rank steps them."""
-        checked = [Hyperparameters.of_group(self.param_groups[number]) for number, _ in members]
-        is_checked = plan is not None
-        if plan is None:
-            plan = self._stand_ins.plan([(params, h) for (_, params), h in zip(members, checked, strict=True)])
-        self._stand_ins.adopt(plan)
-        for (number, params), h in zip(members, checked, strict=True):
-            if not is_checked:
-                require_memory(list(plan.costs(params, h)), h, working_bytes=plan.working_bytes())
-            self._allocate_members(number, params, h)
-        if any(h.low_precision_weights == "master" for h in checked):
-            self._fill_masters({self._stand_ins.of(param) for _, params in members for param in params})
+    def _all_members(self) -> list[GroupMembers]:
+        return [self._members(number) for number in range(len(self.param_groups))]
 
-    def _allocate_members(self, number: int, params: Sequence[Tensor], h: Hyperparameters) -> None:
-        for round_, stepped in self._stand_ins.by_round(params).items():
-            buckets = make_buckets(stepped, h)
-            tensors = [one.tensor for one in stepped if one.tensor is not None]
-            self._shares.setdefault(round_, []).append(Share(number, tensors, buckets))
-            self._state_of.update(state_by_param(buckets))
-        for param in params:
-            tensor = self._stand_ins.of(param)
-            if tensor is None:
-                continue
-            self._positions[tensor] = self._places[param]
-            num_skipped = torch.zeros((), dtype=torch.int64, device=tensor.device)
-            self.state[param].update({"step": 0, "num_skipped": num_skipped, **self._state_of.get(tensor, {})})
-            self._state_of[tensor] = self.state[param]
-            if h.low_precision_weights == "master" and state_dtype(tensor.dtype) != tensor.dtype:
-                self.state[param]["master"] = torch.empty(
-                    tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
-                )
-
-    def _fill_masters(self, wanted: Collection[Tensor | None]) -> None:
-        with torch.no_grad(), self._stand_ins.rounds() as rounds:
-            for number in rounds:
-                for tensor in (tensor for share in self._shares.get(number, ()) for tensor in share.tensors):
-                    if tensor in wanted and "master" in self._state_of[tensor]:
-                        self._state_of[tensor]["master"].copy_(tensor)
+    def _hyperparameters(self, number: int) -> Hyperparameters:
+        return Hyperparameters.of_group(self.param_groups[number])
 
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
@@ -365,13 +264,14 @@ class Shampoo(Optimizer):
         statistics; changes nothing.
         """
         checked = [Hyperparameters.of_group(group) for group in self.param_groups]
-        measured: dict[Tensor, Measured] = {}
-        with self._stand_ins.rounds() as rounds:
+        measured: dict[Tensor, ParameterHealth] = {}
+        allocation, plan = self._allocation, self._allocation.plan
+        with plan.rounds.walk() as rounds:
             for number in rounds:
-                norms = self._stand_ins.norms(number)
-                for share in self._shares.get(number, ()):
-                    measured |= measure(share.tensors, checked[share.group], share.buckets, self._state_of, norms)
-        return summarise([merged(parts) for parts in self._stand_ins.of_all_ranks(measured)])
+                norms = plan.rounds.norms(number)
+                for share in allocation.shares(number):
+                    measured |= measure(share.tensors, checked[share.group], share.buckets, allocation.state_of, norms)
+        return summarise([merged(parts) for parts in plan.of_all_ranks(measured)])
 
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
@@ -381,13 +281,13 @@ class Shampoo(Optimizer):
         4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks together fits
         any number of them; see `distributed_state_dict`.
         """
-        packed = super().state_dict()
+        packed, plan = super().state_dict(), self._allocation.plan
         params = [param for group in self.param_groups for param in group["params"]]
         state: dict[int, dict[str, Any]] = {}
         for key, held in packed["state"].items():
             if held:
-                name = self._stand_ins.part_name(params[key])
-                own = own_memory({**held, **self._stand_ins.blocks(params[key])})
+                name = plan.part_name(params[key])
+                own = own_memory({**held, **plan.blocks(params[key])})
                 state[key] = own if name is None else {name: own}
         return {**packed, "state": state, "param_groups": [dict(group) for group in packed["param_groups"]]}
 
@@ -402,10 +302,7 @@ class Shampoo(Optimizer):
             ValueError: groups, names, shapes or dtypes do not fit these parameters, or hyperparameters that shape the
                 state differ, or one is illegal or unknown.
         """
-        state_dict = dict(state_dict)
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            replaced = pre_hook(self, state_dict)
-            state_dict = state_dict if replaced is None else replaced
+        state_dict = torch_internals.before_loading(self, state_dict)
         saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in self.param_groups]
         saved_sizes = [len(group["params"]) for group in saved_groups]
@@ -415,8 +312,15 @@ class Shampoo(Optimizer):
             require_known_keys(saved)
             h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **saved})
             h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
-        self._thaw_for(state_dict["state"], saved_groups)
+        saved_as = {
+            param: key
+            for group, saved in zip(self.param_groups, saved_groups, strict=True)
+            for param, key in zip(group["params"], saved["params"], strict=True)
+            if key in state_dict["state"]
+        }
+        self._allocation.thaw_saved(saved_as, self._hyperparameters, self.state)
         pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
+        plan = self._allocation.plan
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             for param, key in zip(group["params"], saved["params"], strict=True):
                 target = self.state[param]
@@ -430,11 +334,11 @@ class Shampoo(Optimizer):
                         "requires a gradient"
                     )
                 source = state_dict["state"][key]
-                name = self._stand_ins.part_name(param)
+                name = plan.part_name(param)
                 if name is not None:
                     if name not in source:
                         raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
-                    source = take_blocks(source[name], self._stand_ins.blocks(param), parameter=key)
+                    source = take_blocks(source[name], plan.blocks(param), parameter=key)
                 require_same_layout(source, target, parameter=key)
                 pairs.append((source, target))
         for source, target in pairs:
@@ -443,26 +347,8 @@ class Shampoo(Optimizer):
             # Which ranks step a parameter is no part of the state.
             group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})
             group["betas"] = tuple(group["betas"])
-        self._look_at_refreshes()
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
-
-    def _thaw_for(self, saved: Mapping[int, object], saved_groups: Sequence[Mapping[str, Any]]) -> None:
-        """Makes the state of parameters that have one in a checkpoint, though they are frozen now."""
-        keys = {
-            param: key
-            for group, of_group in zip(self.param_groups, saved_groups, strict=True)
-            for param, key in zip(group["params"], of_group["params"], strict=True)
-        }
-        also = [param for param in self._frozen if keys[param] in saved and not is_trained(param)]
-        for param in also:
-            # Of a parameter that is shared, only some ranks would find a state in theirs.
-            if is_shared(param, Hyperparameters.of_group(self.param_groups[self._frozen[param]])):
-                raise ValueError(
-                    f"checkpoint has a state of parameter {keys[param]}, which is frozen: let it require a gradient on "
-                    "all ranks, and load then"
-                )
-        self._thaw(also)
+        self._allocation.look_at_refreshes()
+        torch_internals.after_loading(self)
 
     def distributed_state_dict(self) -> dict[str, Any]:
         """`state_dict()` for `torch.distributed.checkpoint`, to save and to load into; the same with plain parameters.
@@ -477,7 +363,8 @@ class Shampoo(Optimizer):
         `BlockRows` of one that several ranks have together. So ranks of another number, and a single process, find what
         they own. With distributed="local" there is one more level, "shard 1 of 4", which only as many ranks can load.
         """
-        return to_portable(self.state_dict(), self._rows())
+        params = [param for group in self.param_groups for param in group["params"]]
+        return to_portable(self.state_dict(), self._allocation.rows(params, self.state))
 
     def load_distributed_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over a `distributed_state_dict()`.
@@ -487,63 +374,28 @@ class Shampoo(Optimizer):
         """
         self.load_state_dict(from_portable(state_dict, self.state_dict()))
 
-    def _rows(self) -> dict[int, dict[str, Rows]]:
-        """By index of a parameter and name in its state, which rows this rank has of what it shares with others."""
-        pieces: dict[Tensor, list[Piece]] = {}
-        for bucket in self._all_buckets():
-            for piece in bucket.pieces:
-                pieces.setdefault(piece.param, []).append(piece)
-        found: dict[int, dict[str, Rows]] = {}
-        for index, param in enumerate(param for group in self.param_groups for param in group["params"]):
-            tensor = self._stand_ins.of(param)
-            by_number = {} if tensor is None else self._stand_ins.rows(param, pieces.get(tensor, ()))
-            if by_number:
-                found[index] = {
-                    name: by_number[int(name.rpartition(".")[2])] for name in self.state[param] if "." in name
-                }
-        return found
-
-    def _all_buckets(self) -> Iterator[Bucket]:
-        for shares in self._shares.values():
-            for share in shares:
-                yield from share.buckets
-
-    def _look_at_refreshes(self) -> None:
-        for bucket in self._all_buckets():
-            bucket.look_at_refreshes()
-
     def __getstate__(self) -> dict[str, Any]:
         state = {param: own_memory(state) for param, state in self.state.items()}
+        settled = self._allocation.plan.settled
         return {
             **super().__getstate__(),
             "state": state,
-            "sharing": (self._stand_ins.owners, self._stand_ins.group_size),
+            "sharing": (settled.owners, settled.group_size),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        saved, sharing = state["state"], state.get("sharing", (None, None))
-        self._reset()
+        saved, sharing = state["state"], state.get("sharing")
+        self._prepare()
         super().__setstate__({**{name: x for name, x in state.items() if name != "sharing"}, "state": {}})
-        owners = sharing[0] or {}
-        members: list[tuple[list[Tensor], Hyperparameters]] = []
-        for number, group in enumerate(self.param_groups):
-            self._register(group)
-            params = [param for param in group["params"] if saved[param] or param in owners]
-            members.append((params, Hyperparameters.of_group(group)))
-            self._frozen |= {param: number for param in group["params"] if not saved[param] and param not in owners}
-        self._stand_ins.adopt(self._stand_ins.plan(members, *sharing))
-        for number, (params, h) in enumerate(members):
-            self._allocate_members(number, params, h)
-            for param in params:
+        settled = None if sharing is None else Settled(*sharing)
+        owned = {} if settled is None else settled.owners
+        members = [
+            self._take_in(number, lambda param: bool(saved[param]) or param in owned)
+            for number in range(len(self.param_groups))
+        ]
+        self._allocation.restore(members, self.state, settled)
+        for one in members:
+            for param in one.params:
                 copy_state(saved[param], self.state[param])
         self._is_allocated = True
-        self._look_at_refreshes()
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What this rank steps of a group in one round."""
-
-    group: int
-    tensors: Sequence[Tensor]
-    buckets: Sequence[Bucket]
+        self._allocation.look_at_refreshes()

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shampoo.torch_internals import foreach_copy_
+
 # On the CPU a piece and its averages stay in the cache from one operation to the next, and temporaries stay small.
 # Elsewhere launches count, so tensors stay whole; the bound is on what a call needs beside its operands.
 _CPU_NUMEL = 2**16
@@ -75,20 +77,20 @@ def upcast(tensors: list[Tensor], like: list[Tensor]) -> list[Tensor]:
     if tensors[0].dtype == like[0].dtype:
         return tensors
     duplicates = [torch.empty_like(tensor) for tensor in like]
-    torch._foreach_copy_(duplicates, tensors)
+    foreach_copy_(duplicates, tensors)
     return duplicates
 
 
 def copies(tensors: list[Tensor]) -> list[Tensor]:
     """Tensors of their own memory with the same values and strides, which require no gradient."""
     duplicates = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
-    torch._foreach_copy_([local_part(tensor) for tensor in duplicates], [local_part(tensor) for tensor in tensors])
+    foreach_copy_([local_part(tensor) for tensor in duplicates], [local_part(tensor) for tensor in tensors])
     return duplicates
 
 
 @torch.no_grad()
 def local_part(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor: of a DTensor its shard, which shares its memory; of any other all of it."""
+    """The part of a tensor that this process holds: of a DTensor its shard, in its memory; of any other all of it."""
     # Not isinstance: importing DTensor takes half as long as torch itself.
     to_local = getattr(tensor, "to_local", None)
     return tensor if to_local is None else to_local()

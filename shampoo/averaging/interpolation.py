@@ -15,6 +15,7 @@ from torch import Tensor
 
 from shampoo.averaging.arguments import AveragingArguments
 from shampoo.averaging.batches import Batch, averaging_dtype, batches, copies, upcast
+from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_lerp, foreach_lerp_, foreach_sub, foreach_sub_
 
 
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
@@ -99,11 +100,11 @@ def _enter_z(batch: Batch, mu_y: float) -> list[Tensor]:
     """The parameters become z, and the place of z becomes x, unless there is an x: then gives copies of rounded z."""
     z = batch.of_state("z")
     if batch.keeps_x:
-        torch._foreach_copy_(batch.params, z)
+        foreach_copy_(batch.params, z)
         return copies(batch.params)
-    x = torch._foreach_lerp(batch.params, z, 1 - 1 / mu_y)
-    torch._foreach_copy_(batch.params, z)
-    torch._foreach_copy_(z, x)
+    x = foreach_lerp(batch.params, z, 1 - 1 / mu_y)
+    foreach_copy_(batch.params, z)
+    foreach_copy_(z, x)
     return []
 
 
@@ -114,10 +115,10 @@ def _leave_z(batch: Batch, before: list[Tensor], c: Mapping[Tensor, float], mu_y
         _leave_low_precision(batch, before, c, mu_y)
         return
     x = batch.of_state("z")
-    torch._foreach_lerp_(x, batch.params, [c[owner] for owner in batch.owners])
-    y = torch._foreach_lerp(batch.params, x, mu_y)
-    torch._foreach_copy_(x, batch.params)
-    torch._foreach_copy_(batch.params, y)
+    foreach_lerp_(x, batch.params, [c[owner] for owner in batch.owners])
+    y = foreach_lerp(batch.params, x, mu_y)
+    foreach_copy_(x, batch.params)
+    foreach_copy_(batch.params, y)
 
 
 @torch.no_grad()
@@ -127,20 +128,20 @@ def _leave_y(batch: Batch, before: list[Tensor], c: Mapping[Tensor, float], mu_y
         _leave_low_precision(batch, before, c, mu_y)
         return
     z, params = batch.of_state("z"), batch.params
-    torch._foreach_sub_(params, before)  # U
-    torch._foreach_lerp_(before, z, 1 - 1 / mu_y)  # x
-    torch._foreach_add_(z, params)
-    torch._foreach_lerp_(before, z, [c[owner] for owner in batch.owners])
-    torch._foreach_copy_(params, z)
-    torch._foreach_lerp_(params, before, mu_y)
+    foreach_sub_(params, before)  # U
+    foreach_lerp_(before, z, 1 - 1 / mu_y)  # x
+    foreach_add_(z, params)
+    foreach_lerp_(before, z, [c[owner] for owner in batch.owners])
+    foreach_copy_(params, z)
+    foreach_lerp_(params, before, mu_y)
 
 
 def _leave_low_precision(batch: Batch, before: list[Tensor], c: Mapping[Tensor, float], mu_y: float) -> None:
-    """What the wrapped optimizer added to rounded weights is added to z, which is not rounded."""
+    """Adds to z, which is not rounded, what the wrapped optimizer added to rounded weights."""
     z, x = batch.of_state("z"), batch.of_state("x")
-    torch._foreach_add_(z, torch._foreach_sub(upcast(batch.params, z), upcast(before, z)))
-    torch._foreach_lerp_(x, z, [c[owner] for owner in batch.owners])
-    torch._foreach_copy_(batch.params, torch._foreach_lerp(z, x, mu_y))
+    foreach_add_(z, foreach_sub(upcast(batch.params, z), upcast(before, z)))
+    foreach_lerp_(x, z, [c[owner] for owner in batch.owners])
+    foreach_copy_(batch.params, foreach_lerp(z, x, mu_y))
 
 
 @torch.no_grad()
@@ -150,6 +151,6 @@ def write_average(
     """Overwrites the parameters, which hold y, with x; those that were never stepped stay as they are."""
     for batch in batches([param for param in params if states[param]["num_steps"] > 0], states):
         if batch.keeps_x:
-            torch._foreach_copy_(batch.params, batch.of_state("x"))
+            foreach_copy_(batch.params, batch.of_state("x"))
         else:
-            torch._foreach_lerp_(batch.params, batch.of_state("z"), 1 - 1 / _mu_y(batch, arguments))
+            foreach_lerp_(batch.params, batch.of_state("z"), 1 - 1 / _mu_y(batch, arguments))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from shampoo.averaging.arguments import AveragingArguments
 from shampoo.averaging.batches import averaging_dtype, batches, copies, upcast
+from shampoo.torch_internals import foreach_lerp_
 
 
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def update(params: Sequence[Tensor], states: Mapping[Tensor, dict[str, Any]], ar
         weights[param] = ema_weight(arguments, states[param]["num_updates"])
     for batch in batches(params, states):
         averages = batch.of_state("average")
-        torch._foreach_lerp_(averages, upcast(batch.params, averages), [weights[owner] for owner in batch.owners])
+        foreach_lerp_(averages, upcast(batch.params, averages), [weights[owner] for owner in batch.owners])
 
 
 @torch.no_grad()

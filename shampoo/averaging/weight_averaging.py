@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from shampoo import torch_internals
 from shampoo.averaging import interpolation, trajectory
 from shampoo.averaging.arguments import AveragingArguments, AveragingMethod, WarmUp, WeightDecayAt
 from shampoo.averaging.batches import averaging_dtype
@@ -251,8 +252,7 @@ class WeightAveraging(Optimizer):
         parameters hold the averaged ones.
         """
         self._require_training("make a checkpoint")
-        for pre_hook in self._optimizer_state_dict_pre_hooks.values():
-            pre_hook(self)
+        torch_internals.before_saving(self)
         self._allocate()
         state_dict: dict[str, Any] = {
             "optimizer": self.optimizer.state_dict(),
@@ -262,10 +262,7 @@ class WeightAveraging(Optimizer):
                 "params": [snapshot(self._averages[param]) for param in self._params()],
             },
         }
-        for post_hook in self._optimizer_state_dict_post_hooks.values():
-            replaced = post_hook(self, state_dict)
-            state_dict = state_dict if replaced is None else replaced
-        return state_dict
+        return torch_internals.after_saving(self, state_dict)
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -278,10 +275,7 @@ class WeightAveraging(Optimizer):
             ValueError: the checkpoint is of another method, or its tensors do not fit these parameters.
         """
         self._require_training("load a checkpoint")
-        state_dict = dict(state_dict)
-        for pre_hook in self._optimizer_load_state_dict_pre_hooks.values():
-            replaced = pre_hook(self, state_dict)
-            state_dict = state_dict if replaced is None else replaced
+        state_dict = torch_internals.before_loading(self, state_dict)
         missing = {"optimizer", "averaging"} - set(state_dict)
         if missing:
             raise ValueError(f"not a checkpoint of WeightAveraging: it lacks {sorted(missing)}")
@@ -299,8 +293,7 @@ class WeightAveraging(Optimizer):
         for param, state in zip(params, saved["params"], strict=True):
             copy_into(self._averages[param], state, param)
         self._arguments, self._num_steps = arguments, saved["num_steps"]
-        for post_hook in self._optimizer_load_state_dict_post_hooks.values():
-            post_hook(self)
+        torch_internals.after_loading(self)
 
     def _params(self) -> list[Tensor]:
         return [param for group in self.param_groups for param in group["params"]]

@@ -20,9 +20,9 @@ Plain parameters are shared where distributed="lossless" asks for it, as ZeRO-1 
   blocks. Weights are equal bit for bit where blocks are whole vector registers, else within 1e-5 of a tensor's largest
   after 20 steps; batched products in bfloat16 depend on how many matrices are stacked. A gradient that is not finite in
   any rank's rows stops the whole parameter, everywhere.
-- A step goes in rounds (`sharding_plan`) of 64 MiB of weights for each rank, or 512 MiB in all that replicas gather,
-  the next of which is on its way while one is stepped: beside the state it holds 0.5 GiB, with replicas up to 1.5, and
-  more if one parameter is more than a round.
+- A step goes in `rounds` of 64 MiB of weights for each rank, or 512 MiB in all that replicas gather, the next of which
+  is on its way while one is stepped: beside the state it holds 0.5 GiB, with replicas up to 1.5, and more if one
+  parameter is more than a round.
 - Traffic of a rank, with P bytes of parameters, M of them with a preconditioner, on S shards and R replicas: 2M/(S·R)
   to collect, M/(S·R) to hand back, and P/S to replicas if R > 1. FSDP2's own is about 3P. Under DDP it is P,
   after 2P of the all-reduce.

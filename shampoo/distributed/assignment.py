@@ -1,4 +1,4 @@
-"""Which rank owns which blocks: by predicted cost, from shapes and hyperparameters alone, so without communication.
+"""The assignment of blocks to ranks: by predicted cost, from shapes and hyperparameters, without communication.
 
 Both what a step computes and the bytes of state are to be even over the ranks. A refresh is due for consecutive blocks
 of a group at a time, so consecutive blocks go to different ranks, which then refresh at the same step; but blocks too
@@ -14,31 +14,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _UNITS_PER_RANK = 8
-"""A unit is at most this part of a rank's share, which bounds what it can unbalance."""
+"""A unit is at most this part of a rank's share, which bounds what one too many can unbalance: by judgement."""
 _UNITS_OF_ELEMENTS = 64
-"""The same of elements without a preconditioner, which are cheap to cut."""
+"""The same of elements without a preconditioner, which are cheap to cut: finer, by judgement."""
 _UNIT_ELEMENTS = 1 << 14
-"""Blocks are not kept together beyond so many elements."""
+"""Blocks are not kept together beyond so many elements, by judgement: one block of 128x128."""
 _ALIGNMENT = 64
-"""Elements without a preconditioner are cut at multiples of it: kernels then see whole vector registers."""
+"""Elements without a preconditioner are cut at multiples of it: kernels then see whole vector registers, of which four
+of 512 bits hold 64 elements of float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Equal things to be owned, in a line: blocks, elements, or whole parameters."""
+    """Equal items to be owned, in a line: blocks, elements, or whole parameters."""
 
     count: int
     operations: float
-    """Of the steps and refreshes of one of them, in a mean step."""
+    """Of the steps and refreshes of one item, in a mean step."""
     state_bytes: float
-    """Of one of them."""
+    """Of one item."""
     numel: int
-    """Elements of one of them."""
+    """Elements of one item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """Consecutive ones that a rank owns."""
+    """Consecutive items that a rank owns."""
 
     start: int
     stop: int
@@ -47,7 +48,7 @@ class Owned:
 
 @dataclass(slots=True)
 class Loads:
-    """What the ranks own already."""
+    """The work and the bytes of what the ranks own already."""
 
     operations: list[float] = field(default_factory=list)
     state_bytes: list[float] = field(default_factory=list)
@@ -109,7 +110,7 @@ def assign(lines: Sequence[Items], loads: Loads) -> list[list[Owned]]:
 
 
 def _is_divisible(line: Items) -> bool:
-    """Whether these are elements without a preconditioner."""
+    """True for elements without a preconditioner."""
     return line.numel == 1 and line.operations == 0
 
 
@@ -140,7 +141,7 @@ def _fill_up(line: Items, unit: int, loads: Loads) -> list[Owned]:
 
 
 def _unit(line: Items, share: float, num_ranks: int) -> int:
-    """How many of a line are owned together."""
+    """The number of a line's items that are owned together."""
     least = _UNITS_OF_ELEMENTS if line.numel == 1 else _UNITS_PER_RANK
     most = int(min(line.count, 1 / (least * num_ranks * share))) if share > 0 else line.count
     if line.numel == 1:

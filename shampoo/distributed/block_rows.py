@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from shampoo.torch_internals import without_storage
+
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
     from torch.distributed.checkpoint.planner import WriteItem
@@ -22,7 +24,7 @@ BLOCKS = "blocks."
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowRuns:
     """Rows of a tensor, as runs [first, last + 1) in order."""
 
     runs: tuple[tuple[int, int], ...]
@@ -31,24 +33,23 @@ class Rows:
 
 
 class BlockRows(Tensor):
-    """What this rank has of a tensor: in shape, dtype and device the whole one, to be saved and loaded, and no more.
+    """The rows of a tensor that this rank has: in shape, dtype and device the whole tensor, to be saved and loaded.
 
     A tensor, because the planners look for rows in nothing else.
     """
 
     here: Tensor
     """(rows here, ...)."""
-    rows: Rows
+    rows: RowRuns
 
     @staticmethod
-    def __new__(cls, here: Tensor, rows: Rows) -> Self:
+    def __new__(cls, here: Tensor, rows: RowRuns) -> Self:
         shape = torch.Size([rows.total, *here.shape[1:]])
-        # Without storage of its own.
-        whole = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=here.dtype, device=here.device)
+        whole = without_storage(cls, shape, here)
         whole.here, whole.rows = here, rows
         return whole
 
-    def __init__(self, here: Tensor, rows: Rows) -> None:
+    def __init__(self, here: Tensor, rows: RowRuns) -> None:
         super().__init__()
 
     @classmethod

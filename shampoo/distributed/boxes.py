@@ -1,4 +1,4 @@
-"""Where what a rank owns of a parameter lies in each of the parameter's shards: pairs of views to copy between.
+"""The parts of parameters that ranks own, and where they lie in each shard: pairs of views to copy between.
 
 A rank owns all of a parameter, or runs of consecutive blocks of its regions. What it owns of some regions is stepped in
 a flat tensor that holds those blocks one after the other, by region.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from shampoo.distributed.topology import Row
 from shampoo.state.blocking import Region
 
 Run = tuple[int, int]
 """First block of a region and last block + 1, in row-major order of its grid."""
 Runs = tuple[tuple[Run, ...], ...]
-"""Those that a rank owns, by region."""
+"""The runs that a rank owns, by region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,32 @@ class Box:
         return tensor.as_strided(self.shape, self.shard_strides, tensor.storage_offset() + self.shard_offset)
 
 
+@dataclass(frozen=True, slots=True)
+class OwnedPart:
+    """The part of a parameter that one rank owns."""
+
+    param: Tensor
+    row: Row
+    """The owner's row, and its place there."""
+    place: int
+    numel: int
+    here: Tensor | None
+    """The placeholder, on its owner: in the parameter's shape, or flat."""
+    boxes: Callable[[int], list[Box]]
+    """The boxes that it has in common with each shard."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True for all of a parameter, which is stepped in the parameter's shape."""
+        return self.numel == self.param.numel()
+
+    def numel_of(self, shard: int) -> int:
+        """Elements of a shard that are part of it."""
+        return sum(box.numel for box in self.boxes(shard))
+
+
 def num_owned(regions: Sequence[Region], runs: Runs) -> int:
-    """Elements."""
+    """The number of elements in runs."""
     return sum(
         (stop - start) * math.prod(region.block)
         for region, of_region in zip(regions, runs, strict=True)
@@ -54,7 +79,7 @@ def num_owned(regions: Sequence[Region], runs: Runs) -> int:
 
 
 def boxes(regions: Sequence[Region], runs: Runs | None, span: tuple[int, int]) -> list[Box]:
-    """What an owner and a shard have in common.
+    """All that an owner and a shard have in common.
 
     Args:
         regions: of the whole parameter.

@@ -1,4 +1,4 @@
-"""Bringing what each rank owns of parameters and gradients to it, and new weights back to all ranks.
+"""The exchange: parameters and gradients are brought to the ranks that own them, and new weights back to all ranks.
 
 The ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model between
 them: a row. What is owned of a parameter is owned by one rank of one row. A step takes these collectives, of flat
@@ -22,49 +22,22 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from shampoo.distributed.boxes import Box, wire_views
-from shampoo.distributed.collectives import UnderWay, all_gather, all_to_all
-from shampoo.distributed.flat import FlatLayout, buffer_of, copy_all, pieces_of
-from shampoo.distributed.layout import ShardLayout
+from shampoo.distributed.boxes import OwnedPart, wire_views
+from shampoo.distributed.collectives import FlatLayout, UnderWay, all_gather, all_to_all, buffer_of, copy_all, pieces_of
 from shampoo.distributed.reduction import Reduction
-from shampoo.distributed.return_path import Returned
+from shampoo.distributed.return_path import ReturnPath
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
 from shampoo.distributed.topology import Row, Topology
 from shampoo.state.buckets import state_dtype
 from shampoo.step import weights
+from shampoo.torch_internals import foreach_norm
 
 _NO_GRADIENT = -1.0
-"""In the place of a norm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one rank owns of a parameter."""
-
-    param: Tensor
-    layout: ShardLayout
-    row: Row
-    """The owner's row, and its place there."""
-    place: int
-    numel: int
-    here: Tensor | None
-    """The stand-in, on its owner: in the parameter's shape, or flat."""
-    boxes: Callable[[int], list[Box]]
-    """By shard, where it lies."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the parameter, stepped in the parameter's shape."""
-        return self.numel == self.param.numel()
-
-    def numel_of(self, shard: int) -> int:
-        """Elements of a shard that are part of it."""
-        return sum(box.numel for box in self.boxes(shard))
+"""In the place of a norm, which is never negative."""
 
 
 class Exchange:
@@ -81,17 +54,17 @@ class Exchange:
         self._array = topology.array
         self._place = topology.place
         self._row = topology.row
-        self._returned = Returned(communication_dtype)
-        self._owned: dict[tuple[Row, int], list[Part]] = {}
+        self._return_path = ReturnPath(communication_dtype)
+        self._owned: dict[tuple[Row, int], list[OwnedPart]] = {}
         self._layouts: dict[tuple[object, ...], FlatLayout] = {}
         self._collecting: tuple[UnderWay, Tensor] | None = None
         self._handing: tuple[UnderWay | None, Tensor] | None = None
         self.device: torch.device
-        """Of the shards."""
+        """The device of the shards."""
         self.norms: dict[Tensor, Tensor] = {}
-        """Of the whole gradients, by the stand-ins of this rank that have one; scalars in the state's precision."""
+        """Norms of the whole gradients, by the placeholders of this rank that have one; in the state's precision."""
 
-    def add(self, part: Part) -> None:
+    def add(self, part: OwnedPart) -> None:
         """Takes in a part of a parameter."""
         self.device = own_shard(part.param).device
         self._owned.setdefault((part.row, part.place), []).append(part)
@@ -115,7 +88,7 @@ class Exchange:
         )
 
     def finish_collecting(self, *, will_hand_back: bool) -> None:
-        """Gives the stand-ins of this rank their weights and gradients.
+        """Gives the placeholders of this rank their weights and gradients.
 
         One of a parameter without a gradient on any rank gets none; where only some ranks lack it, their rows count as
         zero. Where the host cannot read what the other ranks have without waiting for the device, it goes by its own,
@@ -132,17 +105,17 @@ class Exchange:
             ways = [self._way_in(self._place, shard) for shard in range(self._array.num_shards)]
             self._assemble(own, pieces_of(incoming, ways))
         if will_hand_back:
-            self._returned.remember(own)
+            self._return_path.remember(own)
 
     def start_handing_back(self, report: Tensor) -> None:
-        """Starts to send the new weights; the stand-ins of this rank may change again at once.
+        """Starts to send the new weights; the placeholders of this rank may change again at once.
 
         Args:
             report: int64 scalar.
         """
         own = self._parts(self._row, self._place)
         rows = self._ways_back(self._row, self._place)
-        changes = self._returned.changes(own)
+        changes = self._return_path.changes(own)
         if not self._array.is_cut:
             buffer = torch.empty(self._longest(), dtype=torch.uint8, device=self.device)
             self._write_rows(own, 0, pieces_of(buffer, rows)[0], report, changes)
@@ -184,17 +157,17 @@ class Exchange:
         if self._reduction is not None:
             self._reduction.abandon()
 
-    def _by_owner(self) -> list[list[Part]]:
+    def _by_owner(self) -> list[list[OwnedPart]]:
         return [self._parts(*self._array.row_and_place(number)) for number in range(self._array.num_ranks)]
 
-    def _parts(self, row: Row, place: int) -> list[Part]:
+    def _parts(self, row: Row, place: int) -> list[OwnedPart]:
         return self._owned.get((row, place), [])
 
     def _replica_dims(self) -> list[int]:
         return [dim for dim in self._array.replica_dims if self._array.sizes[dim] > 1]
 
     def _way_in(self, place: int, shard: int) -> FlatLayout:
-        """What the owner in a place of this row gets of a shard: weights, gradients, and norms."""
+        """Layout of a shard's way to the owner in a place of this row: weights, gradients, and norms."""
         parts = self._parts(self._row, place)
 
         def build() -> FlatLayout:
@@ -204,9 +177,9 @@ class Exchange:
         return self._cached(("in", place, shard), build)
 
     def _way_back(self, row: Row, place: int, shard: int) -> FlatLayout:
-        """What an owner sends to a shard of its row: weights or their changes, and its report."""
+        """Layout of an owner's way to a shard of its row: weights or their changes, and its report."""
         parts = self._parts(row, place)
-        return self._cached(("back", row, place, shard), lambda: FlatLayout(self._returned.specs(parts, shard)))
+        return self._cached(("back", row, place, shard), lambda: FlatLayout(self._return_path.specs(parts, shard)))
 
     def _ways_back(self, row: Row, shard: int) -> list[FlatLayout]:
         return [self._way_back(row, place, shard) for place in range(self._array.num_shards)]
@@ -224,11 +197,11 @@ class Exchange:
         return self._layouts[key]
 
     def _own_norms(self) -> dict[Tensor, Tensor]:
-        """Of this rank's shards of the gradients, float64 scalars, by parameter that has one."""
+        """Norms of this rank's shards of the gradients, float64 scalars, by parameter that has one."""
         params = {part.param for parts in self._owned.values() for part in parts}
         return norms_of({param: gradient_shard(param) for param in params})
 
-    def _write_shards(self, parts: Sequence[Part], views: Sequence[Tensor], norms: dict[Tensor, Tensor]) -> None:
+    def _write_shards(self, parts: Sequence[OwnedPart], views: Sequence[Tensor], norms: dict[Tensor, Tensor]) -> None:
         num = len(parts)
         targets: list[Tensor] = []
         sources: list[Tensor] = []
@@ -248,7 +221,7 @@ class Exchange:
             missing = views[-1].new_full((), _NO_GRADIENT)
             torch.stack([norms.get(part.param, missing) for part in parts], out=views[-1])
 
-    def _assemble(self, parts: Sequence[Part], by_shard: Sequence[Sequence[Tensor]]) -> None:
+    def _assemble(self, parts: Sequence[OwnedPart], by_shard: Sequence[Sequence[Tensor]]) -> None:
         if not parts:
             return
         num = len(parts)
@@ -277,8 +250,8 @@ class Exchange:
                     sources.extend(wire_views(views[num + number], found))
         copy_all(targets, sources)
 
-    def _fill_from_own(self, parts: Sequence[Part]) -> None:
-        """Where every rank holds all of the parameters and their gradients."""
+    def _fill_from_own(self, parts: Sequence[OwnedPart]) -> None:
+        """Fills placeholders where every rank holds all of the parameters and their gradients."""
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         reduced = None if self._reduction is None else self._reduction.finish(self._by_owner(), self._topology.number)
@@ -286,7 +259,7 @@ class Exchange:
             assert part.here is not None
             shard = own_shard(part.param)
             gradient = gradient_shard(part.param) if reduced is None else reduced.gradients.get(part.here)
-            if part.is_whole and not self._returned.is_change(part):
+            if part.is_whole and not self._return_path.is_change(part):
                 fill(part.here, shard, gradient)
                 continue
             found = part.boxes(0)
@@ -312,13 +285,13 @@ class Exchange:
 
     def _write_rows(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[OwnedPart],
         shard: int,
         views: Sequence[Tensor],
         report: Tensor,
         changes: dict[Tensor, tuple[Tensor, Tensor]],
     ) -> None:
-        self._returned.write(parts, shard, views, changes)
+        self._return_path.write(parts, shard, views, changes)
         views[-1].copy_(report)
 
     def _gather(self, dims: Sequence[int], own: Tensor) -> tuple[UnderWay | None, Tensor]:
@@ -347,7 +320,7 @@ class Exchange:
 
     def _read_rows(self, by_row: dict[Row, Tensor]) -> Tensor:
         reports: list[Tensor] = []
-        everything: list[tuple[Part, Sequence[Tensor], int]] = []
+        everything: list[tuple[OwnedPart, Sequence[Tensor], int]] = []
         for row, buffer in by_row.items():
             for place, views in enumerate(pieces_of(buffer, self._ways_back(row, self._place))):
                 reports.append(views[-1])
@@ -355,12 +328,12 @@ class Exchange:
                 for number, part in enumerate(parts):
                     # A whole one, where there is no cut, has been stepped where it lies.
                     is_own = not self._array.is_cut and row == self._row
-                    if is_own and part.is_whole and not self._returned.is_change(part):
-                        # Its stand-in has a version of its own, by which autograd would not know.
+                    if is_own and part.is_whole and not self._return_path.is_change(part):
+                        # Its placeholder has a version of its own, by which autograd would not know.
                         torch.autograd.graph.increment_version(part.param)
                         continue
                     everything.append((part, views, number))
-        self._returned.read(everything, self._place)
+        self._return_path.read(everything, self._place)
         return torch.stack(reports)
 
     @property
@@ -390,6 +363,6 @@ def norms_of(gradients: dict[Tensor, Tensor | None]) -> dict[Tensor, Tensor]:
         by_dtype.setdefault(param.dtype, []).append(param)
     found: dict[Tensor, Tensor] = {}
     for dtype, params in by_dtype.items():
-        norms = torch._foreach_norm([present[param] for param in params], 2, dtype=state_dtype(dtype))
+        norms = foreach_norm([present[param] for param in params], 2, dtype=state_dtype(dtype))
         found.update(zip(params, torch.stack(norms).double().unbind(), strict=True))
     return found

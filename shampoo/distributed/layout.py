@@ -1,4 +1,4 @@
-"""How a parameter lies on the ranks, as far as the optimizer supports it.
+"""The layout of a parameter on the ranks, as far as the optimizer supports it.
 
 Supported: plain tensors, of which every rank holds all; and DTensors that are cut along their first dimension over at
 most one dimension of the mesh, and replicated over the others. That is FSDP2 (`fully_shard`), HSDP on a two-dimensional
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_dtensor(tensor: object) -> TypeGuard[DTensor]:
-    """Whether this is a DTensor, asked without importing it."""
+    """True for a DTensor, asked without importing it."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
@@ -38,7 +38,7 @@ class ShardLayout:
 
     topology: Topology
     shape: tuple[int, ...]
-    """Of the whole parameter."""
+    """Shape of the whole parameter."""
 
     @property
     def is_cut(self) -> bool:

@@ -1,4 +1,4 @@
-"""Who owns what of the parameters of an optimizer: from shapes, hyperparameters and layouts, the same on every rank.
+"""The owners of an optimizer's parameters: from shapes, hyperparameters and layouts, the same on every rank.
 
 Blocks with a preconditioner are assigned by their cost (`assignment`), and so are the elements of other parameters that
 every rank holds. Elements of those that are cut into shards belong to the ranks that hold them, where the mesh has
@@ -26,7 +26,7 @@ from shampoo.state.blocking import Region, regions
 Shape = tuple[int, ...]
 
 _LEAST_SLICE = 256
-"""Elements of a shard that are worth dividing among its replicas."""
+"""Elements of a shard that are worth dividing among its replicas, to each so many: by judgement, 1 KiB in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Member:
 
 
 Owners = dict[int, Runs | None]
-"""What each owner has of a parameter, None for all of it."""
+"""The runs that each owner has of a parameter, None for all of it."""
 
 
 def is_whole(member: Member) -> bool:
-    """Whether a parameter has one owner."""
+    """True if a parameter has one owner."""
     return member.h.low_precision_weights != "nearest" and member.dtype.itemsize < 4
 
 
@@ -174,11 +174,12 @@ def _where_they_lie(member: Member, number: int) -> Iterable[tuple[Run, int]]:
 
 
 _TOLERANCE = 1.1
-"""A smaller group of ranks will do if nobody in it has more than this times what the busiest has among all."""
+"""A smaller group of ranks will do if nobody in it has more than this times what the busiest has among all: a tenth,
+by judgement, against sending to more ranks."""
 
 
 def choose_group_size(members: Sequence[Member], world_size: int) -> int:
-    """How many ranks are to share parameters that every rank holds, a divisor of their number.
+    """The number of ranks that are to share parameters that every rank holds, a divisor of the world size.
 
     Beyond some number of ranks the largest blocks set the pace, and more ranks only have to be sent to. So it is the
     least number with which no rank has more than a tenth more to do or to hold than with all of them.
@@ -197,7 +198,7 @@ def choose_group_size(members: Sequence[Member], world_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LargestUnit:
-    """What has most of the state or of the work of all that one rank owns as a whole."""
+    """The unit with most of the state or of the work, among all that one rank owns as a whole."""
 
     block: Shape
     parameter: Shape
@@ -229,7 +230,7 @@ def largest_unit(members: Sequence[Member]) -> LargestUnit:
 
 
 def cost_of_runs(shape: Shape, runs: Runs | None, h: Hyperparameters, *, dtype: torch.dtype, device: str) -> Cost:
-    """What some blocks of a parameter cost; None: all."""
+    """The cost of some blocks of a parameter; None: all."""
     counts: dict[Shape, int] = {}
     found = regions(shape, h)
     for index, region in enumerate(found):
@@ -247,7 +248,7 @@ def estimate_per_rank(
     device: str = "cpu",
     **config: Any,
 ) -> list[Cost]:
-    """What each rank pays for `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
+    """The cost to each rank of `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
     one group, whether they are replicated or sharded, if so many ranks share them; see `shampoo.cost.estimate`. Of
     replicas fewer do where that makes no share a tenth larger, unless `num_ranks_per_group` says otherwise.
 
@@ -265,7 +266,7 @@ def estimate_per_rank(
 
 
 def costs_per_rank(members: Sequence[Member], owners: Sequence[Owners], num_ranks: int) -> list[Cost]:
-    """What each rank pays for what it owns of parameters of one group.
+    """The cost to each rank of what it owns of parameters of one group.
 
     Raises:
         ValueError: there are no parameters.

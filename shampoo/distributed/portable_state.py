@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shampoo.distributed.block_rows import BLOCKS, BlockRows, Rows
+from shampoo.distributed.block_rows import BLOCKS, BlockRows, RowRuns
 
 
-def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, Rows]]) -> dict[str, Any]:
+def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, RowRuns]]) -> dict[str, Any]:
     """The portable form of an optimizer's `state_dict()`; tensors are shared.
 
     `rows`, by parameter and name of a tensor: which of its rows this rank has, where it has not all.
@@ -53,7 +53,7 @@ def _name_of_part(state: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _with_tensors(state: Mapping[str, Any], rows: Mapping[str, Rows]) -> dict[str, Any]:
+def _with_tensors(state: Mapping[str, Any], rows: Mapping[str, RowRuns]) -> dict[str, Any]:
     def portable(name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             return _with_tensors(value, {})

@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from shampoo.distributed.boxes import wire_views
-from shampoo.distributed.collectives import UnderWay, all_reduce, reduce_scatter
-from shampoo.distributed.flat import copy_all
+from shampoo.distributed.boxes import OwnedPart, wire_views
+from shampoo.distributed.collectives import UnderWay, all_reduce, copy_all, reduce_scatter
 from shampoo.distributed.shards import gradient_shard
 from shampoo.distributed.topology import Topology
 from shampoo.state.buckets import state_dtype
-
-if TYPE_CHECKING:
-    from shampoo.distributed.exchange import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +25,9 @@ class Reduced:
     """Averaged gradients of the parts that a rank owns."""
 
     gradients: Mapping[Tensor, Tensor]
-    """By stand-in, in its shape; none where no rank has a gradient."""
+    """By placeholder, in its shape; none where no rank has a gradient."""
     norms: Mapping[Tensor, Tensor]
-    """Of the whole parameters, scalars in the precision of the state, by stand-in."""
+    """Norms of the whole parameters' gradients, scalars in the precision of the state, by placeholder."""
 
 
 class Reduction:
@@ -42,7 +37,7 @@ class Reduction:
         self._topology = topology
         self._under_way: tuple[UnderWay, Tensor, Tensor] | None = None
 
-    def start(self, by_owner: Sequence[Sequence[Part]], device: torch.device) -> None:
+    def start(self, by_owner: Sequence[Sequence[OwnedPart]], device: torch.device) -> None:
         """Starts to sum gradients, given the parts of each rank."""
         dtype = reduce(torch.promote_types, [part.param.dtype for parts in by_owner for part in parts], torch.bfloat16)
         longest = max(sum(part.numel for part in parts) for parts in by_owner)
@@ -69,7 +64,7 @@ class Reduction:
         """Lets go of what is under way, after an error."""
         self._under_way = None
 
-    def finish(self, by_owner: Sequence[Sequence[Part]], own_number: int) -> Reduced:
+    def finish(self, by_owner: Sequence[Sequence[OwnedPart]], own_number: int) -> Reduced:
         """The averages for this rank, which is the owner of this number."""
         assert self._under_way is not None
         under_way, own, present = self._under_way
@@ -100,5 +95,5 @@ class Reduction:
         return Reduced({tensor: gradients[tensor] for tensor in norms}, norms)
 
 
-def _params(by_owner: Sequence[Sequence[Part]]) -> dict[Tensor, None]:
+def _params(by_owner: Sequence[Sequence[OwnedPart]]) -> dict[Tensor, None]:
     return dict.fromkeys(part.param for parts in by_owner for part in parts)

@@ -1,4 +1,4 @@
-"""What owners send back: new weights, or, in a lower precision than theirs, their change.
+"""The return path: owners send back new weights, or, in a lower precision than theirs, their change.
 
 A change is sent in units of its largest element, so that even float16 holds all of it; every rank, the owner too, adds
 what was sent, so replicas stay equal bit for bit.
@@ -7,48 +7,45 @@ what was sent, so replicas stay equal bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from shampoo.distributed.boxes import wire_views
-from shampoo.distributed.flat import copy_all
+from shampoo.distributed.boxes import OwnedPart, wire_views
+from shampoo.distributed.collectives import copy_all
 from shampoo.distributed.shards import own_shard
-
-if TYPE_CHECKING:
-    from shampoo.distributed.exchange import Part
+from shampoo.torch_internals import foreach_add_
 
 Spec = tuple[tuple[int, ...], torch.dtype]
 
 
-class Returned:
-    """The way back of an exchange's parts."""
+class ReturnPath:
+    """The return path of an exchange's parts."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
         self._before: dict[Tensor, Tensor] = {}
 
-    def is_change(self, part: Part) -> bool:
-        """Whether the weights' change is sent."""
+    def is_change(self, part: OwnedPart) -> bool:
+        """True if the weights' change is sent."""
         # float32 is what is sent unless something lower is asked for, and float64 then is sent as it is.
         return self._dtype.itemsize < min(torch.float32.itemsize, part.param.dtype.itemsize)
 
-    def specs(self, parts: Sequence[Part], shard: int) -> list[Spec]:
-        """What an owner sends to a shard: elements, the unit of each part's change, and a report."""
+    def specs(self, parts: Sequence[OwnedPart], shard: int) -> list[Spec]:
+        """Specification of what an owner sends to a shard: elements, the unit of each part's change, and a report."""
         elements: list[Spec] = [
             ((part.numel_of(shard),), self._dtype if self.is_change(part) else part.param.dtype) for part in parts
         ]
         return [*elements, ((len(parts) if self._has_changes(parts) else 0,), torch.float64), ((), torch.int64)]
 
-    def remember(self, parts: Sequence[Part]) -> None:
+    def remember(self, parts: Sequence[OwnedPart]) -> None:
         """Keeps the weights from before the step, as far as their change is sent."""
         self._before = {
             part.here: part.here.detach().clone() for part in parts if part.here is not None and self.is_change(part)
         }
 
-    def changes(self, parts: Sequence[Part]) -> dict[Tensor, tuple[Tensor, Tensor]]:
-        """By stand-in, the change in its unit, and the unit, a float64 scalar."""
+    def changes(self, parts: Sequence[OwnedPart]) -> dict[Tensor, tuple[Tensor, Tensor]]:
+        """By placeholder, the change in its unit, and the unit, a float64 scalar."""
         found: dict[Tensor, tuple[Tensor, Tensor]] = {}
         for part in parts:
             if part.here is not None and part.here in self._before:
@@ -60,7 +57,7 @@ class Returned:
 
     def write(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[OwnedPart],
         shard: int,
         views: Sequence[Tensor],
         changes: dict[Tensor, tuple[Tensor, Tensor]],
@@ -81,7 +78,7 @@ class Returned:
         if len(views[-2]) > 0:
             torch.stack(units, out=views[-2])
 
-    def read(self, sent: Sequence[tuple[Part, Sequence[Tensor], int]], shard: int) -> None:
+    def read(self, sent: Sequence[tuple[OwnedPart, Sequence[Tensor], int]], shard: int) -> None:
         """Brings what was sent into this rank's shards: parts, the views of their owner's buffer, and their number in
         it."""
         targets: list[Tensor] = []
@@ -98,7 +95,7 @@ class Returned:
             if self.is_change(part):
                 change = wire_views(views[number].to(part.param.dtype) * views[-2][number].to(part.param.dtype), found)
                 if found:
-                    torch._foreach_add_(of_shard, change)
+                    foreach_add_(of_shard, change)
             else:
                 targets.extend(of_shard)
                 sources.extend(wire_views(views[number], found))
@@ -106,5 +103,5 @@ class Returned:
         for local, contiguous in copies.values():
             local.copy_(contiguous)
 
-    def _has_changes(self, parts: Sequence[Part]) -> bool:
+    def _has_changes(self, parts: Sequence[OwnedPart]) -> bool:
         return any(self.is_change(part) for part in parts)

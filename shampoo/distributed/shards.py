@@ -1,4 +1,4 @@
-"""What this rank holds of a parameter, and the tensors that are stepped in its place."""
+"""This rank's shard of a parameter, and placeholders: tensors that are stepped in place of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from torch import Tensor
 
 from shampoo.distributed.layout import is_dtensor
 from shampoo.step.weights import gradient_of
+from shampoo.torch_internals import waited_for
 
 
 def own_shard(param: Tensor) -> Tensor:
     """This rank's rows as a plain tensor of the parameter's own memory; of a plain parameter all of it."""
-    return _awaited(param.to_local()).detach() if is_dtensor(param) else param.detach()
+    return waited_for(param.to_local()).detach() if is_dtensor(param) else param.detach()
 
 
 def gradient_shard(param: Tensor) -> Tensor | None:
@@ -30,28 +31,21 @@ def gradient_shard(param: Tensor) -> Tensor | None:
         raise RuntimeError(f"the gradient of a {where} has placements {gradient.placements}: redistribute it")
     if gradient.dtype != param.dtype:
         raise RuntimeError(f"the gradient of a {where} is {gradient.dtype}, expected {param.dtype}")
-    return _awaited(gradient.to_local()).detach()
+    return waited_for(gradient.to_local()).detach()
 
 
-def stand_in(shape: tuple[int, ...], like: Tensor) -> Tensor:
+def placeholder(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """A tensor to be filled for the time of a step; its memory until then is one element."""
     return torch.empty((), dtype=like.dtype, device=like.device).expand(shape)
 
 
-def fill(stand_in: Tensor, weights: Tensor, gradient: Tensor | None) -> None:
-    """Gives a stand-in memory; None: no gradient."""
-    stand_in.grad = None
-    stand_in.data = weights
-    stand_in.grad = gradient
+def fill(held: Tensor, weights: Tensor, gradient: Tensor | None) -> None:
+    """Gives a placeholder memory; None: no gradient."""
+    held.grad = None
+    held.data = weights
+    held.grad = gradient
 
 
-def empty(stand_in_: Tensor) -> None:
-    """Takes a stand-in its memory."""
-    fill(stand_in_, stand_in(tuple(stand_in_.shape), stand_in_), None)
-
-
-def _awaited(tensor: Tensor) -> Tensor:
-    # Collectives of autograd give a tensor that waits for them when it is first used.
-    from torch.distributed._functional_collectives import AsyncCollectiveTensor
-
-    return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
+def empty(held: Tensor) -> None:
+    """Takes a placeholder its memory."""
+    fill(held, placeholder(tuple(held.shape), held), None)

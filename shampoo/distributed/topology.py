@@ -80,7 +80,7 @@ class Topology:
     """Equal for the same ranks, whichever dimension cuts."""
     array: RankArray
     number: int
-    """Of this rank."""
+    """The number of this rank."""
     groups: tuple[dist.ProcessGroup, ...] = field(compare=False)
     """By dimension, the ranks that differ from this one in nothing else. Equal meshes have groups of their own, and
     tensors on one may come to name the other: torch caches layouts by equality."""
@@ -137,7 +137,7 @@ def of_replicas(num_ranks: int) -> Topology:
             if other is not world:  # of a process group that has been destroyed
                 del _subgroups[other, number]
         if (world, num_ranks) not in _subgroups:
-            found, _ = dist.new_subgroups(group_size=num_ranks)
+            found, _ = dist.new_subgroups(group_size=num_ranks)  # type: ignore[no-untyped-call, unused-ignore]
             _subgroups[world, num_ranks] = found
         group = _subgroups[world, num_ranks]
     return Topology(group, RankArray((num_ranks,), None), world.rank() % num_ranks, (group,), f"{num_ranks} replicas")

@@ -92,7 +92,7 @@ def coupled_newton(
 
 
 def _max_iterations(order: int, epsilon: float, dtype: torch.dtype) -> int:
-    """How many iterations a matrix of condition number (1 + epsilon)/epsilon may take, epsilon relative."""
+    """The number of iterations that condition number (1 + epsilon)/epsilon may take, epsilon relative."""
     # Far smaller eigenvalues than the precision's rounding are not told from negative ones, which diverge.
     condition = 1 + 1 / max(epsilon, 0.01 * torch.finfo(dtype).eps)
     growth = order * math.log((order + 1) / order)

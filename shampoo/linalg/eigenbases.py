@@ -196,7 +196,7 @@ def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
 
 
 def _num_shifted_passes(n: int, rounding: float) -> int:
-    """How many passes with the Gram matrix shifted by n roundings bring singular values near 1.
+    """The number of passes with the Gram matrix shifted by n roundings that bring singular values near 1.
 
     A small one grows by the root of the shift's inverse in each: in float32 4 for some hundred columns, 5 for some
     thousand.
@@ -206,7 +206,7 @@ def _num_shifted_passes(n: int, rounding: float) -> int:
 
 
 def _is_close(gram: Tensor, identity: Tensor) -> Tensor:
-    """Whether the singular values of Y lie in [√½, √1.5] for certain, (K, 1, 1): then one pass more is exact."""
+    """True if the singular values of Y lie in [√½, √1.5] for certain, (K, 1, 1): then one pass more is exact."""
     return (gram - identity).abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True) < 0.5
 
 

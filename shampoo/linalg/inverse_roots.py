@@ -30,15 +30,15 @@ RootMethod: TypeAlias = Literal["eigh", "eigh64", "coupled_newton"]
 
 @dataclass(frozen=True, slots=True)
 class InverseRoot:
-    """Which root of A is meant."""
+    """The root of A that is meant."""
 
     exponent: float
     """The e of A^(−e)."""
     epsilon: float
     relative_epsilon: bool
-    """Whether epsilon is in units of the largest eigenvalue of A/correction, or absolute."""
+    """True if epsilon is in units of the largest eigenvalue of A/correction; else it is absolute."""
     pseudo_inverse: bool
-    """Whether eigenvalues of at most the threshold are null and have root 0, and the others are not damped."""
+    """True if eigenvalues of at most the threshold are null and have root 0, and the others are not damped."""
     correction: float | None
     """The c by which A is divided. None is λmax with a relative epsilon, and 1 with an absolute one."""
 

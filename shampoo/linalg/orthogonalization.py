@@ -36,7 +36,7 @@ _CONVERGENT = (1.875, -1.25, 0.375)
 def orthogonalize(
     X: Tensor, *, steps: int = 5, polynomials: PolynomialName = "muon", dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Of X (K, m, n) the nearest matrices with orthonormal rows or columns, approximately; a new tensor like X.
+    """The matrices with orthonormal rows or columns nearest to X (K, m, n), approximately; a new tensor like X.
 
     Zero stays zero, and what is not finite is NaN. Unlike `torch.optim.Muon` no length counts as too small.
 

@@ -22,12 +22,12 @@ Call: TypeAlias = tuple[Callable[..., tuple[Tensor, ...]], tuple[Tensor, ...]]
 """A function and the stacks it is called with."""
 
 # A share of small matrices is one call; of matrices of this many elements or more each is a share of its own, so that
-# a thread which another process holds up leaves the rest of the stack to its neighbours.
+# a thread which another process holds up leaves the rest of the stack to its neighbours. One takes milliseconds.
 _SHARE_ELEMENTS = 256 * 256
 
 
 def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> tuple[Tensor, ...]:
-    """What `function(*stacks)` gives, of stacks (K, ...) of K equally shaped matrices each.
+    """The result of `function(*stacks)`, of stacks (K, ...) of K equally shaped matrices each.
 
     `function` treats every matrix of the stack alone and gives tensors (K, ...). On the CPU it is called on shares of
     the stack, in as many threads as `torch.get_num_threads()`, each of which computes with one thread; elsewhere once,
@@ -38,7 +38,7 @@ def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> 
 
 
 def per_matrix_together(calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
-    """What `per_matrix` gives for each call, all of which share the threads: one after the other, the last matrix of
+    """The results of `per_matrix` for calls that share the threads: one after the other, the last matrix of
     each would keep all threads but one waiting."""
     num_threads = torch.get_num_threads()
     if num_threads == 1 or any(stacks[0].device.type != "cpu" for _, stacks in calls):

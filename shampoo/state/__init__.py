@@ -1,2 +1,2 @@
-"""What the optimizer keeps of each parameter, and how: blocks, factors, quantisation, buckets, times of refresh,
+"""The state that the optimizer keeps of each parameter: blocks, factors, quantisation, buckets, times of refresh,
 saving. Never the arithmetic of a step."""

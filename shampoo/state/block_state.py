@@ -20,6 +20,10 @@ HOST = ("refreshed", "begun")
 """The only tensors that lie in the memory of the host wherever the others are: the host decides by them."""
 
 
+Due = tuple[tuple[int, int, int], ...]
+"""The units to refresh: (side, first block, last block + 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """State of one side, of size d, of K stacked blocks: a factor with what is derived from it."""
@@ -42,7 +46,7 @@ class Side:
     condition: Tensor | None
     """Condition number of the factor, damped, at its last refresh, (K,) float32."""
     residual: Tensor | None
-    """What the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
+    """Error that the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
 
     def rows(self, start: int, stop: int) -> Side:
         """The state of blocks start, ..., stop − 1."""
@@ -94,6 +98,11 @@ class BlockState:
             momentum=part(self.momentum),
             begun=part(self.begun),
         )
+
+
+def is_refreshed(state: BlockState) -> bool:
+    """True once all factors of all blocks have been refreshed, which they are together for the first time."""
+    return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
 def state_layout(block: Sequence[int], h: Hyperparameters, working: torch.dtype) -> dict[str, TensorSpec]:

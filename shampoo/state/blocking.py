@@ -75,7 +75,7 @@ class Region:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the region's elements lie one after the other, in the order of its blocks."""
+        """True if the region's elements lie one after the other, in the order of its blocks."""
         expected = 1
         for extent, stride in zip(reversed(self.grid + self.block), reversed(self.strides), strict=True):
             if extent > 1 and stride != expected:

@@ -16,22 +16,22 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.state.block_state import BlockState, allocate, assemble
+from shampoo.state.block_state import BlockState, Due, allocate, assemble, is_refreshed
 from shampoo.state.blocking import Region, regions
 from shampoo.state.factors import refresh_costs
 from shampoo.state.stagger import Line, lines
 from shampoo.state.timing import StepScalars
-from shampoo.step.block_step import Due, is_refreshed
 
 CHUNK_BYTES = {"cpu": 4 << 20}
 """Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""
 OTHER_CHUNK_BYTES = 384 << 20
 """The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
+"""A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BucketPiece:
     """Consecutive rows of a bucket that are one region of one parameter."""
 
     param: Tensor
@@ -39,13 +39,13 @@ class Piece:
     start: int
     """First row of the bucket."""
     is_dense: bool
-    """Whether the region's memory is in the order of the rows."""
+    """True if the region's memory is in the order of the rows."""
     index: int
-    """Of the region in `regions` of its parameter."""
+    """Position of the region in `regions` of its parameter."""
     number: int
     """The same in the order of the group's buckets, by which the state is named."""
     shape: tuple[int, ...]
-    """Of the whole parameter, for messages."""
+    """Shape of the whole parameter, for messages."""
 
     @property
     def stop(self) -> int:
@@ -56,7 +56,7 @@ class Piece:
 class Chunk:
     """Consecutive pieces of a bucket, small enough to be worked on together, and their state."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BucketPiece, ...]
     state: BlockState
 
     @property
@@ -94,7 +94,7 @@ class Chunk:
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
 
-    def __init__(self, block: tuple[int, ...], pieces: Sequence[Piece], h: Hyperparameters, line: Line) -> None:
+    def __init__(self, block: tuple[int, ...], pieces: Sequence[BucketPiece], h: Hyperparameters, line: Line) -> None:
         self.block = block
         self.line = line
         self.pieces = pieces
@@ -103,7 +103,7 @@ class Bucket:
         self.tensors = allocate(self.num_blocks, block, h, self.like)
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
-        """Whether every unit has been refreshed at least once; `look_at_refreshes` brings it up to date."""
+        """True once every unit has been refreshed; `look_at_refreshes` brings it up to date."""
         self._max_blocks = max_chunk_blocks(block, self.like.device.type, self.like.element_size())
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
         self._whole: list[Chunk] = []
@@ -123,7 +123,7 @@ class Bucket:
                 yield step, chunk
 
     def _ragged(self, steps: Mapping[Tensor, int]) -> Iterator[tuple[int, Chunk]]:
-        pending: list[Piece] = []
+        pending: list[BucketPiece] = []
         for part in self._parts:
             step = steps.get(part.param)
             if pending and (
@@ -137,7 +137,7 @@ class Bucket:
         if pending:
             yield steps[pending[0].param], self._chunk(pending)
 
-    def _chunk(self, pieces: Sequence[Piece]) -> Chunk:
+    def _chunk(self, pieces: Sequence[BucketPiece]) -> Chunk:
         return Chunk(tuple(pieces), self.state.rows(pieces[0].start, pieces[-1].stop))
 
     def due(self, chunk: Chunk, h: Hyperparameters, at: StepScalars) -> Due:
@@ -171,11 +171,11 @@ class Stepped:
     """A parameter of a group, and what of it is stepped here."""
 
     shape: tuple[int, ...]
-    """Of all that has a place in the group's order."""
+    """Shape of all that has a place in the group's order."""
     like: Tensor
     """Has its dtype and device."""
     tensor: Tensor | None
-    """What is stepped: of this shape, or, with `runs`, flat; None: nothing."""
+    """The tensor that is stepped: of this shape, or, with `runs`, flat; None: nothing."""
     runs: tuple[tuple[tuple[int, int], ...], ...] | None = None
     """By region, the blocks [first, last + 1) that lie one after the other in the tensor."""
 
@@ -198,7 +198,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     num_regions: dict[int, int] = {}
     for placed, line in zip(members.values(), lines(sizes), strict=True):
         block = placed[0][2].block
-        pieces: list[Piece] = []
+        pieces: list[BucketPiece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
         for param, index, region in placed:
@@ -214,7 +214,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
                 if param.runs is not None:
                     # By region: those before this one in the parameter come first in the tensor.
                     here = _stacked(block, count, _elements_before(param, index, h))
-                pieces.append(Piece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
+                pieces.append(BucketPiece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
         if pieces:
             buckets.append(Bucket(block, pieces, h, line.part(runs, stop)))
@@ -258,12 +258,12 @@ def state_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> int:
-    """How many blocks of this shape are worked on at a time."""
+    """The number of blocks of this shape that are worked on at a time."""
     chunk_bytes = CHUNK_BYTES.get(device_type, OTHER_CHUNK_BYTES)
     return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
 
 
-def _parts(piece: Piece, max_blocks: int) -> Iterator[Piece]:
+def _parts(piece: BucketPiece, max_blocks: int) -> Iterator[BucketPiece]:
     start = piece.start
     for region in piece.region.parts(max_blocks):
         yield dataclasses.replace(piece, region=region, start=start, is_dense=region.is_dense)

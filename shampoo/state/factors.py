@@ -1,4 +1,4 @@
-"""Which sides of a block have a factor, and of which kind: the rules for one-sided preconditioning and long sides."""
+"""The kinds of factor that the sides of a block have: the rules for one-sided preconditioning and long sides."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def refresh_costs(block: Sequence[int], h: Hyperparameters) -> tuple[int, ...]:
 
 
 def is_plain(block: Sequence[int], h: Hyperparameters) -> bool:
-    """Whether a block of this shape has no preconditioner."""
+    """True if a block of this shape has no preconditioner."""
     return not side_kinds(block, h) and not (h.preconditioner == "spectral" and len(block) >= 2)

@@ -28,18 +28,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
+from shampoo.hyperparameters import StateDtype
+
 Structure: TypeAlias = Literal["general", "orthogonal", "symmetric"]
-"""What is known of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
+"""Knowledge of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
 
 BLOCK_VALUES = 64
-"""Values that share a scale."""
+"""Values that share a scale, as in the paper."""
 
 _PLAIN_DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _BITS: dict[str, int] = {"int8": 8, "int4": 4}
 _TINY = torch.finfo(torch.float32).tiny
 _LARGEST_SCALE = torch.finfo(torch.bfloat16).max
-# Codes worked on together. On the CPU what they unfold to, indices and values, stays in the cache.
+# Codes worked on together. On the CPU what they unfold to, indices and values, stays in the cache: 0.5 MiB; elsewhere
+# it is bounded to some 128 MiB.
 _CHUNK_CODES_CPU = 1 << 16
 _CHUNK_CODES = 1 << 24
 
@@ -148,7 +150,7 @@ def unpack(
 
 
 def decode_table(dtype: StateDtype, device: torch.device, *, structure: Structure = "general") -> Tensor:
-    """What each byte of codes stands for, in units of the scale, (256, values per byte) float32.
+    """The values that each byte of codes stands for, in units of the scale, (256, values per byte) float32.
 
     Raises:
         ValueError: the dtype has no codes, or the structure is unknown.

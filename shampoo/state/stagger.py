@@ -1,4 +1,4 @@
-"""Which factors are refreshed at which step of the period, so that every step does an equal share of the work.
+"""The steps of the period at which factors are refreshed, so that every step does an equal share of the work.
 
 Units (one factor of one block) are laid out in storage order, each with its cost d³, and the line is cut into f equal
 stretches: the phase φ of a unit is the stretch in which its middle lies. So the units of a phase are consecutive rows
@@ -25,8 +25,8 @@ class Line:
     total: int
     """Cost of all units of the group."""
     runs: tuple[tuple[int, int], ...] = ((0, 0),)
-    """Where other ranks hold some of the bucket's blocks: (block here, block of the whole bucket) at the beginning of
-    each run of consecutive ones. So every unit has the phase that it has in a single process."""
+    """Runs of consecutive blocks here, if other ranks hold some of the bucket's: of each run the first block, as (block
+    here, block of the whole bucket). So every unit has the phase that it has in a single process."""
 
     def part(self, runs: Sequence[tuple[int, int]], num_blocks: int) -> Line:
         """The line of some of the blocks, given as `runs`."""

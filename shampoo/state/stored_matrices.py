@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo.choices import StateDtype
+from shampoo.hyperparameters import StateDtype
 from shampoo.state.quantization import Structure, pack, packed_layout, unpack
 
 TensorSpec = tuple[tuple[int, ...], torch.dtype]
@@ -21,12 +21,12 @@ class StoredMatrices:
     size: int
     dtype: StateDtype
     structure: Structure
-    """What is known of the matrices; 4 bit makes use of it."""
+    """Knowledge of the matrices; 4 bit makes use of it."""
     tensors: Mapping[str, Tensor]
     """"values" alone: the matrices as they are, in the working precision. "diagonal", in float32, is apart from what is
     packed: symmetric ones are roots, whose diagonal dominates."""
     working: torch.dtype
-    """What is read has this dtype."""
+    """Dtype of what is read."""
 
     @staticmethod
     def layout(size: int, dtype: StateDtype, structure: Structure, *, working: torch.dtype) -> dict[str, TensorSpec]:

@@ -1,4 +1,4 @@
-"""What happens at a parameter's step t = 1, 2, ...: which statistics and refreshes are due, and the step's scalars.
+"""The schedule of a parameter's steps t = 1, 2, ...: statistics and refreshes that are due, and the step's scalars.
 
 With f the refresh period, s the first refresh and k the statistics period:
 
@@ -20,7 +20,7 @@ from shampoo.hyperparameters import Hyperparameters
 
 @dataclass(frozen=True, slots=True)
 class StepScalars:
-    """What depends on hyperparameters and a parameter's step count alone."""
+    """The scalars of a step, which depend on hyperparameters and a parameter's step count alone."""
 
     update_statistics: bool
     has_started: bool

@@ -29,21 +29,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from shampoo.choices import Grafting
-from shampoo.hyperparameters import Hyperparameters
+from shampoo.hyperparameters import Grafting, Hyperparameters
 from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
 from shampoo.linalg.orthogonalization import orthogonalize
-from shampoo.state.block_state import BlockState
+from shampoo.state.block_state import BlockState, Due, is_refreshed
 from shampoo.state.timing import StepScalars, step_scalars
 from shampoo.step import grafting
 from shampoo.step.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
 from shampoo.step.refresh import read_basis, read_root, refresh_side
 
 Scratch = tuple[Tensor, Tensor, Tensor]
-Due = tuple[tuple[int, int, int], ...]
-"""What is to be refreshed: (side, first block, last block + 1)."""
 Solved = Mapping[int, tuple[Tensor, ...]]
-"""By side, what `per_matrix` gave for `solver_call`."""
+"""The results of `per_matrix` for `solver_call`, by side."""
 
 
 def block_direction(
@@ -94,11 +91,6 @@ def block_direction(
     # The first moment itself must not be scaled in place.
     out = P if any(P is x for x in scratch) else scratch[1]
     return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
-
-
-def is_refreshed(state: BlockState) -> bool:
-    """Whether all factors of all blocks have been refreshed, which they are together for the first time."""
-    return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
 def update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
@@ -215,7 +207,7 @@ def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars
 def _kl_begun(
     scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due, *, begun: int
 ) -> Tensor:
-    """Of blocks whose statistics began at the same step; 0: not yet."""
+    """kl's direction of blocks whose statistics began at the same step; 0: not yet."""
     G, second, third = scratch
     if begun == 0:
         return _first_moment(G, state.first_moment, h, out=second)
@@ -251,6 +243,7 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
+    # 0.2: the root mean square of AdamW's updates (Liu et al., arXiv 2502.16982), as `torch.optim.Muon` has it.
     scale = 0.2 * math.sqrt(max(m, n)) if h.adjust_lr_fn == "match_rms_adamw" else math.sqrt(max(1.0, m / n))
     scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n), dtype=h.product_precision))
     return scratch[2], scale

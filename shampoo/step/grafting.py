@@ -18,11 +18,12 @@ import math
 import torch
 from torch import Tensor
 
-from shampoo.choices import Grafting
+from shampoo.hyperparameters import Grafting
+from shampoo.torch_internals import fused_adam_
 
 
 def has_second_moment(method: Grafting) -> bool:
-    """Whether the method keeps V."""
+    """True if the method keeps V."""
     return method in ("adagrad", "rmsprop", "adam")
 
 
@@ -61,7 +62,7 @@ def adam_in_one_pass(
     """
     # At a step this large there is no bias left to correct.
     t = 1e9 if step is None else float(step)
-    torch._fused_adam_(
+    fused_adam_(
         [out.zero_()],
         [G],
         [M],

@@ -14,6 +14,7 @@ from shampoo.step.block_step import Scratch, Solved, block_direction
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
 from shampoo.step.weights import Weights, finite_gradients, per_row
+from shampoo.torch_internals import foreach_add_, foreach_copy_
 
 
 class GroupStep:
@@ -67,10 +68,10 @@ class GroupStep:
         chunk = item.chunk
         scratch = self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block))
         for G, gradients in chunk.aligned(scratch[0], weights.gradients):
-            torch._foreach_copy_(G, gradients)
+            foreach_copy_(G, gradients)
         if h.weight_decay > 0 and h.weight_decay_type == "l2":
             for G, decayed in chunk.aligned(scratch[0], weights.of):
-                torch._foreach_add_(G, decayed, alpha=h.weight_decay)
+                foreach_add_(G, decayed, alpha=h.weight_decay)
         if is_finite is not None:
             scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
         return scratch

@@ -29,7 +29,7 @@ from shampoo.state.timing import StepScalars
 from shampoo.step.refresh import read_basis, refresh_side
 
 LEAST_MEAN_SQUARE = 1e-28
-"""Of a gradient that statistics begin with: 1e10 times what float32 can still divide by, in any dtype."""
+"""Mean square of a gradient that statistics begin with: 1e10 times what float32 can still divide by, in any dtype."""
 
 
 def begin_statistics(G: Tensor, state: BlockState, *, step: int) -> None:

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from shampoo.choices import Solver
-from shampoo.hyperparameters import Hyperparameters
+from shampoo.hyperparameters import Hyperparameters, Solver
 from shampoo.linalg.eigenbases import (
     eigenbasis,
     eigenbasis_call,
@@ -131,8 +130,8 @@ def refresh_side(
 
 
 def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalars) -> Call | None:
-    """What the refresh of one side in float32 is going to solve, once its statistics are up to date; None for a side
-    that has nothing to solve."""
+    """The problem that the refresh of one side in float32 is to solve, once its statistics are up to date; None for a
+    side that has none."""
     side = state.sides[mode]
     A, solver = side.factor, h.solver_on("cpu")
     if side.kind != "full" or A is None:

@@ -13,18 +13,20 @@ from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.linalg.per_matrix import per_matrix_together
+from shampoo.state.block_state import Due
 from shampoo.state.buckets import Bucket, Chunk
 from shampoo.state.timing import StepScalars, step_scalars
-from shampoo.step.block_step import Due, Solved, update_gram_factors
+from shampoo.step.block_step import Solved, update_gram_factors
 from shampoo.step.refresh import solver_call
 
 MAX_BYTES = 32 << 20
-"""Of factors to solve ahead; a step that refreshes more has enough of them in every chunk."""
+"""Size of the factors that are solved ahead, by judgement: a step that refreshes more has enough of them in every
+chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkStep:
-    """What a step does with one chunk."""
+    """The work of a step on one chunk."""
 
     bucket: Bucket
     chunk: Chunk

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.state.buckets import Chunk, Piece, state_dtype
+from shampoo.state.buckets import BucketPiece, Chunk, state_dtype
 from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
+from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm
 
 READABLE_DEVICES = frozenset({"cpu"})
-"""Where the host reads a number without waiting for a queue of work."""
+"""Types of device of which the host reads a number without waiting for a queue of work."""
 
 
 def gradient_of(param: Tensor) -> Tensor | None:
@@ -41,7 +42,7 @@ class FiniteGradients:
     flags: Mapping[Tensor, Tensor]
     """Scalars on the device; empty where the host knows, and then those that are not finite do not take part."""
 
-    def rows(self, pieces: Sequence[Piece]) -> Tensor | None:
+    def rows(self, pieces: Sequence[BucketPiece]) -> Tensor | None:
         """The flag of each row of consecutive pieces, (K,); None where the host knows."""
         if pieces[0].param not in self.flags:
             return None
@@ -66,14 +67,14 @@ def finite_gradients(
         gradients = {params[index]: params[index].grad for index in indices if params[index] not in norms}
         present = {param: gradient for param, gradient in gradients.items() if gradient is not None}
         if present:
-            norm_of |= zip(present, torch._foreach_norm(list(present.values()), 2, dtype=dtype), strict=True)
+            norm_of |= zip(present, foreach_norm(list(present.values()), 2, dtype=dtype), strict=True)
         finite = torch.stack([norm_of[params[index]] for index in indices]).isfinite()
         if device.type in READABLE_DEVICES:
             knows.update(zip(indices, finite.tolist(), strict=True))
         else:
             knows.update(dict.fromkeys(indices, True))
             flags.update(zip((params[index] for index in indices), finite.unbind(), strict=True))
-            torch._foreach_add_([num_skipped[index] for index in indices], list((~finite).unbind()))
+            foreach_add_([num_skipped[index] for index in indices], list((~finite).unbind()))
     for index, is_finite in knows.items():
         if not is_finite:
             num_skipped[index].add_(1)
@@ -113,8 +114,8 @@ class Weights:
         """W ← kept·W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
         for directions, weights in chunk.aligned(P, self.of):
             if kept != 1:
-                torch._foreach_mul_(weights, kept)
-            torch._foreach_add_(weights, directions, alpha=-lr)
+                foreach_mul_(weights, kept)
+            foreach_add_(weights, directions, alpha=-lr)
 
     def move_where_finite(
         self, chunk: Chunk, P: Tensor, lr: float, *, kept: float, is_finite: Tensor, spare: Sequence[Tensor]
@@ -128,13 +129,13 @@ class Weights:
         mask = per_row(is_finite, P)
         pairs = chunk.aligned(first, self.of)
         for copies, weights in pairs:
-            torch._foreach_copy_(copies, weights)
+            foreach_copy_(copies, weights)
         if kept != 1:
             # In the weights' precision, so that they decay as where the host knows.
             first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
         first.add_(torch.mul(P, mask, out=second), alpha=-lr)
         for copies, weights in pairs:
-            torch._foreach_copy_(weights, copies)
+            foreach_copy_(weights, copies)
 
     def write_back(self) -> None:
         """Brings copies back into the parameters."""
@@ -144,7 +145,8 @@ class Weights:
             if not self._rounds(param):
                 param.copy_(weight)
                 continue
-            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same.
+            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same. A prime
+            # keeps the seeds of models of fewer parameters apart.
             generator = torch.Generator(device=param.device)
             generator.manual_seed(self._steps[param] * 1_000_003 + self._positions[param])
             if param.dtype == torch.bfloat16:

@@ -36,8 +36,7 @@ from service.server.app import create_app
 from service.settings import ENV_PREFIX, Settings
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
-from shampoo.choices import Preconditioner
-from shampoo.hyperparameters import DEFAULTS
+from shampoo.hyperparameters import DEFAULTS, Preconditioner
 from tests.support.readmes import PACKAGES, README, ROOT, anchors, blocks, command_lines, papers, text
 from trainers.config import TrialConfig
 from trainers.workloads.registry import BUILT_IN

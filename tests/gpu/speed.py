@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from shampoo.family import DEFAULT_REFRESH_PERIOD
-from shampoo.hyperparameters import unused
+from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, unused
 from tests.benchmarks.optimizer_step import typical_cycle
 from tests.benchmarks.step_counts import state_tensors
 from tests.benchmarks.steps.contestants import (

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from shampoo.choices import Preconditioner
+from shampoo.hyperparameters import Preconditioner
 from tests.gpu.speed import MODELS, START_WITH
 from tests.support.shampoo.deviations import FLOAT32
 from tests.support.shampoo.members import REPRESENTATIVES

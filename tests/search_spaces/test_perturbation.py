@@ -1,4 +1,4 @@
-"""What may change in the middle of a training run, and how it is changed."""
+"""Changes in the middle of a training run: of which parameters, and by how much."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _config(name: str) -> dict[str, Any]:
 
 
 def _counted_steps(config: dict[str, Any]) -> tuple[list[StepCounts], StepCounts, StepCounts]:
-    """Of ordinary steps a whole statistics period; a step that refreshes all, and one that has only its statistics."""
+    """Counts of ordinary steps, a whole statistics period; of one that refreshes all, and of its statistics."""
     h = Hyperparameters(**{**DEFAULTS, **config})
     params = parameters(COUNTED_SHAPES, torch.float32)
     optimizer = Shampoo(params, **config)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from shampoo import Shampoo
-from shampoo.hyperparameters import DEFAULTS, Hyperparameters
+from shampoo.declarations import Declaration
+from shampoo.hyperparameters import DECLARATIONS, DEFAULTS, NAMES, Hyperparameters, Preconditioner
+from tests.support.shampoo.generate import MANUAL, keyword_arguments, manual_table
 from tests.support.shampoo.members import MEMBERS, member
 from tests.support.shampoo.settings import parameters, train
 
@@ -32,8 +34,8 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"beta3": 1.0}, r"beta3 must be None or in \[0, 1\), got 1.0"),
     ({"beta3": "0.9"}, "beta3 must be .* got '0.9'"),
     ({**SOAP, "shampoo_beta": 1.5}, r"shampoo_beta must be None or in \[0, 1\], got 1.5"),
-    ({"epsilon": 0.0}, "epsilon must be > 0, got 0.0"),
-    ({"epsilon": math.nan}, "epsilon must be a finite number >= 0, got nan"),
+    ({"epsilon": 0.0}, "epsilon must be a finite number > 0, got 0.0"),
+    ({"epsilon": math.nan}, "epsilon must be a finite number > 0, got nan"),
     ({"epsilon_type": "largest"}, "epsilon_type must be one of .* got 'largest'"),
     ({"epsilon_type": None}, "epsilon_type must be one of .* got None"),
     ({"weight_decay": -1}, "weight_decay must be a finite number >= 0, got -1"),
@@ -59,8 +61,8 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"grafting": "lamb"}, "grafting must be one of .* got 'lamb'"),
     ({"grafting": False}, "grafting must be one of .* got False"),
     ({"grafting_beta2": 1.0}, r"grafting_beta2 must be None or in \[0, 1\), got 1.0"),
-    ({"grafting_epsilon": 0}, "grafting_epsilon must be > 0, got 0"),
-    ({"grafting_epsilon": -1e-8}, "grafting_epsilon must be a finite number >= 0, got -1e-08"),
+    ({"grafting_epsilon": 0}, "grafting_epsilon must be a finite number > 0, got 0"),
+    ({"grafting_epsilon": -1e-8}, "grafting_epsilon must be a finite number > 0, got -1e-08"),
     ({"exponent_override": 0}, "exponent_override must be None or a finite number > 0, got 0"),
     ({"exponent_override": math.inf}, "exponent_override must be None or a finite number > 0, got inf"),
     ({"pseudo_inverse": 0}, "pseudo_inverse must be a bool, got 0"),
@@ -233,14 +235,59 @@ def test_an_illegal_value_set_later_is_refused_at_the_next_step_and_moves_nothin
     assert optimizer.state[params[0]]["step"] == 0
 
 
-def test_every_argument_of_the_class_has_a_value_that_is_refused() -> None:
-    arguments = set(inspect.signature(Shampoo).parameters) - {"params"}
-    assert {name for change, message in ILLEGAL_VALUES for name in change if message.startswith(name)} == arguments
+def _illegal_values(declaration: Declaration) -> list[Any]:
+    """Values that the declaration of a hyperparameter excludes."""
+    found: list[Any] = ["no such word", object(), math.nan, [1, 2, 3]]
+    if not declaration.optional:
+        found.append(None)
+    if declaration.kind == "integer":
+        found += [1.5, True, int(declaration.ranges[0].low) - 1]
+    if declaration.kind == "float":
+        (allowed,) = declaration.ranges
+        found += [True, math.inf, allowed.low - 1, *(end for end in (allowed.low, allowed.high) if end not in allowed)]
+    if declaration.kind == "pair":
+        found += [[first, 0.5] for first in (-1.0, 1.0)] + [[0.5, second] for second in (-1.0, 1.5)]
+    return found
 
 
-def test_the_class_and_its_hyperparameters_agree_on_names_and_defaults() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_value_that_its_declaration_excludes_is_refused_whatever_the_hyperparameter(name: str) -> None:
+    for value in _illegal_values(DECLARATIONS[name]):
+        with pytest.raises(ValueError, match=rf"{name}(\[[01]\])? must be .* got "):
+            Shampoo(parameters([(3, 3)]), **{name: value})
+
+
+@pytest.mark.parametrize("kind", get_args(Preconditioner))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_value_that_a_member_has_no_use_for_is_refused(name: str, kind: str) -> None:
+    declaration = DECLARATIONS[name]
+    if declaration.used_by is None or kind in declaration.used_by:
+        return
+    (value, *_) = [x for x in _legal_values(declaration) if x != declaration.default]
+    with pytest.raises(ValueError, match=f"{name}={value!r} has no effect with preconditioner='{kind}'"):
+        Shampoo(parameters([(3, 3)]), **{"preconditioner": kind, name: value})
+
+
+def _legal_values(declaration: Declaration) -> list[Any]:
+    if declaration.kind == "integer":
+        return [int(declaration.ranges[0].low) + more for more in range(2)]
+    by_kind: dict[str, list[Any]] = {"boolean": [False, True], "float": [0.25, 0.5], "choice": [*declaration.choices]}
+    return by_kind[declaration.kind]
+
+
+def test_the_constructor_takes_the_hyperparameters_as_they_are_declared() -> None:
     signature = inspect.signature(Shampoo).parameters
     assert {name: parameter.default for name, parameter in signature.items() if name != "params"} == DEFAULTS
+    assert {name: x.annotation for name, x in signature.items() if name != "params"} == keyword_arguments()
+
+
+def test_the_manual_has_the_hyperparameters_as_they_are_declared() -> None:
+    assert manual_table() + "\n" in MANUAL.read_text()
+
+
+def test_a_declaration_names_members_of_the_family() -> None:
+    named = {member for one in DECLARATIONS.values() for member in one.used_by or ()}
+    assert named <= set(get_args(Preconditioner))
 
 
 def test_defaults_are_legal_and_are_what_param_groups_hold() -> None:

@@ -1,4 +1,4 @@
-"""What importing the package loads, takes and touches, and how its types serve a user's script."""
+"""The import of the package: what it loads, takes and touches; and its types in a user's script."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def test_a_users_script_runs(tmp_path: Path) -> None:
 def test_a_users_script_passes_strict_type_checking_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     # A closed set of names is checked, and so are the names of arguments.
     wrong = USER_SCRIPT.replace('preconditioner="kl"', 'preconditioner="adam"').replace('grafting="sgd"', 'graft="sgd"')
-    # As installed: found beside it, and not checked with this project's settings.
+    # As installed: found beside it, and not checked with this project's settings, which allow calls of what is untyped
+    # in torch; `unused-ignore` in the package is for both.
     (tmp_path / "shampoo").symlink_to(PACKAGE)
     (tmp_path / "script.py").write_text(USER_SCRIPT)
     (tmp_path / "wrong.py").write_text(wrong)

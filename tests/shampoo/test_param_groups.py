@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.choices import Preconditioner
+from shampoo.hyperparameters import Preconditioner
 from shampoo.param_groups import PLAIN_MODULES, param_groups
 
 

@@ -17,7 +17,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from shampoo.distributed import sharding_plan
+from shampoo.distributed import placement
 from shampoo.distributed.boxes import Runs
 from shampoo.distributed.layout import rows_of_shard
 from shampoo.distributed.ownership import Member, Owners
@@ -92,7 +92,7 @@ def traffic(members: Sequence[Member], owners: Sequence[Owners]) -> Moved:
         kind = (round_, member.h.communication_dtype, member.h.reduce_gradients)
         by_exchange.setdefault(kind, _Tally.empty(shape)).add(tally)
         num_params[kind] += 1
-        gathered = sharding_plan.gathered_bytes(math.prod(member.shape) * member.dtype.itemsize, array)
+        gathered = placement.gathered_bytes(math.prod(member.shape) * member.dtype.itemsize, array)
         held = 4 * tally.numel * member.dtype.itemsize + gathered
         by_round.setdefault(round_, numpy.zeros(shape, dtype=numpy.int64)).__iadd__(held)
     sent, received = numpy.zeros(shape, dtype=numpy.int64), numpy.zeros(shape, dtype=numpy.int64)
@@ -121,11 +121,11 @@ def _is_change(communication_dtype: str, dtype: torch.dtype) -> bool:
 
 
 def _rounds(members: Sequence[Member]) -> Iterator[int]:
-    """The round of each, as `StandIns` cuts them."""
+    """The round of each, as `placement` cuts them."""
     number, held = 0, 0.0
     for member in members:
-        of_rank = sharding_plan.bytes_in_round(math.prod(member.shape) * member.dtype.itemsize, member.ranks)
-        if held > 0 and held + of_rank > sharding_plan.ROUND_BYTES:
+        of_rank = placement.bytes_in_round(math.prod(member.shape) * member.dtype.itemsize, member.ranks)
+        if held > 0 and held + of_rank > placement.ROUND_BYTES:
             number, held = number + 1, 0.0
         held += of_rank
         yield number

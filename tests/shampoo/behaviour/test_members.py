@@ -1,4 +1,4 @@
-"""What every member of the family promises: it learns, leaves alone what is not its own, and takes any parameters."""
+"""Promises of every member of the family: it learns, leaves alone what is not its own, and takes any parameters."""
 
 from __future__ import annotations
 

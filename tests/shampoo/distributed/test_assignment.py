@@ -1,4 +1,4 @@
-"""Who owns what: even in work and in bytes, the same everywhere, and small blocks still stacked."""
+"""The owners of blocks: even in work and in bytes, the same everywhere, and small blocks still stacked."""
 
 from __future__ import annotations
 

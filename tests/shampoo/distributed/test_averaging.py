@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shampoo import Shampoo, WeightAveraging
-from shampoo.choices import Distributed
+from shampoo.hyperparameters import Distributed
 from tests.support.shampoo import sharded
 from tests.support.shampoo.averaging_methods import METHODS
 from tests.support.shampoo.members import member

@@ -1,4 +1,4 @@
-"""What an owner and a shard have in common: every element of a parameter once, where both have it."""
+"""The boxes of an owner and a shard: every element of a parameter once, where both have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of many ranks from shapes alone, against real ranks; and the benchmark that says it."""
+"""Estimates for many ranks from shapes alone, against real ranks; and the benchmark that makes them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.distributed import sharding_plan
-from shampoo.distributed.sharding_plan import StandIns
+from shampoo.distributed import placement
+from shampoo.distributed.sharding_plan import ShardingPlan
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from tests.benchmarks import distributed_step
@@ -57,12 +57,12 @@ def _on_ranks(mesh: str, groups: Sequence[Group], round_bytes: int) -> tuple[int
         return tensor if mesh_here is None else sharded.over_ranks(tensor, mesh_here)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharding_plan, "ROUND_BYTES", round_bytes)
+        patch.setattr(placement, "ROUND_BYTES", round_bytes)
         made: list[dict[str, Any]] = []
         for group in groups:
             weights = [placed(tensor) for tensor in sharded.initial_weights(group.shapes)]
             made.append({"params": [nn.Parameter(tensor) for tensor in weights], **group.config})
-        plan = StandIns().plan(
+        plan = ShardingPlan().propose(
             [(g["params"], Hyperparameters(**{**DEFAULTS, **c.config})) for g, c in zip(made, groups, strict=True)]
         )
         optimizer = Shampoo(made)
@@ -76,7 +76,7 @@ def _on_ranks(mesh: str, groups: Sequence[Group], round_bytes: int) -> tuple[int
 def _are_as_simulated(
     ranks: Ranks, mesh: str, groups: Sequence[Group], monkeypatch: pytest.MonkeyPatch, round_bytes: int
 ) -> None:
-    monkeypatch.setattr(sharding_plan, "ROUND_BYTES", round_bytes)
+    monkeypatch.setattr(placement, "ROUND_BYTES", round_bytes)
     simulated = simulate(groups, _array(mesh), device="cpu")
     moved = simulated.moved
     found = ranks[sharded.num_ranks(mesh)].run(_on_ranks, mesh, groups, round_bytes)
@@ -89,7 +89,7 @@ def _are_as_simulated(
 def test_a_simulation_is_what_sharded_ranks_hold_and_send_to_the_byte(
     ranks: Ranks, monkeypatch: pytest.MonkeyPatch, mesh: str, name: str
 ) -> None:
-    _are_as_simulated(ranks, mesh, _groups(name), monkeypatch, sharding_plan.ROUND_BYTES)
+    _are_as_simulated(ranks, mesh, _groups(name), monkeypatch, placement.ROUND_BYTES)
 
 
 @pytest.mark.parametrize("communication_dtype", ["float32", "bfloat16"])
@@ -103,7 +103,7 @@ def test_a_simulation_is_what_ranks_with_plain_parameters_hold_and_send_to_the_b
         Group(group.shapes, {**group.config, **sharing, "communication_dtype": communication_dtype})
         for group in _groups(name)
     ]
-    _are_as_simulated(ranks, mesh, groups, monkeypatch, sharding_plan.ROUND_BYTES)
+    _are_as_simulated(ranks, mesh, groups, monkeypatch, placement.ROUND_BYTES)
 
 
 @pytest.mark.parametrize("mesh", ["ddp two", "ddp three"])
@@ -195,5 +195,5 @@ def test_the_benchmark_measures_simulates_and_tells_what_is_needed(
         # Alignment and headers come on top of the documented formula.
         assert 1 <= ratios[f"bytes_over_formula.{mode}.shampoo.ranks_2"] < 1.1
     assert result["figures"]["measured"]["shampoo.ranks_2"]["sent_bytes"]["local"] == [0, 0]
-    for placement in distributed_step.PLACEMENTS:
-        assert ratios[f"ranks_within_tenth.llama_1b.shampoo.{placement}"] == 64
+    for mode in distributed_step.PLACEMENTS:
+        assert ratios[f"ranks_within_tenth.llama_1b.shampoo.{mode}"] == 64

@@ -1,4 +1,4 @@
-"""What happens around the steps of parameters over ranks: groups, closures, changes from outside, failures, numbers."""
+"""Use of parameters over ranks, around their steps: groups, closures, changes from outside, failures, numbers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _sizes(mesh: str) -> tuple[int, int]:
 
 
 def _whole_tensors(optimizer: Shampoo) -> list[Tensor]:
-    return [tensor for shares in optimizer._shares.values() for share in shares for tensor in share.tensors]
+    return [tensor for shares in optimizer._allocation._shares.values() for share in shares for tensor in share.tensors]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which DTensor layouts are refused, and how the rows of the others are counted; a mesh of one rank is enough."""
+"""DTensor layouts that are refused, and how the rows of the others are counted; a mesh of one rank is enough."""
 
 from __future__ import annotations
 

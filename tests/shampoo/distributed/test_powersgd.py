@@ -124,7 +124,7 @@ def test_a_sudden_gradient_in_the_null_space_makes_a_bounded_step(name: str, dty
 
 
 def _bound(config: dict[str, Any], usual: Tensor, surprise: Tensor, before: float) -> float:
-    """Of the length of a step; `before` is that of the last one without surprise."""
+    """Bound on the length of a step; `before` is that of the last one without surprise."""
     num_elements = math.sqrt(usual.numel())
     beta1, beta2 = config["betas"]
     match config["preconditioner"], config["grafting"], config["pseudo_inverse"]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from shampoo import Shampoo
-from shampoo.distributed import sharding_plan
+from shampoo.distributed import placement
 from shampoo.step import weights
 from tests.support.shampoo import sharded
 from tests.support.shampoo.members import member
@@ -121,11 +121,11 @@ def _held(shapes: list[tuple[int, ...]]) -> tuple[int, int]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "distributed='lossless' shares nothing")
         optimizer = Shampoo([nn.Parameter(torch.ones(shape)) for shape in shapes], distributed="lossless")
-    return sharded.state_bytes(optimizer), len(optimizer._stand_ins.owners)
+    return sharded.state_bytes(optimizer), len(optimizer._allocation.plan.settled.owners)
 
 
 def _warned(options: dict[str, Any]) -> tuple[list[str], float]:
-    """Of a model whose largest layer is most of it."""
+    """Warnings and share of the state of a model whose largest layer is most of it."""
     params = [nn.Parameter(torch.ones(shape)) for shape in ((7, 3), (252, 37), (37, 41), (41, 10))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -159,7 +159,7 @@ def test_ranks_that_would_make_no_share_smaller_are_not_asked(ranks: Ranks) -> N
 
 
 def _in_small_rounds(mesh: str, config: dict[str, Any]) -> tuple[list[Tensor], int]:
-    honest, sharding_plan.ROUND_BYTES = sharding_plan.ROUND_BYTES, 600
+    honest, placement.ROUND_BYTES = placement.ROUND_BYTES, 600
     try:
         params = [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(), mesh)]
         optimizer = Shampoo(params, **config, **sharded.options(mesh))
@@ -168,8 +168,8 @@ def _in_small_rounds(mesh: str, config: dict[str, Any]) -> tuple[list[Tensor], i
                 param.grad = sharded.like(sharded.gradient(index, step, sharded.SHAPES[index]), param)
             optimizer.step()
     finally:
-        sharding_plan.ROUND_BYTES = honest
-    return [sharded.whole(param) for param in params], len(optimizer._stand_ins._rounds)
+        placement.ROUND_BYTES = honest
+    return [sharded.whole(param) for param in params], len(optimizer._allocation.plan.rounds)
 
 
 @pytest.mark.parametrize("mesh", ["two", "hybrid", "ddp two"])
@@ -317,20 +317,20 @@ def test_gradients_that_one_rank_has_move_all_of_a_parameter_on_any_device(ranks
 
 
 def _left_by_diagnostics() -> tuple[int, list[bool]]:
-    honest, sharding_plan.ROUND_BYTES = sharding_plan.ROUND_BYTES, 600
+    honest, placement.ROUND_BYTES = placement.ROUND_BYTES, 600
     try:
         params = [nn.Parameter(x) for x in sharded.initial_weights()]
         optimizer = Shampoo(params, **member("shampoo_adam"), distributed="lossless", communication_dtype="bfloat16")
     finally:
-        sharding_plan.ROUND_BYTES = honest
+        placement.ROUND_BYTES = honest
     for index, param in enumerate(params):
         param.grad = sharded.gradient(index, 0, sharded.SHAPES[index])
     versions = [param._version for param in params]
     optimizer.step()
     moved = [param._version > before for param, before in zip(params, versions, strict=True)]
     optimizer.diagnostics()
-    exchanges = [exchange for by_kind in optimizer._stand_ins._rounds for exchange in by_kind.values()]
-    return sum(len(exchange._returned._before) for exchange in exchanges), moved
+    exchanges = optimizer._allocation.plan.rounds.exchanges
+    return sum(len(exchange._return_path._before) for exchange in exchanges), moved
 
 
 def test_nothing_is_left_behind_and_autograd_knows_of_every_step(ranks: Ranks) -> None:

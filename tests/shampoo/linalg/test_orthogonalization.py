@@ -14,7 +14,7 @@ BANDS: dict[tuple[PolynomialName, int], tuple[float, float]] = {
     ("polar_express", 6): (0.99, 1.01),
     ("polar_express", 8): (1 - 1e-5, 1 + 1e-5),
 }
-"""Where the singular values of at least 1/600 of the norm end: the polynomials' own range, by arithmetic on scalars."""
+"""Bounds of singular values that were at least 1/600 of the norm: the polynomials' own range, from scalars."""
 
 
 def _matrices(num: int, m: int, n: int, *, smallest: float = 0.1) -> Tensor:
@@ -28,7 +28,7 @@ def _matrices(num: int, m: int, n: int, *, smallest: float = 0.1) -> Tensor:
 
 
 def _muon_direction(grad: Tensor) -> Tensor:
-    """What `torch.optim.Muon` steps along with its defaults but for momentum, decay and the learning rate's scale."""
+    """The direction of `torch.optim.Muon` with its defaults but for momentum, decay and the learning rate's scale."""
     weight = torch.nn.Parameter(torch.zeros_like(grad))
     weight.grad = grad.clone()
     torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False).step()

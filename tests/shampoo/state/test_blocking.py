@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shampoo.choices import LargeDimMethod, Preconditioner
-from shampoo.hyperparameters import Hyperparameters, unused
+from shampoo.hyperparameters import Hyperparameters, LargeDimMethod, Preconditioner, unused
 from shampoo.state.blocking import Region, cut, merged_shape, regions
 from shampoo.state.factors import is_plain
 

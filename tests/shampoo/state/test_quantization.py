@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from shampoo.hyperparameters import StateDtype
 from shampoo.state.quantization import (
     BLOCK_VALUES,
-    StateDtype,
     Structure,
     decode_table,
     pack,

@@ -191,7 +191,7 @@ def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: 
     monkeypatch.setitem(shampoo.state.buckets.CHUNK_BYTES, "cpu", 1)  # four blocks to a chunk
     other = Shampoo(cut, **config)
     num_chunks = [
-        [sum(1 for _ in b.chunks(dict.fromkeys(p, 1))) for b in o._all_buckets()]
+        [sum(1 for _ in b.chunks(dict.fromkeys(p, 1))) for b in o._allocation.buckets()]
         for o, p in ((one, whole), (other, cut))
     ]
     assert max(num_chunks[0]) == 1

@@ -27,7 +27,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls were solved at once, each time."""
+    """Numbers of calls that were solved at once, each time."""
     sizes: list[int] = []
 
     def noted(calls: list[Call]) -> list[tuple[Tensor, ...]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from shampoo.choices import LowPrecisionWeights
+from shampoo.hyperparameters import LowPrecisionWeights
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 

@@ -1,4 +1,4 @@
-"""What the tests of weight averaging share: a setting of every method, optimizers to wrap, and comparisons."""
+"""Helpers that the tests of weight averaging share: a setting of every method, optimizers to wrap, and comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shampoo import Shampoo
 from shampoo.averaging import WeightAveraging
-from shampoo.choices import Preconditioner
+from shampoo.hyperparameters import Preconditioner
 
 SHAPES = [(5, 7), (11,), (2, 3, 4), (), (0, 3)]
 

@@ -1,4 +1,4 @@
-"""How far the optimizer is from the textbook implementation in `reference.py`, and with which settings.
+"""Deviations of the optimizer from the textbook implementation in `reference.py`, and their settings.
 
 A deviation is relative to how far the reference has moved a tensor from its start, so it is free of lr.
 `test_against_reference` says which deviations rounding explains, and which settings are ill-conditioned.

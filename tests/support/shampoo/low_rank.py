@@ -28,7 +28,7 @@ NUM_NETWORKS = 6
 NUM_STEPS = 400
 NUM_WARMUP_STEPS = 40
 BATCH_SIZE = 128
-"""Of each network, on all ranks together."""
+"""Batch size of each network, on all ranks together."""
 SHARE_SEEN = 0.2
 NUM_VALIDATION_MASKS = 8
 """By which each validation image is hidden in turn."""
@@ -38,13 +38,13 @@ NUM_UNCOMPRESSED_PASSES = 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What training gave, on one rank."""
+    """The result of training, on one rank."""
 
     losses: list[float]
-    """Of validation, at the end, by network, in nats per image."""
+    """Losses of validation, at the end, by network, in nats per image."""
     weights: Tensor
     are_finite: bool
-    """Whether weights and state are."""
+    """True if weights and state are finite."""
     num_failed_refreshes: int
     factor_ranks: dict[int, list[int]]
     """By the number of gradients in them, the ranks of all full factors."""
@@ -53,7 +53,7 @@ class Outcome:
     num_sent: int
     """Elements given to collectives by compressed passes, as the hook counts."""
     num_whole: int
-    """What it would have been without compression."""
+    """The same without compression."""
 
 
 class Networks(nn.Module):

@@ -56,7 +56,7 @@ def build() -> Model:
 
 
 def batch(step: int) -> tuple[Tensor, Tensor]:
-    """Of 24 examples, for all ranks together."""
+    """A batch of 24 examples, for all ranks together."""
     generator = torch.Generator().manual_seed(step)
     tokens = torch.randint(13, (24, 4), generator=generator)
     return tokens, tokens.float().mean(dim=1, keepdim=True) / 13

@@ -64,7 +64,7 @@ def piece_lengths(length: int, longest: int) -> list[int]:
 
 
 def side_kinds(block: Sequence[int], s: dict[str, Any]) -> list[str]:
-    """What each side of a block of order >= 2 has for a factor: "full", "diagonal" or "identity" (none)."""
+    """The factor of each side of a block of order >= 2: "full", "diagonal" or "identity" (none)."""
     spare = "diagonal" if s["large_dim_method"] != "one_sided" and not s["one_sided"] else "identity"
     kinds = []
     for i, d in enumerate(block):

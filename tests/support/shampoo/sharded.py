@@ -32,8 +32,8 @@ MESHES: dict[str, tuple[int, ...]] = {"two": (2,), "three": (3,), "four": (4,), 
 REPLICAS = {"ddp two": 2, "ddp three": 3, "ddp four": 4}
 """Plain parameters, as under DDP, on so many ranks."""
 TOLERANCE = 1e-5
-"""Of weights after some 20 steps, relative to the largest of a tensor, where ranks do not stack blocks as one process
-does: kernels over elements take those that fill no vector register at their end another way."""
+"""Deviation of weights after some 20 steps, relative to the largest of a tensor, where ranks do not stack blocks as one
+process does: kernels over elements take those that fill no vector register at their end another way."""
 
 
 def num_ranks(mesh: str) -> int:
@@ -81,7 +81,7 @@ def initial_weights(shapes: Sequence[tuple[int, ...]] = SHAPES, dtype: torch.dty
 
 
 def gradient(index: int, step: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-    """Of a loss that has a direction and noise, so that factors are neither flat nor singular."""
+    """The gradient of a loss that has a direction and noise, so that factors are neither flat nor singular."""
     generator = torch.Generator().manual_seed(1_000 * step + index)
     drift = torch.linspace(-1, 1, math.prod(shape)).view(shape)
     return (0.3 * drift + torch.randn(shape, generator=generator)).to(dtype)
@@ -132,5 +132,5 @@ def difference(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def close(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
-    """Whether two lists of weights are equal up to `TOLERANCE`."""
+    """True if two lists of weights are equal up to `TOLERANCE`."""
     return difference(found, expected) <= TOLERANCE

@@ -1,0 +1,215 @@
+"""The state of an optimizer's parameters, allocated as far as this rank steps them.
+
+Parameters are known by three names: the one that the user has, the tensor that is stepped in its place (itself, or a
+placeholder of the sharding plan), and the rows of buckets in which the state of that tensor lies.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shampoo.distributed.block_rows import RowRuns
+from shampoo.distributed.ownership import cost_of_runs
+from shampoo.distributed.placement import Placements, Settled, is_shared, reason_for_sharing_nothing
+from shampoo.distributed.sharding_plan import ShardingPlan
+from shampoo.distributed.topology import world_size
+from shampoo.group_rules import is_trained, require_params
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.memory import require_memory
+from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
+
+States = MutableMapping[Tensor, dict[str, Any]]
+"""The state of an optimizer, by parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Parameters of one group, all that it has or some."""
+
+    group: int
+    """Its number."""
+    params: Sequence[Tensor]
+    h: Hyperparameters
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """The part of a group that this rank steps in one round."""
+
+    group: int
+    tensors: Sequence[Tensor]
+    buckets: Sequence[Bucket]
+
+
+class Allocation:
+    """The parameters with a state, and those that are frozen and have none yet."""
+
+    def __init__(self) -> None:
+        self.plan = ShardingPlan()
+        self.frozen: dict[Tensor, int] = {}
+        """Parameters without a state, with the numbers of their groups."""
+        self.state_of: dict[Tensor, dict[str, Any]] = {}
+        """By tensor that is stepped."""
+        self.positions: dict[Tensor, int] = {}
+        """By tensor that is stepped, the position of its parameter among all of the optimizer's."""
+        self._positions_of_all: dict[Tensor, int] = {}
+        self._shares: dict[int, list[RankShare]] = {}
+
+    def shares(self, number: int) -> Sequence[RankShare]:
+        """All that this rank steps in the round of this number."""
+        return self._shares.get(number, ())
+
+    def buckets(self) -> Iterator[Bucket]:
+        """The buckets of all rounds."""
+        for shares in self._shares.values():
+            for share in shares:
+                yield from share.buckets
+
+    def register(self, params: Sequence[Tensor], state: States) -> None:
+        """Takes in the parameters of a group, in the order of the optimizer."""
+        for param in params:
+            self._positions_of_all[param] = len(self._positions_of_all)
+            # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
+            state[param] = {}
+
+    def add(self, members: Sequence[GroupMembers], state: States, placements: Placements | None = None) -> None:
+        """Makes the state of registered parameters.
+
+        Args:
+            placements: theirs, if they have been checked against the memory that is left.
+
+        Raises:
+            MemoryError: the state does not fit into it.
+        """
+        found = self.plan.propose([(one.params, one.h) for one in members]) if placements is None else placements
+        self.plan.adopt(found)
+        for one in members:
+            if placements is None:
+                require_memory(list(found.costs(one.params, one.h)), one.h, working_bytes=found.working_bytes())
+            self._add_group(one, state)
+        if any(one.h.low_precision_weights == "master" for one in members):
+            self._fill_masters({self.plan.of(param) for one in members for param in one.params})
+
+    def restore(self, members: Sequence[GroupMembers], state: States, settled: Settled | None) -> None:
+        """Makes the state of registered parameters, with owners that were chosen before, to be written to."""
+        self.plan.adopt(self.plan.propose([(one.params, one.h) for one in members], settled))
+        for one in members:
+            self._add_group(one, state)
+
+    def thaw(self, h_of: Callable[[int], Hyperparameters], state: States, also: Collection[Tensor] = ()) -> None:
+        """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
+
+        Args:
+            h_of: the hyperparameters of the group of a number.
+            also: frozen ones that are to have a state all the same.
+
+        Raises:
+            ValueError: they can't be stepped with these hyperparameters.
+            MemoryError: the state does not fit into what is left of the device's memory.
+        """
+        found = [(number, param) for param, number in self.frozen.items() if is_trained(param) or param in also]
+        if not found:
+            return
+        members = [
+            GroupMembers(number, [param for of_group, param in found if of_group == number], h_of(number))
+            for number in dict.fromkeys(number for number, _ in found)
+        ]
+        placements = self.plan.propose([(one.params, one.h) for one in members])
+        for one in members:
+            require_params(one.params, one.h)
+            require_memory(list(placements.costs(one.params, one.h)), one.h, working_bytes=placements.working_bytes())
+        self.add(members, state, placements)
+        for _, param in found:
+            del self.frozen[param]
+
+    def thaw_saved(
+        self, saved_as: Mapping[Tensor, object], h_of: Callable[[int], Hyperparameters], state: States
+    ) -> None:
+        """The same for parameters that have a state in a checkpoint, given with their keys there.
+
+        Raises:
+            ValueError: one is frozen here, and shared: only some ranks would find a state in theirs.
+        """
+        also = [param for param in self.frozen if param in saved_as and not is_trained(param)]
+        for param in also:
+            if is_shared(param, h_of(self.frozen[param])):
+                raise ValueError(
+                    f"checkpoint has a state of parameter {saved_as[param]}, which is frozen: let it require a "
+                    "gradient on all ranks, and load then"
+                )
+        self.thaw(h_of, state, also)
+
+    def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, RowRuns]]:
+        """By index of a parameter and name in its state, the rows that this rank has of what it shares with others."""
+        pieces: dict[Tensor, list[BucketPiece]] = {}
+        for bucket in self.buckets():
+            for piece in bucket.pieces:
+                pieces.setdefault(piece.param, []).append(piece)
+        found: dict[int, dict[str, RowRuns]] = {}
+        for index, param in enumerate(params):
+            tensor = self.plan.of(param)
+            by_number = {} if tensor is None else self.plan.rows(param, pieces.get(tensor, ()))
+            if by_number:
+                found[index] = {name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name}
+        return found
+
+    def look_at_refreshes(self) -> None:
+        """Brings every bucket's `all_refreshed` up to date."""
+        for bucket in self.buckets():
+            bucket.look_at_refreshes()
+
+    def _add_group(self, members: GroupMembers, state: States) -> None:
+        for number, stepped in self.plan.by_round(members.params).items():
+            buckets = make_buckets(stepped, members.h)
+            tensors = [one.tensor for one in stepped if one.tensor is not None]
+            self._shares.setdefault(number, []).append(RankShare(members.group, tensors, buckets))
+            self.state_of.update(state_by_param(buckets))
+        for param in members.params:
+            tensor = self.plan.of(param)
+            if tensor is None:
+                continue
+            self.positions[tensor] = self._positions_of_all[param]
+            num_skipped = torch.zeros((), dtype=torch.int64, device=tensor.device)
+            state[param].update({"step": 0, "num_skipped": num_skipped, **self.state_of.get(tensor, {})})
+            self.state_of[tensor] = state[param]
+            if members.h.low_precision_weights == "master" and state_dtype(tensor.dtype) != tensor.dtype:
+                state[param]["master"] = torch.empty(
+                    tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
+                )
+
+    def _fill_masters(self, wanted: Collection[Tensor | None]) -> None:
+        with torch.no_grad(), self.plan.rounds.walk() as rounds:
+            for number in rounds:
+                for tensor in (tensor for share in self.shares(number) for tensor in share.tensors):
+                    if tensor in wanted and "master" in self.state_of[tensor]:
+                        self.state_of[tensor]["master"].copy_(tensor)
+
+
+def share_of_state(groups: Sequence[GroupMembers], state: States) -> float:
+    """Bytes of state that this rank holds, over those that one process would."""
+    whole = sum(
+        cost_of_runs(tuple(param.shape), None, one.h, dtype=param.dtype, device=param.device.type).state_bytes
+        for one in groups
+        for param in one.params
+    )
+    held = sum(x.nbytes for of_param in state.values() for x in of_param.values() if isinstance(x, Tensor))
+    return held / whole if whole else 1.0
+
+
+def warn_of_sharing_nothing(groups: Sequence[GroupMembers]) -> None:
+    """Warns a user two calls up that ranks share nothing of these groups, why, and what to do."""
+    reason = reason_for_sharing_nothing([(one.params, one.h) for one in groups])
+    warnings.warn(
+        f"distributed='lossless' shares nothing: each of {world_size()} ranks holds all of the state and takes all of "
+        f"the step. Ranks share whole blocks, and {reason}, which is the same for its owner however the rest is "
+        f"shared. A smaller max_preconditioner_dim makes smaller blocks; num_ranks_per_group={world_size()} shares the "
+        "rest all the same",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,162 @@
+"""The declaration of a hyperparameter: the annotation of a field, from which its check and its uses are read.
+
+    grafting_beta2: Annotated[float | None, AVERAGE, used_by("shampoo", "none"), IN_FLIGHT] = None
+
+The type says what kind of value it is: a word of a `Literal`, a flag, an integer, a number or a pair of numbers, and
+whether None is one. Numbers have a `Range`, a pair two. Without `used_by` every member of the family uses it, and
+without `IN_FLIGHT` it is not for a search to change it in the middle of a training run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+Kind: TypeAlias = Literal["float", "integer", "boolean", "choice", "pair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Legal numbers, all of them finite."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    """True if `low` itself is not legal."""
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.open_low else value >= self.low
+        return above and (value < self.high if self.open_high else value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"{'>' if self.open_low else '>='} {self.low:g}"
+        return f"in {'(' if self.open_low else '['}{self.low:g}, {self.high:g}{')' if self.open_high else ']'}"
+
+
+NOT_NEGATIVE = Range(low=0.0)
+POSITIVE = Range(low=0.0, open_low=True)
+AVERAGE = Range(low=0.0, high=1.0, open_high=True)
+"""Weight of the past in a moving average."""
+AVERAGE_OR_SUM = Range(low=0.0, high=1.0)
+"""The same where 1 means a sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedBy:
+    """The members of the family that use a hyperparameter; for others it must have its default."""
+
+    members: frozenset[str]
+
+
+def used_by(*members: str) -> UsedBy:
+    """The mark of a hyperparameter that only these members use."""
+    return UsedBy(frozenset(members))
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """The mark of a number that a search may change between two steps of a training run.
+
+    What it weighs, scales or times stays of the same kind and shape. It may not begin or cease to be 0, nor may an
+    average begin or cease to be a sum (1): that adds state or takes it away. A number that counts only at the
+    beginning, or changes no step, is not marked.
+    """
+
+
+IN_FLIGHT = InFlight()
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One hyperparameter as it is declared."""
+
+    name: str
+    kind: Kind
+    default: Any
+    optional: bool
+    """True if None is legal."""
+    ranges: tuple[Range, ...]
+    """One for a number, two for a pair."""
+    choices: tuple[str, ...]
+    """Legal words of a choice."""
+    used_by: frozenset[str] | None
+    """Members that use it; None: all."""
+    in_flight: bool
+
+    def check(self, value: object) -> None:
+        """Checks a value by itself.
+
+        Raises:
+            ValueError: it is not legal; the message holds it.
+        """
+        if not self._is_legal(value):
+            raise ValueError(f"{self.name} must be {self.rule}, got {value!r}")
+        if self.kind == "pair":
+            for index, (number, allowed) in enumerate(zip(value, self.ranges, strict=True)):  # type: ignore[call-overload]  # a pair
+                if number not in allowed:
+                    raise ValueError(f"{self.name}[{index}] must be {allowed}, got {number!r}")
+
+    @property
+    def rule(self) -> str:
+        """The legal values in words."""
+        if self.kind == "choice":
+            return f"one of {self.choices}"
+        if self.kind in ("boolean", "pair"):
+            return "a bool" if self.kind == "boolean" else "a pair of numbers"
+        (allowed,) = self.ranges
+        unit = "an integer " if self.kind == "integer" else "a finite number " if allowed.high == math.inf else ""
+        return f"{'None or ' if self.optional else ''}{unit}{allowed}"
+
+    def _is_legal(self, value: object) -> bool:
+        if value is None:
+            return self.optional
+        match self.kind:
+            case "choice":
+                return isinstance(value, str) and value in self.choices
+            case "boolean":
+                return isinstance(value, bool)
+            case "pair":
+                return isinstance(value, tuple | list) and len(value) == 2 and all(map(_is_number, value))
+            case "integer":
+                return isinstance(value, int) and not isinstance(value, bool) and value in self.ranges[0]
+            case "float":
+                return _is_number(value) and value in self.ranges[0]  # type: ignore[operator]  # a number
+
+
+def declarations_of(cls: type) -> Iterator[Declaration]:
+    """The declarations that the fields of a dataclass are."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        hint, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        optional = get_origin(hint) in (Union, types.UnionType)
+        if optional:
+            (hint,) = (one for one in get_args(hint) if one is not types.NoneType)
+        members = [mark.members for mark in marks if isinstance(mark, UsedBy)]
+        yield Declaration(
+            name=field.name,
+            kind=_kind(hint),
+            default=field.default,
+            optional=optional,
+            ranges=tuple(mark for mark in marks if isinstance(mark, Range)),
+            choices=get_args(hint) if get_origin(hint) is Literal else (),
+            used_by=members[0] if members else None,
+            in_flight=IN_FLIGHT in marks,
+        )
+
+
+def _kind(hint: Any) -> Kind:
+    if get_origin(hint) is Literal:
+        return "choice"
+    kinds: dict[Any, Kind] = {float: "float", int: "integer", bool: "boolean", tuple[float, float]: "pair"}
+    return kinds[hint]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,270 @@
+"""The placement of parameters that ranks share: who owns which blocks, and the round in which they are stepped.
+
+Decided from shapes, hyperparameters and layouts, so the same on every rank. In turn: which parameters are shared, how
+many ranks share the plain ones, how each lies on its ranks, who owns what, and the round of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shampoo.cost import Cost
+from shampoo.distributed.assignment import Loads
+from shampoo.distributed.boxes import Runs, num_owned
+from shampoo.distributed.layout import ShardLayout, is_dtensor, layout_of
+from shampoo.distributed.ownership import (
+    Member,
+    Owners,
+    add_loads,
+    choose_group_size,
+    cost_of_runs,
+    largest_unit,
+    owners_of,
+)
+from shampoo.distributed.shards import placeholder
+from shampoo.distributed.topology import RankArray, of_replicas, world_size
+from shampoo.hyperparameters import Hyperparameters
+from shampoo.state.blocking import Region, regions
+
+Groups = Sequence[tuple[Sequence[Tensor], Hyperparameters]]
+
+ROUND_BYTES = 64 << 20
+"""Weights that a rank owns on average in one round of exchanges. A step holds those of two rounds at a time, with their
+gradients and buffers: 0.5 GiB beside the state."""
+_GATHERED = 8
+"""At most so many times as much is gathered over replicas in a round: 512 MiB, so 1.5 GiB beside the state."""
+LOCAL = -1
+"""The round of what no other rank takes part in."""
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one parameter that ranks share is stepped."""
+
+    param: Tensor
+    layout: ShardLayout
+    owners: Owners | None
+    """None: every rank steps its shard."""
+    here: Tensor | None
+    """The placeholder that this rank steps; None: nothing."""
+    runs: Runs | None
+    """The blocks of the regions that it holds; None: all."""
+    round: int
+    communication_dtype: torch.dtype
+    reduces: bool
+    """Gradients are each rank's own."""
+    regions: tuple[Region, ...]
+    """Regions of the whole parameter; () where every rank steps its shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """Where parameters that are to be added would be stepped."""
+
+    of_param: Mapping[Tensor, Placement]
+    loads: Mapping[Hashable, Loads]
+    num_rounds: int
+    """Rounds of exchanges, with those there have been before."""
+    group_size: int | None
+    """Ranks that share the work of plain parameters, where it has been chosen."""
+
+    def costs(self, params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
+        """The cost of each of these parameters to this rank, as far as it steps it."""
+        known: dict[object, Cost] = {}
+        for param in params:
+            placement = self.of_param.get(param)
+            here = param if placement is None else placement.here
+            if here is None:
+                continue
+            runs = None if placement is None else placement.runs
+            # A part's shape is of no use for its cost.
+            shape = tuple(here.shape if runs is None else param.shape)
+            key = shape, param.dtype, runs
+            if key not in known:
+                known[key] = cost_of_runs(shape, runs, h, dtype=param.dtype, device=param.device.type)
+            yield param, known[key]
+
+    def working_bytes(self) -> int:
+        """Bytes that a step needs beside the state: of two rounds, the weights and gradients that this rank steps, as
+        much again for buffers, and all that is gathered over replicas."""
+        by_round: dict[int, int] = {}
+        for placement in self.of_param.values():
+            if placement.owners is not None:
+                num_bytes = gathered_bytes(
+                    placement.param.numel() * placement.param.dtype.itemsize, placement.layout.topology.array
+                )
+                if placement.here is not None:
+                    num_bytes += 4 * placement.here.numel() * placement.here.dtype.itemsize
+                by_round[placement.round] = by_round.get(placement.round, 0) + num_bytes
+        return sum(sorted(by_round.values())[-2:])
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Owners that have been chosen before, and are kept."""
+
+    owners: Mapping[Tensor, Owners | None]
+    """By parameter that is shared; None where every rank steps its shard."""
+    group_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A parameter that ranks share."""
+
+    group: int
+    h: Hyperparameters
+    param: Tensor
+    index: int
+    """In its group."""
+
+    def on(self, array: RankArray) -> Member:
+        """The parameter as one that is to have owners among these ranks."""
+        param = self.param
+        return Member(self.group, tuple(param.shape), param.dtype, self.h, array, param.device.type)
+
+
+def place(
+    groups: Groups,
+    *,
+    loads: Mapping[Hashable, Loads],
+    num_rounds: int,
+    group_size: int | None,
+    settled: Settled | None = None,
+) -> Placements:
+    """Decides where the parameters of groups are to be stepped.
+
+    Args:
+        loads: what the ranks own already, by the ranks.
+        num_rounds: of exchanges that there are; these parameters begin new ones.
+        group_size: ranks that share plain parameters, where it has been chosen before.
+        settled: instead of choosing owners.
+
+    Raises:
+        ValueError: a layout is not supported.
+    """
+    shared = _shared_by_ranks(groups)
+    if settled is not None:
+        shared, group_size = [one for one in shared if one.param in settled.owners], settled.group_size
+    elif group_size is None:
+        group_size = _group_size(shared)
+    layouts = _layouts(shared, group_size)
+    owned = [one for one in shared if one.param in layouts and one.h.distributed != "local"]
+    all_loads = {ranks: load.copy() for ranks, load in loads.items()}
+    owners = _owners(owned, layouts, all_loads, settled)
+    rounds = _rounds(owned, layouts, first=num_rounds)
+    return Placements(
+        {
+            one.param: _placement(one, layouts[one.param], owners.get(one.param), rounds.get(one.param, LOCAL))
+            for one in shared
+            if one.param in layouts
+        },
+        all_loads,
+        max((number + 1 for number in rounds.values()), default=num_rounds),
+        group_size,
+    )
+
+
+def _shared_by_ranks(groups: Groups) -> list[_Shared]:
+    return [
+        _Shared(number, h, param, index)
+        for number, (params, h) in enumerate(groups)
+        for index, param in enumerate(params)
+        if is_shared(param, h)
+    ]
+
+
+def _group_size(shared: Sequence[_Shared]) -> int | None:
+    """Ranks that are to share plain parameters; None where no parameter needs it to be chosen."""
+    plain = [one for one in shared if not is_dtensor(one.param)]
+    if all(one.h.num_ranks_per_group is not None or one.h.reduce_gradients for one in plain):
+        return None
+    return choose_group_size([one.on(RankArray((1,), None)) for one in plain], world_size())
+
+
+def _layouts(shared: Sequence[_Shared], group_size: int | None) -> dict[Tensor, ShardLayout]:
+    """The layout of each parameter, without those that every rank steps alone."""
+    found: dict[Tensor, ShardLayout] = {}
+    for one in shared:
+        if is_dtensor(one.param):
+            found[one.param] = layout_of(one.param, index=one.index)
+            continue
+        size = world_size() if one.h.reduce_gradients else one.h.num_ranks_per_group or group_size or 1
+        if size > 1:
+            found[one.param] = ShardLayout(of_replicas(size), tuple(one.param.shape))
+    return found
+
+
+def _owners(
+    owned: Sequence[_Shared],
+    layouts: Mapping[Tensor, ShardLayout],
+    loads: dict[Hashable, Loads],
+    settled: Settled | None,
+) -> dict[Tensor, Owners]:
+    """The owners of each parameter; adds what they own to `loads`."""
+    owners: dict[Tensor, Owners] = {}
+    for ranks in dict.fromkeys(layouts[one.param].topology.ranks for one in owned):
+        here = [one for one in owned if layouts[one.param].topology.ranks == ranks]
+        members = [one.on(layouts[one.param].topology.array) for one in here]
+        load = loads.setdefault(ranks, Loads.none(members[0].ranks.num_ranks))
+        if settled is None:
+            chosen = owners_of(members, load)
+        else:
+            chosen = [settled.owners[one.param] or {} for one in here]
+            add_loads(members, chosen, load)
+        owners.update(zip((one.param for one in here), chosen, strict=True))
+    return owners
+
+
+def _rounds(owned: Sequence[_Shared], layouts: Mapping[Tensor, ShardLayout], *, first: int) -> dict[Tensor, int]:
+    """The round of each parameter, from number `first` on."""
+    number, held = first, 0.0
+    rounds: dict[Tensor, int] = {}
+    for one in owned:
+        param = one.param
+        of_rank = bytes_in_round(param.numel() * param.dtype.itemsize, layouts[param].topology.array)
+        if held > 0 and held + of_rank > ROUND_BYTES:
+            number, held = number + 1, 0.0
+        held += of_rank
+        rounds[param] = number
+    return rounds
+
+
+def _placement(one: _Shared, layout: ShardLayout, owners: Owners | None, number: int) -> Placement:
+    param = one.param
+    found = tuple(regions(layout.shape, one.h)) if owners is not None else ()
+    here: Tensor | None = None
+    runs: Runs | None = None
+    if owners is None:
+        here = placeholder(layout.shard_shape(layout.shard), param)
+    elif layout.topology.number in owners:
+        runs = owners[layout.topology.number]
+        here = placeholder(layout.shape if runs is None else (num_owned(found, runs),), param)
+    reduces = one.h.reduce_gradients and not is_dtensor(param)
+    return Placement(param, layout, owners, here, runs, number, _DTYPES[one.h.communication_dtype], reduces, found)
+
+
+def reason_for_sharing_nothing(groups: Groups) -> str:
+    """Why no rank would have less to do or to hold if ranks shared the plain parameters of groups."""
+    plain = [one for one in _shared_by_ranks(groups) if not is_dtensor(one.param)]
+    return str(largest_unit([one.on(RankArray((1,), None)) for one in plain]))
+
+
+def is_shared(param: Tensor, h: Hyperparameters) -> bool:
+    """True if ranks share a parameter, or each steps its shard."""
+    return is_dtensor(param) or (h.distributed == "lossless" and world_size() > 1)
+
+
+def gathered_bytes(num_bytes: int, array: RankArray) -> int:
+    """Bytes that each rank gets in a gather over replicas, of a parameter of so many."""
+    return num_bytes // array.num_shards if array.num_rows > 1 else 0
+
+
+def bytes_in_round(num_bytes: int, array: RankArray) -> float:
+    """Bytes that a parameter of so many counts against `ROUND_BYTES`."""
+    return max(num_bytes / array.num_ranks, gathered_bytes(num_bytes, array) / _GATHERED)

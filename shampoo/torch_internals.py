@@ -1,0 +1,82 @@
+"""All that leans on private parts of torch, as they are in torch 2.11 to 2.13, and the reason for each.
+
+A new release of torch is checked here first. Not here, because torch asks the object for them by name: the methods
+`__create_write_items__`, `__create_chunk_list__` and `__get_tensor_shard__` of `BlockRows`, which are the protocol
+`torch.distributed._checkpointable._Checkpointable`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+T = TypeVar("T", bound=Tensor)
+
+# Operations on lists of tensors, in which torch.optim is written: one kernel, or one call into C++, for all of them.
+# Releases after 2.13 are to have them as the public `torch.foreach`.
+foreach_add_ = torch._foreach_add_
+foreach_copy_ = torch._foreach_copy_
+foreach_lerp = torch._foreach_lerp
+foreach_lerp_ = torch._foreach_lerp_
+foreach_mul_ = torch._foreach_mul_
+foreach_norm = torch._foreach_norm
+foreach_sub = torch._foreach_sub
+foreach_sub_ = torch._foreach_sub_
+
+# The kernel of `torch.optim.Adam(fused=True)`: one pass over gradient and moments where operations take many.
+fused_adam_ = torch._fused_adam_
+
+
+def waited_for(tensor: Tensor) -> Tensor:
+    """The tensor itself, where a collective of autograd gave one that waits for its values when it is first used.
+
+    `DTensor.to_local()` gives those.
+    """
+    # Not at the top: it imports torch.distributed, half a second.
+    from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+    return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
+
+
+def without_storage(cls: type[T], shape: torch.Size, like: Tensor) -> T:
+    """A tensor of a subclass that has a shape, and dtype and device of `like`, and no memory.
+
+    The one way to such a tensor: `torch.Tensor.__new__` allocates.
+    """
+    return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=like.dtype, device=like.device)
+
+
+# `Optimizer` registers hooks, and calls them in its own `state_dict` and `load_state_dict` alone: who writes those anew
+# has to call them.
+
+
+def before_saving(optimizer: Optimizer) -> None:
+    """Calls what `register_state_dict_pre_hook` was given."""
+    for hook in optimizer._optimizer_state_dict_pre_hooks.values():
+        hook(optimizer)
+
+
+def after_saving(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """The state as `register_state_dict_post_hook`'s hooks leave it."""
+    for hook in optimizer._optimizer_state_dict_post_hooks.values():
+        replaced = hook(optimizer, state_dict)
+        state_dict = state_dict if replaced is None else replaced
+    return state_dict
+
+
+def before_loading(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """The state as `register_load_state_dict_pre_hook`'s hooks leave it; they write to a shallow copy."""
+    state_dict = dict(state_dict)
+    for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
+        replaced = hook(optimizer, state_dict)
+        state_dict = state_dict if replaced is None else replaced
+    return state_dict
+
+
+def after_loading(optimizer: Optimizer) -> None:
+    """Calls what `register_load_state_dict_post_hook` was given."""
+    for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
+        hook(optimizer)
