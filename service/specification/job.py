@@ -9,8 +9,9 @@ from pydantic import Field, JsonValue
 
 from service.domain import PrunerName, SamplerName
 from service.specification.resources import Resources
-from service.specification.strict_model import MAX_COUNT, MAX_SEED, StrictModel
-from service.specification.training import Training
+from service.specification.strict_model import StrictModel
+from service.specification.training import RequestedTraining, Training
+from trainers.config import MAX_COUNT, MAX_SEED
 
 MAX_TRIALS = 10_000
 MAX_SEEDS = 100
@@ -167,7 +168,7 @@ class JobSpecification(StrictModel):
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
     """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)
-    training: Training = Field(default_factory=Training)
+    training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)

@@ -7,7 +7,8 @@ import re
 from pydantic import Field
 
 from service.errors import InvalidInput
-from service.specification.strict_model import MAX_COUNT, StrictModel
+from service.specification.strict_model import StrictModel
+from trainers.config import MAX_COUNT
 
 MIN_SHARE = 0.01
 """Of a CPU or GPU."""

@@ -6,6 +6,7 @@ has torch.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +135,9 @@ def _jobs_of(session: Session, model: str) -> list[Job]:
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:
     """What decides how long a step takes, apart from the hyperparameters."""
     resources = specification.resources.model_dump(exclude={"parallel_trials"})
-    return specification.workload.model_dump(), specification.training.model_dump(exclude=UNLIKE), resources
+    training = specification.training
+    alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)
+    return specification.workload.model_dump(), alike, resources
 
 
 def _values(metrics: Iterable[Mapping[str, Any]], name: str) -> Iterable[float]:
