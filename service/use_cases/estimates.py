@@ -22,7 +22,6 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.memory_estimates import MemoryEstimate
-from service.use_cases.submit import specification_of
 
 JOBS_LOOKED_AT = 50
 """How many of a model's newest jobs are searched for one like that to be estimated."""
@@ -113,7 +112,7 @@ def _measured(session: Session, plan: JobPlan) -> Measured | None:
     """What the newest job like that of `plan` measured."""
     wanted = _kind(plan.specification)
     for job in _jobs_of(session, plan.workload.name):
-        if _kind(specification_of(job)) != wanted:
+        if _kind(job.specification) != wanted:
             continue
         metrics = [trial.metrics for trial in TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))]
         speeds = list(_values(metrics, "step_seconds"))
