@@ -152,7 +152,8 @@ class Settings:
             cls.section = section
 
     def __post_init__(self) -> None:
-        for name, rule in _rules(type(self)).items():
+        own: type = type(self)
+        for name, rule in _rules(own).items():
             broken = rule(value := getattr(self, name))
             _require(broken is None, self.section + name, value, broken or "")
 
@@ -165,7 +166,8 @@ class Settings:
         """
         _require(isinstance(data, Mapping), cls.section.rstrip(".") or cls.__name__, data, "must be an object")
         assert isinstance(data, Mapping)
-        hints = _hints(cls)
+        own: type = cls
+        hints = _hints(own)
         for name in data:
             _require(name in hints, f"{cls.section}{name}", data[name], f"unknown field (known: {', '.join(hints)})")
         for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # its subclasses are dataclasses
