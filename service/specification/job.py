@@ -1,5 +1,5 @@
-"""What a user asks for: the JSON of a job. Fields left out take the workload's defaults; see
-`service.specification.planning`."""
+"""The specification of a job: the JSON that a user submits. Fields left out take the workload's defaults, which
+`service.specification.planning` fills in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EarlierWinner(StrictModel):
     trial: int = Field(ge=0, le=MAX_COUNT)
     """Its number there."""
     value: float
-    """What it reached there."""
+    """Its value of the objective there."""
     parameters: dict[str, JsonValue]
     clipped: list[str] = Field(default_factory=list)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
@@ -59,7 +59,7 @@ class Target(StrictModel):
     metric: str = Field(examples=["validation_loss"])
     """One of the workload's metrics."""
     value: float
-    """What it is to reach."""
+    """The value to reach."""
 
 
 class Objective(StrictModel):
@@ -173,7 +173,7 @@ class JobSpecification(StrictModel):
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)
     pinned: Pinned = Field(default_factory=list)
-    """What the search tries first, after the defaults."""
+    """Trials that the search begins with, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
     confirmation: Confirmation | None = None

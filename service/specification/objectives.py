@@ -1,4 +1,4 @@
-"""What a job's trials measure and are judged by: the objectives with their directions, and the constraints."""
+"""The objectives of a job with their directions, its target, and its constraints, checked against its workload."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def pinned_of(
 
 
 def allot(specification: JobSpecification) -> dict[Phase, int]:
-    """How many trials each phase gets; the confirmation fewer, if fewer configs complete than it is to confirm.
+    """The number of trials of each phase; the confirmation has fewer if fewer configs complete than it is to confirm.
 
     More trials for the job are never fewer for a phase.
 

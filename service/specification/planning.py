@@ -1,4 +1,4 @@
-"""From a job specification to the plan that a run follows: every default filled in, every field checked."""
+"""The plan of a job: its specification with every default filled in and every field checked. Its run follows it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """How long a trial is, with the workload's defaults filled in."""
+    """The steps, the measurements and the batch of a trial, with the workload's defaults filled in."""
 
     num_steps: int
     evaluate_every: int | None

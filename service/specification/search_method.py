@@ -1,4 +1,4 @@
-"""Which sampler and which pruner a job has; what goes together, checked."""
+"""The sampler and the pruner of a job: the defaults of each other, and which go together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of a request's JSON has in common."""
+"""The base of every part of a request's JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the trials of a job train: the settings of `trainers.config` as a request has them."""
+"""The training settings of a job: those that `trainers.config` declares, as a request has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidCo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training(TrainingSettings):
-    """How all trials of a job train, but for what a search space assigns."""
+    """The training settings of all trials of a job; a value that a search space assigns takes their place."""
 
     num_steps: Count | None = None
     """Optimizer steps of a full trial; null: the workload's default."""

@@ -42,7 +42,7 @@ RECENT_TRIALS = 50
 
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
-    """How far a phase of a job is."""
+    """The progress of a phase of a job."""
 
     num_finished: int
     num_trials: int
@@ -51,7 +51,7 @@ class PhaseProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is."""
+    """The progress of a job."""
 
     trials: dict[TrialState, int]
     phases: dict[Phase, PhaseProgress]
