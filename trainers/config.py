@@ -74,7 +74,8 @@ class ParallelismConfig(ConfigPart, section="parallelism."):
     DTensor parametrizations that the compiler sees through (arXiv 2411.00284).
 
     With `ddp` every rank has Shampoo's whole state and does all of its work, unless the optimizer's argument
-    `distributed` is "lossless": then both are divided by the number of ranks (ZeRO-1), with the same losses."""
+    `distributed` is "lossless": then both are divided by the number of ranks (ZeRO-1), with the same losses. It is not
+    the default, because the exchange costs small models more than it saves."""
     shard_size: Count | None = None
     """With `hsdp`, ranks that share one copy of the model: a divisor of the world size. Required by `hsdp` alone."""
 
