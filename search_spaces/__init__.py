@@ -1,5 +1,7 @@
 """Typed search spaces and presets. Standard library only."""
 
+# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
+
 from __future__ import annotations
 
 from search_spaces.adamw import ADAMW

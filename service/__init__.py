@@ -1,1 +1,8 @@
 """The tuning service: HTTP API, SQL store, scheduler, dashboard and command line."""
+
+# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
+
+from trainers.installation.distribution import PACKAGES, check_packages, is_command
+
+if not is_command():  # which says it without a traceback
+    check_packages(PACKAGES)

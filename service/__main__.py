@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.cli.commands import main
+from trainers.installation.command import main
 
 if __name__ == "__main__":
     main()

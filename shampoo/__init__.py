@@ -1,5 +1,7 @@
 """The Shampoo family of optimizers: `from shampoo import Shampoo`. Needs torch and nothing else."""
 
+# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
+
 from shampoo import cost
 from shampoo.averaging import WeightAveraging
 from shampoo.diagnostics import Diagnostics

@@ -136,8 +136,8 @@ class Hyperparameters:
     precision and its eigenvalues in float32. Shapes the state."""
     product_dtype: ProductDtype = "float32"
     """Precision of what is multiplied where roots, bases or spectral's polynomial meet a gradient; statistics and
-    refreshes keep the state's. bfloat16 costs some 0.4% of a step's length and is several times faster on CPUs and
-    GPUs with units for it."""
+    refreshes keep the state's. bfloat16 rounds the step a little, and is faster where the processor has units for it
+    and products take most of the time."""
     low_precision_weights: LowPrecisionWeights = "nearest"
     """How parameters below float32 take a step: rounded to nearest; rounded stochastically; or from a float32 master
     copy in the state. Shapes the state."""

@@ -10,7 +10,7 @@ import functools
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -52,6 +52,9 @@ from shampoo.state.transfer import copy_state, own_memory, require_same_layout, 
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
 from shampoo.step.weights import gradient_of
+
+Loss = TypeVar("Loss")
+"""What a closure gives, as a rule a float or a tensor: `step` passes it on."""
 
 
 class Shampoo(Optimizer):
@@ -203,10 +206,10 @@ class Shampoo(Optimizer):
     def step(self, closure: None = None) -> None: ...
 
     @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Takes one step; with a closure, evaluates it first and gives its value.
 
         With DTensor parameters it is collective unless distributed="local": all ranks of their meshes call it, whether
@@ -264,7 +267,7 @@ class Shampoo(Optimizer):
     def _reset(self) -> None:
         if Shampoo._step_uncompiled is None:
             # Not as a decorator: it takes as long to import as torch.
-            disabled = torch.compiler.disable(Shampoo._step_everything)  # type: ignore[no-untyped-call]
+            disabled = torch.compiler.disable(Shampoo._step_everything)
             Shampoo._step_uncompiled = staticmethod(disabled)
         self._is_allocated = False
         self._stand_ins = StandIns()

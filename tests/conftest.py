@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import workers
-from tests.support import s3_server
+from tests.support import lanes, s3_server
+from tests.support.cpu_table import CpuTimes
+from tests.support.process_guard import ProcessGuard
 
 # Threads that wait for each other by spinning are a hundred times slower where another process wants a CPU, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,6 +29,9 @@ os.environ.update(s3_server.ENVIRONMENT)
 # An example that takes long on a busy machine is no failure.
 settings.register_profile("without_deadline", deadline=None)
 settings.load_profile("without_deadline")
+
+
+LANES_FILE = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="session")
@@ -51,18 +58,49 @@ def _garbage_of_a_failed_test_is_blamed_on_it() -> Iterator[None]:
         gc.collect()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("suite")
+    group.addoption("--fast", action="store_true", help="run only the tests that start no process")
+    group.addoption("--cpu-table", type=Path, metavar="FILE", help="write a table of each file's CPU time")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    workers.lower_priority(getattr(config, "workerinput", None))
+    lanes.lower_priority(getattr(config, "workerinput", None))
+    config.pluginmanager.register(ProcessGuard())
+    if config.option.cpu_table is not None:
+        config.pluginmanager.register(CpuTimes(config, config.option.cpu_table))
+    if not hasattr(config, "workerinput"):
+        directory = tempfile.TemporaryDirectory(prefix="lanes-")
+        config.add_cleanup(directory.cleanup)
+        config.stash[LANES_FILE] = Path(directory.name) / "lanes.json"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Tests run in the background of a script: what they start would inherit that it cannot be interrupted.
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lanes.mark_by_fixtures(items)
+    if config.option.fast:
+        config.hook.pytest_deselected(items=[item for item in items if lanes.lane(item) != "fast"])
+        items[:] = [item for item in items if lanes.lane(item) == "fast"]
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: workers.position(item.nodeid))
+        items.sort(key=lanes.position)
+        lanes.write_lanes(config, items)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    failed = {report.nodeid: None for kind in ("failed", "error") for report in terminalreporter.getreports(kind)}
+    if failed:
+        terminalreporter.section("to see a failure again")
+        for node_id in failed:
+            terminalreporter.write_line(f"tests/run -n 0 {shlex.quote(node_id)}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput[lanes.LANES_FILE] = str(node.config.stash[LANES_FILE])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return workers.make_scheduler(config, log)
+    return lanes.make_scheduler(config, log, config.stash[LANES_FILE])

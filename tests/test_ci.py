@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 FLAKY = """
 import pathlib, pytest

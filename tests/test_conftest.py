@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.waiting import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[1]
 LEAKS = """
@@ -31,7 +35,9 @@ def test_that_is_the_last():
 """
 INTERRUPTED = """
 import signal, subprocess, sys
+import pytest
 
+@pytest.mark.processes
 def test_that_interrupts_what_it_starts():
     code = "print(flush=True); import time; time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -42,7 +48,7 @@ def test_that_interrupts_what_it_starts():
 
 
 def test_leaks_are_blamed_on_their_tests_and_what_runs_in_the_background_is_interrupted(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = processes")
     (tmp_path / "test_leaks.py").write_text(LEAKS)
     (tmp_path / "test_others.py").write_text(INTERRUPTED)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-W", "error", "-rA"]

@@ -1,4 +1,4 @@
-"""What a trial's curve so far says: best values, means of the last ones, and when a target was reached."""
+"""A trial's curve so far: best values, means of the last ones, and the step at which a target was reached."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import Diverged
-from trainers.parallel.sharding import local_part
+from trainers.parallel.sharded_tensors import local_part
 from trainers.ranks.context import RankContext, gather_over_ranks
 
 
@@ -59,7 +59,7 @@ def check_finite(step: int, metrics: Mapping[str, float]) -> None:
 
 
 def _blame(model: nn.Module) -> tuple[int, float, str, str] | None:
-    """How grave (0 the worst), the place among equally grave ones, the parameter's name, and what is wrong with it."""
+    """The worst parameter: how grave (0 the worst), its place among equally grave ones, its name, and the trouble."""
     largest: tuple[int, float, str, str] | None = None
     first_gradient: tuple[int, float, str, str] | None = None
     for index, (name, parameter) in enumerate(model.named_parameters()):

@@ -31,11 +31,13 @@ from trainers.ranks.context import (
 )
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
-from trainers.trial import Trial, build_trial
-from trainers.workloads.registry import CountsEvents, HasTokens, Workload, describe, load
+from trainers.trial import RunningTrial, build_trial
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import CountsEvents, HasTokens, Workload
+from trainers.workloads.registry import describe, load
 
 
-def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
+def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, None, None]:
     """Trains one trial; each `next()` trains up to the next measurement and gives it.
 
     All ranks run it in step, inside a process group that they have joined before and that it leaves as it is: many
@@ -96,7 +98,8 @@ def train(config: TrialConfig, context: RankContext) -> Iterator[Measurement]:
         seed_random(_rank_seed(config.seed, rank=context.rank, step=step))
         randomness = random_state(context)
 
-    batches = workload.train_batches(
+    batches = train_batches(
+        workload,
         batch_size=config.batch_size // config.accumulation_steps,
         seed=config.seed,
         rank=context.rank,
@@ -172,7 +175,7 @@ def _finished_together(batches: Iterator[object], checkpoints: Checkpoints | Non
 
 def _train_step(
     step: int,
-    trial: Trial,
+    trial: RunningTrial,
     workload: Workload,
     batches: Iterator[object],
     stopwatch: Stopwatch,
@@ -217,7 +220,7 @@ def _train_step(
 def _signals(
     losses: Sequence[Tensor], stopwatch: Stopwatch, config: TrialConfig, context: RankContext
 ) -> Tensor | list[float]:
-    """What ranks tell each other in each step: the loss and an alarm.
+    """Numbers that ranks tell each other in each step: the loss and an alarm.
 
     And, where one of them can be so: whether rank 0's clock says to measure, and whether the consumer has given up.
     """
@@ -243,12 +246,12 @@ def _check_shares(config: TrialConfig, context: RankContext) -> None:
 
 
 def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:
-    """Whether the measurement at `step`, after the one at `previous`, comes with a checkpoint."""
+    """True if the measurement at `step`, after the one at `previous`, comes with a checkpoint."""
     every = config.checkpoint_every
     return every is None or step // every > previous // every or step == config.num_steps
 
 
-def _evaluate(workload: Workload, trial: Trial, context: RankContext) -> Mapping[str, tuple[float, float]]:
+def _evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> Mapping[str, tuple[float, float]]:
     """This rank's share of the validation metrics."""
     model = trial.parallel.model
     synchronise_buffers(model, context)
@@ -293,7 +296,7 @@ def _speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: 
     return found
 
 
-def _memory(trial: Trial, context: RankContext) -> dict[str, float]:
+def _memory(trial: RunningTrial, context: RankContext) -> dict[str, float]:
     """Bytes of the rank that needs most."""
     peak, state = max_over_ranks([peak_bytes(context.device), state_bytes(trial.optimizer)], context)
     return {"peak_memory_bytes": peak, "optimizer_state_bytes": state}

@@ -29,8 +29,9 @@ from shampoo.hyperparameters import NAMES
 from trainers.config import TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
+from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
-from trainers.workloads.registry import Workload, load
+from trainers.workloads.registry import load
 
 MAX_MODELS = 8
 """Kept at hand, by the workload's options."""
@@ -45,7 +46,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a trial on one rank keeps in memory from step to step, in bytes."""
+    """Bytes that a trial on one rank keeps in memory from step to step."""
 
     weights: int
     """Parameters and buffers."""
@@ -76,7 +77,7 @@ def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: st
 
 
 def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
-    """What the trial needs on one rank: model and optimizer are built as for training, without data in them.
+    """The trial's needs on one rank: model and optimizer are built as for training, without data in them.
 
     Raises:
         InvalidConfig: the workload or the optimizer refuses the config.

@@ -1,4 +1,4 @@
-"""From a trial's config to its optimizer."""
+"""The optimizer of a trial's config, with its parameter groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from shampoo import Shampoo, WeightAveraging
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
 from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
-from trainers.workloads.registry import HasParameterGroups, Workload
+from trainers.workload.protocol import HasParameterGroups, Workload
 
 _CLASSES: dict[OptimizerName, type[Optimizer]] = {
     "shampoo": Shampoo,

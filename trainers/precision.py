@@ -34,14 +34,14 @@ class MixedPrecision:
         self._num_skipped_steps = 0
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """For the forward pass and the loss. Sharded models also gather their parameters in this precision."""
+        """The context of the forward pass and the loss. Sharded models gather parameters in this precision."""
         if self._dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self._device_type, dtype=self._dtype)
 
     def backward(self, loss: Tensor) -> None:
         """The backward pass of the scaled loss."""
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Gives the gradients their true size; once per step, after the last backward pass."""
@@ -72,7 +72,7 @@ class MixedPrecision:
         self._num_skipped_steps = state["num_skipped_steps"]
 
     def metrics(self) -> dict[str, float]:
-        """With float16, the scale and how many steps were left out."""
+        """The scale, and the number of steps left out, with float16; else nothing."""
         if not self.scaler.is_enabled():
             return {}
         return {"num_skipped_steps": float(self.num_skipped_steps), "loss_scale": self._scale}

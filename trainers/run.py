@@ -27,11 +27,11 @@ from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, Store
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.dotted import set_at
 from trainers.loop import train
+from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
     RankContext,
     is_torchrun,
     join_torchrun_group,
-    leave_process_group,
     process_group_context,
     single_process_context,
 )
@@ -43,6 +43,7 @@ NOT_WRITTEN = 1
 REFUSED = 2
 DIVERGED = 3
 LOST = 4
+"""Exit statuses; the last tells whoever starts ranks that starting them again helps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from trainers.config import DEFAULT_DECAY_FRACTION, ScheduleConfig
 
 
 def factor(step: int, *, config: ScheduleConfig, num_steps: int) -> float:
-    """What the base learning rate is multiplied with in step `step` (the first is 0).
+    """The factor of the base learning rate in step `step` (the first is 0).
 
     The warm-up is the line from 0 just before the first step to 1 at the first step after it; the decay then falls to
     0 just after the horizon's last step. So no step within the horizon is spent at a learning rate of 0. At least one

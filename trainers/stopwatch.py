@@ -1,4 +1,4 @@
-"""When to measure, and how long the steps in between took, without making the device wait."""
+"""The steps at which to measure, and the time of the steps in between, taken without making the device wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stopwatch:
     def optimizer(self) -> Iterator[None]:
         """Counts what happens inside as the optimizer's time."""
         if self._on_cuda:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             yield
             end.record()

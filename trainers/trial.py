@@ -1,4 +1,4 @@
-"""What a trial's steps change: model, optimizer, averages, precision and compression, built from its config."""
+"""A trial in training, built from its config: all that its steps change, and a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
 from trainers.ranks.context import RankContext
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RunningTrial:
     """One rank's part of a trial in training."""
 
     parallel: ParallelModel
@@ -40,7 +40,7 @@ class Trial:
         return {**self._other_state(), "optimizer": optimizer_state(self.optimizer)}
 
     def template(self) -> dict[str, Any]:
-        """How a checkpoint's state is laid out here."""
+        """The layout of a checkpoint's state on this rank."""
         return {**self._other_state(), "optimizer": optimizer_template(self.optimizer)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -65,14 +65,14 @@ class Trial:
         }
 
     def diagnostics(self) -> Mapping[str, float]:
-        """What our own optimizer knows of its health, as `optimizer_<name>`; nothing of others."""
+        """The diagnostics of our own optimizer, as `optimizer_<name>`; nothing of others."""
         inner = self.optimizer.optimizer if isinstance(self.optimizer, WeightAveraging) else self.optimizer
         if not isinstance(inner, Shampoo):
             return {}
         return {f"optimizer_{name}": value for name, value in inner.diagnostics().as_metrics().items()}
 
 
-def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -> Trial:
+def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -> RunningTrial:
     """The trial before its first step, its model drawn from torch's global generator.
 
     Raises:
@@ -87,4 +87,4 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
         device=context.device,
         scaler=torch.amp.GradScaler(torch.device(context.device).type, enabled=config.precision == "float16"),
     )
-    return Trial(parallel, optimizer, precision)
+    return RunningTrial(parallel, optimizer, precision)

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
 from service.inert import inert, one_line
+from trainers.installation.distribution import SERVICE_EXTRA, check_packages_here, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,7 @@ def serve(
     stop_with_stdin: StopWithStdin = False,
 ) -> None:
     """Runs everything: API, dashboard and one worker; migrates the database. Ctrl-C stops it."""
+    require(SERVICE_EXTRA)
     if stop_with_stdin:
         from service.server.serve import stop_when_stdin_ends
 
@@ -112,6 +114,8 @@ def worker(
 
     from service.server.serve import CannotServe, open_database, stop_when_stdin_ends, why_not_migrated
 
+    require(SERVICE_EXTRA)
+    check_packages_here()
     settings = _settings(data_dir=data_dir, database_url=database_url)
     if stop_with_stdin:
         stop_when_stdin_ends()
@@ -351,6 +355,8 @@ def demo(
     """Tunes a small model on real data, from an empty database to a config to paste."""
     from service.cli.demo import run_demo
 
+    require(SERVICE_EXTRA)
+    check_packages_here()
     if seeds == 1:
         raise typer.BadParameter("1 says nothing about the spread; 2 or more, or 0", param_hint="--seeds")
     succeeded = run_demo(
@@ -383,6 +389,8 @@ def _settings(**options: object) -> Settings:
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:
     import logging
+
+    check_packages_here()
 
     from service.hosts import ANY_HOST
     from service.server.serve import serve

@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from trainers.installation.distribution import check_packages_here
+
 app = typer.Typer(
     help="Bring a model of your own: start from a template, and check what you have.", no_args_is_help=True
 )
@@ -66,6 +68,7 @@ def check(
 
     from trainers.workloads.describe import environment_of_children
 
+    check_packages_here()
     given = {"--batch-size": batch_size, "--timeout": timeout, "--threads": threads}
     command = [sys.executable, "-m", "trainers.workload_check", name]
     for value in option or ():

@@ -84,9 +84,8 @@ def compare_over_seeds(
 
     The candidate was chosen as the best of k, and the best of many is a lucky one here, too. So the interval is
     Bonferroni's (Dunn, Multiple Comparisons Among Means, 1961), with t at 1 - (1 - CONFIDENCE) / 2k: it holds for all
-    k at once, and so for whichever comes out best. Simulated with k = 3, n = 3 and no true difference, it calls the
-    winner better in 2.0% of jobs (nominal: at most 2.5%), in up to 4.9% if one config's spread is three times that of
-    the others; t intervals of the winner alone do in 5.0%, and with k = 5, n = 5 in 7.7%.
+    k at once, and so for whichever comes out best. `tests.benchmarks.verdict_errors` simulates how often it errs, also
+    where spreads differ, and how much more often t intervals of the winner alone would.
     """
     compared = [config for config in candidates if config.mean is not None]
     if not compared or baseline is None or baseline.mean is None:
@@ -115,8 +114,8 @@ def further_seed(values: Sequence[float]) -> tuple[float, float]:
 
     Student's prediction interval of a normal distribution, mean +- t s sqrt(1 + 1/n) (Hahn, Factors for Calculating
     Two-Sided Prediction Intervals for Samples from a Normal Distribution, 1969). It holds for a config that was not
-    chosen by that further seed: of equal configs, the best of 5 when found lies beyond its better end in 8% of jobs
-    with three new seeds, the best of 15 in 13% (nominal: 2.5%).
+    chosen by that further seed; the value of one that was lies beyond its better end more often than that
+    (`tests.benchmarks.verdict_errors`).
     """
     mean, deviation, num = statistics.fmean(values), statistics.stdev(values), len(values)
     reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), num - 1) * deviation * math.sqrt(1.0 + 1.0 / num)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.errors import ServiceError
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 if TYPE_CHECKING:
-    from trainers.storage.object_store import Store
+    from trainers.storage.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -150,8 +149,8 @@ def try_out(place: Place, *, setting: str, value: str) -> None:
         raise CheckpointsUnusable(f"{setting}={value}: what was written there is not what is read")
 
 
-def _store(place: Place, *, outage_seconds: float | None = None) -> Store:
-    from trainers.storage.object_store import Store  # imports pyarrow
+def _store(place: Place, *, outage_seconds: float | None = None) -> ObjectStore:
+    from trainers.storage.object_store import ObjectStore  # imports pyarrow
 
     assert not isinstance(place, Path)
-    return Store(place, outage_seconds=outage_seconds)
+    return ObjectStore(place, outage_seconds=outage_seconds)

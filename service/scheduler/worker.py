@@ -42,8 +42,7 @@ from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
-from trainers.storage import Place, masked
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed, masked
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ from service.server.body_limit import BodyLimit
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
+from trainers.installation.distribution import version
 
 DESCRIPTION = """\
 Finds the Shampoo configuration that fits a model. Submit a **job**; workers run its **trials**; follow its
@@ -47,7 +48,7 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
 
     app = FastAPI(
         title="Shampoo tuner",
-        version=health.VERSION,
+        version=version(),
         description=DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,

@@ -11,9 +11,8 @@ from service.settings import Settings
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference
-from trainers.workloads.built_in import BUILT_IN
 from trainers.workloads.describe import Installed, ask, ask_for_installed
-from trainers.workloads.registry import UnknownWorkload, entry_points
+from trainers.workloads.registry import BUILT_IN, UnknownWorkload, entry_points
 
 logger = logging.getLogger(__name__)
 

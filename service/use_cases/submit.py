@@ -34,7 +34,7 @@ from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.transitions import record_job_event
 from trainers.workload.description import ParameterGroup
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 
 RECENT_TRIALS = 50
 """Trials from which the time left is estimated."""

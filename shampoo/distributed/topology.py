@@ -137,7 +137,7 @@ def of_replicas(num_ranks: int) -> Topology:
             if other is not world:  # of a process group that has been destroyed
                 del _subgroups[other, number]
         if (world, num_ranks) not in _subgroups:
-            found, _ = dist.new_subgroups(group_size=num_ranks)  # type: ignore[no-untyped-call]  # untyped in torch
+            found, _ = dist.new_subgroups(group_size=num_ranks)
             _subgroups[world, num_ranks] = found
         group = _subgroups[world, num_ranks]
     return Topology(group, RankArray((num_ranks,), None), world.rank() % num_ranks, (group,), f"{num_ranks} replicas")

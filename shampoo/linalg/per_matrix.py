@@ -1,7 +1,7 @@
 """A function of stacked matrices, on the CPU shared out over threads: one thread to a matrix.
 
-Multi-threaded LAPACK and BLAS wait for their threads by spinning: beside another busy process a 256×256 `eigh` on two
-threads was measured at 251 ms instead of 3.1 ms. One thread to a matrix is immune, and no slower over a stack.
+Multi-threaded LAPACK and BLAS wait for their threads by spinning, which another busy process can make a hundred times
+as long. One thread to a matrix is immune, and no slower over a stack. `tests.benchmarks.busy_neighbour` measures it.
 """
 
 from __future__ import annotations

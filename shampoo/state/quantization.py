@@ -200,8 +200,7 @@ def _nearest_entries(x: Tensor, bits: int) -> Tensor:
 
     In units of 1/m² the entries are the squares of the odd numbers k, signed. Halfway between k² and (k + 2)² lies
     (k + 1)² + 1, so p = ⌊√(|x| − 1)/2⌋ steps lead from 1 to the nearest. That has no entry at −1 but one at 0, which
-    is parted from 1 at 0.5 and from −9 at −4.5. A search among the midpoints gives the same in 1.7 (4 bit) to 3.5
-    times (8 bit) the time.
+    is parted from 1 at 0.5 and from −9 at −4.5. A search among the midpoints gives the same and takes longer.
     """
     last = (1 << bits) - 1
     x = x.mul_(last**2)

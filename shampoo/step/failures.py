@@ -86,7 +86,7 @@ def _on_its_way(worst: Tensor, limit: int, where: str) -> _Count:
         return _Count(worst, worst, None, limit, where)
     host = torch.empty((), dtype=worst.dtype, pin_memory=True)
     host.copy_(worst, non_blocking=True)
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # untyped in torch
+    event = torch.cuda.Event()
     event.record()
     return _Count(worst, host, event, limit, where)
 
@@ -101,4 +101,4 @@ def _raise_if_above(count: _Count) -> None:
 
 
 def _has_arrived(count: _Count) -> bool:
-    return count.event is None or bool(count.event.query())  # type: ignore[no-untyped-call]  # untyped in torch
+    return count.event is None or bool(count.event.query())

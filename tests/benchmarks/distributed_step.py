@@ -243,7 +243,7 @@ def main() -> None:
             parser.error(f"--{name} must be at least 1, got {getattr(options, name)}")
     if min(options.ranks) < 2:
         parser.error(f"--ranks must be at least 2, got {options.ranks}")
-    simulated_ranks = SIMULATED_RANKS
+    simulated_ranks: tuple[int, ...] = SIMULATED_RANKS
     if options.quick:
         options.ranks, options.width, options.blocks, options.block = [2], 32, 2, 32
         options.frequency, options.cycles, simulated_ranks = 2, 2, (2, 64)
@@ -271,7 +271,13 @@ def main() -> None:
                     found = imbalances(model, preconditioner, placement=placement, ranks=simulated_ranks)
                     figures["simulated"][name] = found
                     ratios[f"ranks_within_tenth.{name}"] = found["ranks_within_tenth"]
-        columns = ["max/mean over ranks", *map(str, simulated_ranks), "within 1.1", "over least", "seconds"]
+        columns: Sequence[str] = [
+            "max/mean over ranks",
+            *map(str, simulated_ranks),
+            "within 1.1",
+            "over least",
+            "seconds",
+        ]
         tables.append((columns, simulated_rows(figures["simulated"], simulated_ranks)))
         ratios["worst_over_least"] = max(f["worst_over_least"] for f in figures["simulated"].values())
         ratios["assignment_seconds"] = max(f["assignment_seconds"] for f in figures["simulated"].values())

@@ -144,12 +144,12 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     task, path = TASKS[given.task], _journal(given.task)
-    rows = read_journal(path)
+    trained = read_journal(path)
     # Cut off what was half written.
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in trained))
     begun = time.monotonic()
     with path.open("a") as journal:
-        for number in range(len(rows), given.num_configs):
+        for number in range(len(trained), given.num_configs):
             if time.monotonic() - begun > given.time_limit:
                 break
             row = train_row(task, number)

@@ -42,14 +42,15 @@ from tests.benchmarks.report import Cell, report
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.optimizers import build_optimizer, parameter_groups
+from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
     RankContext,
     join_process_group,
-    leave_process_group,
     process_group_context,
     single_process_context,
 )
 from trainers.schedule import factor
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import describe, load
 
 CASES = ("digits-mlp", "digits-convnet", "stdlib-gpt:tiny", "stdlib-gpt:small")
@@ -120,7 +121,8 @@ class MinimalLoop:
         if context.world_size > 1:
             device_ids = [torch.device(context.device)] if context.device != "cpu" else None
             self._replica = DistributedDataParallel(self._model, device_ids=device_ids)
-        self._batches = self._workload.train_batches(
+        self._batches = train_batches(
+            self._workload,
             batch_size=config.batch_size,
             seed=config.seed,
             rank=context.rank,
@@ -136,7 +138,7 @@ class MinimalLoop:
             batch = on_device(next(self._batches), self._context.device)
             self._optimizer.zero_grad()
             loss = self._workload.loss(self._replica, batch)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self._optimizer.step()
             self._scheduler.step()
         loss.item()

@@ -138,7 +138,8 @@ def stock_trainable(directory: Path) -> Any:
             run_config=RunConfig(
                 name=f"train-{tune.get_context().get_trial_id()}",
                 storage_path=str(directory),
-                callbacks=[TuneReportCallback()],
+                # Untyped in Ray, which documents it for this place.
+                callbacks=[TuneReportCallback()],  # type: ignore[no-untyped-call,list-item]
             ),
         ).fit()
 

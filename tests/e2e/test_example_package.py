@@ -16,7 +16,7 @@ from service.client import Client
 from service.domain import JobState
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
 PACKAGE = Path(__file__).parents[1] / "example_package"
 ROOT = PACKAGE.parents[1]

@@ -1,4 +1,4 @@
-"""What the README says is true: its commands run, its examples work, its files exist."""
+"""The first commands run as they stand: those at the top of README.md, and that of a trial without the service."""
 
 from __future__ import annotations
 
@@ -10,25 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import get_args
 
 import pytest
-import torch
-import yaml
 
-import shampoo
-from service.specification.job import JobSpecification
-from service.specification.planning import plan_job
-from shampoo.hyperparameters import Preconditioner
+from tests.support.readmes import README, ROOT, blocks
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, slowness
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 DEMO_LIMIT_SECONDS = 120.0
-
-
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def _copy_of_the_project(directory: Path) -> Path:
@@ -47,9 +35,10 @@ def _copy_of_the_project(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.services(minutes=2.5)
 @pytest.mark.slow
 def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path) -> None:
-    command = _blocks("sh")[0].strip()
+    command = blocks(README, "sh")[0].strip()
     install, separator, demo = command.rpartition(" && ")
     assert (separator, demo) == (" && ", ".venv/bin/shampoo-tuner demo")
     project = _copy_of_the_project(tmp_path / "project")
@@ -77,54 +66,15 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
 
 
 def test_the_second_command_is_what_ci_runs() -> None:
-    command = _blocks("sh")[1].strip()
+    command = blocks(README, "sh")[1].strip()
     assert os.access(ROOT / command, os.X_OK)
     ci = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [line.split(" --")[0] for line in ci if line.startswith(command)] == [command]
 
 
-def test_the_optimizer_example_trains() -> None:
-    example = next(block for block in _blocks("python") if "import Shampoo" in block)
-    torch.manual_seed(0)
-    model = torch.nn.Linear(4, 3)
-    inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
-    before = model.weight.detach().clone()
-    exec(
-        example,
-        {"model": model, "batches": [(inputs, targets)] * 3, "loss_of": torch.nn.functional.cross_entropy},
-    )
-    assert not torch.equal(before, model.weight)
-
-
-def test_every_member_it_lists_trains_with_the_values_to_start_with() -> None:
-    rows = re.findall(r'^\| `"(\w+)"` \|.*\| (.*) \|$', README, re.MULTILINE)
-    assert [name for name, _ in rows] == list(get_args(Preconditioner))
-    for name, values in rows:
-        start = eval(f"dict({values.strip('`')})") if values.startswith("`") else {}
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
-        optimizer = shampoo.Shampoo(shampoo.param_groups(model, precondition_head=True), preconditioner=name, **start)
-        inputs, targets = torch.randn(8, 4), torch.randint(3, (8,))
-        losses = []
-        for _ in range(30):
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        assert losses[-1] < losses[0], name
-
-
-def test_the_examples_of_jobs_are_accepted() -> None:
-    posted = next(re.search(r"-d '(\{.*?\})'", block, re.DOTALL) for block in _blocks("sh") if "curl -i" in block)
-    assert posted is not None
-    (job_file,) = _blocks("yaml")
-    for content in (json.loads(posted.group(1)), yaml.safe_load(job_file)):
-        plan_job(JobSpecification.model_validate(content))
-
-
+@pytest.mark.processes
 def test_the_example_of_a_trial_trains(tmp_path: Path) -> None:
-    block = next(block for block in _blocks("sh") if "trainers.run" in block)
+    block = next(block for block in blocks("trainers/README.md", "sh") if "trainers.run" in block)
     config = re.search(r"<<'JSON'\n(.*?)\nJSON", block, re.DOTALL)
     assert config is not None
     (tmp_path / "config.json").write_text(config.group(1))
@@ -139,16 +89,3 @@ def test_the_example_of_a_trial_trains(tmp_path: Path) -> None:
     )
     measurements = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [measurement["step"] for measurement in measurements] == [20, 40, 60, 80, 100]
-
-
-def test_the_files_it_names_exist() -> None:
-    named = set(re.findall(r"`((?:service|shampoo|trainers|search_spaces|tests|docker)/[\w./-]*)`", README))
-    named |= set(re.findall(r"\]\(([^)#:]+)\)", README))
-    assert len(named) > 10
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
-
-
-def test_the_benchmarks_it_names_exist() -> None:
-    named = re.findall(r"-m (tests\.benchmarks\.\w+)", README)
-    assert named
-    assert [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).exists()] == []

@@ -1,4 +1,4 @@
-"""The README's commands that share one config among four ranks in every way, with the losses of one process.
+"""The commands of trainers/README.md that share a config among four ranks in every way, with one process's losses.
 
 The first is run as it stands. The others differ from it by their arguments: those go to the same command line on four
 ranks that are started once, as the imports of a rank take longer than its training here.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,18 +16,16 @@ from typing import Any
 
 import pytest
 
+from tests.support.readmes import ROOT, blocks
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.waiting import run_in_a_session
 from trainers import run
 from trainers.loop import train
 from trainers.ranks.context import process_group_context
 
-ROOT = Path(__file__).parents[2]
-BLOCK = next(
-    block
-    for block in re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    if "gpt.json" in block
-)
+pytestmark = pytest.mark.processes
+
+BLOCK = next(block for block in blocks("trainers/README.md", "sh") if "gpt.json" in block)
 TOLERANCE = 1e-5
 """Of a loss: sums over ranks run in another order, in float32, and training enlarges that a little."""
 TOLERANCE_OF_BFLOAT16 = 1e-3

@@ -1,4 +1,4 @@
-"""Every workload trains under torchrun and as trials of a job, on two ranks, as the README says."""
+"""Every workload trains under torchrun and as trials of a job, on two ranks, as trainers/README.md says."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import torch
 from service.client import ApiError, Client
 from service.domain import JobState, TrialState
 from shampoo import WeightAveraging
+from tests.support.readmes import ROOT, text
 from tests.support.trainers import small_data
 from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
-from trainers.workloads.built_in import BUILT_IN
-from trainers.workloads.registry import load
+from trainers.workload.batches import train_batches
+from trainers.workloads.registry import BUILT_IN, load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 UNDER_TORCHRUN_ELSEWHERE = {
     "digits-mlp": "tests/trainers/test_run.py",
     "image-folder": "tests/trainers/workloads/images/test_image_folder.py",
@@ -59,8 +59,8 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def readme_torchrun() -> list[str]:
-    """The README's command with two ranks, by this interpreter and with a port of its own."""
-    (line,) = re.findall(r"^torchrun (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    """The command of trainers/README.md with two ranks, by this interpreter and with a port of its own."""
+    (line,) = re.findall(r"^torchrun (.*)$", text("trainers/README.md"), re.MULTILINE)
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(line)]
 
 
@@ -175,7 +175,7 @@ def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> An
     model = workload.build_model()
     namespace: dict[str, Any] = {"model": model}
     exec(compile(python, "snippet", "exec"), namespace)
-    batches = workload.train_batches(batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
+    batches = train_batches(workload, batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     for _ in range(2):
         namespace["training_step"](workload.loss(model, next(batches)))

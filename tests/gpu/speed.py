@@ -44,7 +44,7 @@ START_WITH: Mapping[str, dict[str, Any]] = {
     "spectral": {"betas": (0.95, 0.999), "beta3": 0.9025},
     "none": {},
 }
-"""The README's values; the rest are defaults."""
+"""As shampoo/README.md recommends; the rest are defaults."""
 VARIATIONS: Mapping[str, dict[str, Any]] = {"": {}, "bfloat16 products": {"product_dtype": "bfloat16"}}
 BLOCK = 1024
 NUM_WARM_UP_STEPS = 3

@@ -38,6 +38,7 @@ def _values(path: Path, kind: str) -> dict[str, dict[str, Any]]:
     return {name: figure["values"] for name, figure in _read(path)["figures"].items() if figure["kind"] == kind}
 
 
+@pytest.mark.patient
 @pytest.mark.slow
 def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
     shown = _run("all", *TINY, "--minutes", "50", "--all-minutes", "55", "--markdown", out=tmp_path)
@@ -90,6 +91,7 @@ def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
     assert all(f"\n| {member} | " in shown.stdout for member in START_WITH)
 
 
+@pytest.mark.processes
 def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> None:
     shown = _run("speed", "gpt2", *TINY, "--minutes", "0", out=tmp_path)
     assert shown.returncode == 3, shown.stderr
@@ -99,6 +101,7 @@ def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> 
     assert "left out: steps of gpt2: soap: the time was up" in shown.stdout
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
     shown = _run("correct", out=tmp_path)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.gpu import failing_figures
 from tests.gpu.results import markdown
@@ -15,6 +16,7 @@ from tests.gpu.results import markdown
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.processes
 def test_whatever_happens_to_a_figure_the_others_are_taken_and_written(tmp_path: Path) -> None:
     path, pids = tmp_path / "figures.json", tmp_path / "pids"
     shown = subprocess.run(

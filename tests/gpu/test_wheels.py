@@ -33,6 +33,7 @@ def _wheel(directory: Path, name: str, *needs: str, version: str = "1.0", num_by
     return path
 
 
+@pytest.mark.processes
 def test_what_a_machine_lacks_is_found_with_all_that_it_needs_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +58,7 @@ def test_what_a_machine_lacks_is_found_with_all_that_it_needs_there(
     ]
 
 
+@pytest.mark.processes
 def test_the_parts_of_a_wheel_may_come_one_after_the_other(tmp_path: Path) -> None:
     built, site = tmp_path / "built", tmp_path / "site"
     built.mkdir()

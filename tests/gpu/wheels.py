@@ -13,12 +13,14 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from trainers.installation.distribution import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
 FOR_TESTS = ("hypothesis", "pillow", "pytest")
@@ -78,8 +80,20 @@ def read_present(path: Path) -> dict[str, str | None]:
 def wanted() -> list[str]:
     """The requirements of the stages: the project's, and those of the tests that they run."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    of_tests = project["optional-dependencies"]["test"]
-    return [*project["dependencies"], *(text for text in of_tests if _name(text) in FOR_TESTS)]
+    extras = project["optional-dependencies"]
+    of_tests = (text for text in of_extra("test", extras) if _name(text) in FOR_TESTS)
+    return [*project["dependencies"], *of_extra("service", extras), *of_tests]
+
+
+def of_extra(name: str, extras: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The requirements of an extra of the project, those of the extras that it refers to in place of the references."""
+    for text in extras[name]:
+        requirement = Requirement(text)
+        if requirement.name == DISTRIBUTION:
+            for other in sorted(requirement.extras):
+                yield from of_extra(other, extras)
+        else:
+            yield text
 
 
 def _name(requirement: str) -> str:

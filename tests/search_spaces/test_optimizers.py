@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_defaults_in_the_table_are_the_constructors(name: str) -> None:
 
 
 def test_the_tables_name_the_same_optimizers_and_fields_as_a_trial_config() -> None:
-    assert set(OPTIMIZER_NAMES) == set(OptimizerName.__args__)
+    assert set(OPTIMIZER_NAMES) == set(get_args(OptimizerName))
     assert set(SCHEDULE) == {field.name for field in ScheduleConfig.__dataclass_fields__.values()}
     assert set(TRAINING) <= set(TrialConfig.__dataclass_fields__)
     assert set(COMPRESSION) == set(CompressionConfig.__dataclass_fields__)
@@ -49,9 +49,9 @@ def test_the_tables_name_the_same_optimizers_and_fields_as_a_trial_config() -> N
 
 
 def test_the_choices_of_sections_are_those_of_the_configs() -> None:
-    assert set(SCHEDULE["decay"].choices) == set(Decay.__args__)
-    assert set(TRAINING["precision"].choices) == set(Precision.__args__)
-    assert set(AVERAGING["method"].choices) == set(AveragingMethod.__args__)
+    assert set(SCHEDULE["decay"].choices) == set(get_args(Decay))
+    assert set(TRAINING["precision"].choices) == set(get_args(Precision))
+    assert set(AVERAGING["method"].choices) == set(get_args(AveragingMethod))
 
 
 def test_values_go_to_their_sections() -> None:

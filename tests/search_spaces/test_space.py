@@ -278,7 +278,8 @@ _ranges = st.tuples(st.floats(1e-6, 0.999), st.floats(1e-6, 0.999)).map(sorted)
 def test_unit_scaling_of_floats_stays_inside_and_rounding_is_stable(
     bounds: list[float], scale: Any, position: float
 ) -> None:
-    parameter = Float("lr", *bounds, scale=scale)
+    low, high = bounds
+    parameter = Float("lr", low, high, scale=scale)
     value = parameter.from_unit(position)
     assert parameter.low <= value <= parameter.high
     assert parameter.rounded(value) == value

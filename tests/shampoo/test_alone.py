@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import shampoo
+from tests.only_torch import link_torch
 from tests.support.waiting import PATIENCE_SECONDS
 
 PACKAGE = Path(shampoo.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-
-
-def _requirements(name: str) -> set[str]:
-    """The distribution and those it needs, by name, as far as they are installed."""
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        try:
-            requirements = metadata.requires(current) or []
-        except metadata.PackageNotFoundError:
-            continue
-        if current not in found:
-            found.add(current)
-            waiting += [
-                re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
-                for requirement in requirements
-                if "extra ==" not in requirement
-            ]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +24,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder with a copy of the package alone, and one with links to torch and what torch itself needs."""
     alone, only_torch = tmp_path_factory.mktemp("alone"), tmp_path_factory.mktemp("only_torch")
     shutil.copytree(PACKAGE, alone / "shampoo", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in _requirements("torch"):
-        distribution = metadata.distribution(name)
-        for top in {file.parts[0] for file in distribution.files or () if file.parts[0] != ".."}:
-            source = Path(str(distribution.locate_file(top)))
-            if not (only_torch / top).exists() and source.exists() and not top.endswith(".pth"):
-                (only_torch / top).symlink_to(source)
+    link_torch(only_torch)
     return alone, only_torch
 
 
@@ -123,6 +97,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.processes
 def test_a_copy_of_the_folder_trains_saves_loads_and_copies_with_nothing_but_torch(places: tuple[Path, Path]) -> None:
     alone, _ = places
     answer = _run(places, PROGRAM)
@@ -135,6 +110,7 @@ def test_a_copy_of_the_folder_trains_saves_loads_and_copies_with_nothing_but_tor
     assert answer["resumes"] == answer["copies"] == dict.fromkeys(falls, True)
 
 
+@pytest.mark.processes
 def test_what_torch_does_not_need_cannot_be_imported_there(places: tuple[Path, Path]) -> None:
     program = """
 import importlib.util, json

@@ -7,6 +7,7 @@ elementwise work nor what LAPACK does inside of decompositions and triangular so
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -61,7 +62,7 @@ def test_state_bytes_of_every_member_are_those_allocated(dtype: torch.dtype, wei
 @pytest.mark.parametrize("state_dtype", ["bfloat16", "int8", "int4"])
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl"])
 def test_bytes_of_low_precision_state_with_momentum_are_those_allocated(preconditioner: str, state_dtype: str) -> None:
-    config = {
+    config: dict[str, Any] = {
         "preconditioner": preconditioner,
         "state_dtype": state_dtype,
         "momentum": 0.9,
@@ -150,7 +151,7 @@ def _counted_steps(config: dict[str, Any]) -> tuple[list[StepCounts], StepCounts
     k = 1 if h.low_precision_state else h.statistics_period
     train(optimizer, params, range(1, refresh))
     refreshing, *ordinary = [
-        count_step(lambda t=t: train(optimizer, params, range(t, t + 1)), device="cpu", scratch=Scratch())
+        count_step(functools.partial(train, optimizer, params, range(t, t + 1)), device="cpu", scratch=Scratch())
         for t in range(refresh, refresh + k + 1)
     ]
     return ordinary, refreshing, ordinary[-1]
@@ -314,7 +315,7 @@ def test_a_model_of_a_billion_parameters_is_estimated_at_once_without_a_tensor(n
     shapes = llama_1b()
     assert sum(math.prod(shape) for shape in shapes) > 0.97e9
     begun = time.process_time()
-    with _NoTensors():
+    with _NoTensors():  # type: ignore[no-untyped-call]  # untyped in torch
         cost = estimate(shapes, dtype=torch.bfloat16, device="cuda", **member(name, max_preconditioner_dim=1024))
     # Measured: a few milliseconds.
     assert time.process_time() - begun < 1

@@ -18,7 +18,7 @@ from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.linalg.eigenbases import symmetric_from_lower
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
-from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, member
+from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # With blocks of at most 8: plain, one block, two equal blocks, two different ones of order three.
@@ -187,7 +187,12 @@ def test_update_to_weight_of_the_first_step_is_known_before_it(name: str) -> Non
 @pytest.mark.parametrize("grafting", ["sgd", "adagrad", "rmsprop", "adam"])
 def test_grafting_ratios_are_the_length_of_the_plain_step_over_the_preconditioned_one(grafting: str) -> None:
     params = parameters([(6, 7), (6, 14)])  # three blocks
-    config = {"grafting": grafting, "betas": (0.0, 0.9), "max_preconditioner_dim": 8, "precondition_frequency": 50}
+    config: dict[str, Any] = {
+        "grafting": grafting,
+        "betas": (0.0, 0.9),
+        "max_preconditioner_dim": 8,
+        "precondition_frequency": 50,
+    }
     optimizer = Shampoo(params, **config)
     train(optimizer, params, range(1, 4))
     _set_gradients(params, 4)
@@ -326,8 +331,7 @@ def test_without_steps_or_gradients_what_cannot_be_measured_is_left_out(name: st
     assert set(found.as_metrics()) == {"num_skipped", "num_failed_refreshes", "share_preconditioned"}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "dtype"), crossed([torch.bfloat16, torch.float32]))
 def test_metrics_are_finite_plain_numbers_that_json_takes(name: str, dtype: torch.dtype) -> None:
     params = parameters([*SHAPES, (0, 3), ()], dtype)
     optimizer = Shampoo(params, **member(name))
@@ -352,7 +356,7 @@ def test_zero_gradients_and_zero_weights_are_left_out() -> None:
 
 def test_groups_are_measured_together_each_by_its_own_member() -> None:
     params = parameters(SHAPES)
-    groups = [{"params": params[:2], "preconditioner": "soap"}, {"params": params[2:], "lr": 0.5}]
+    groups: list[dict[str, Any]] = [{"params": params[:2], "preconditioner": "soap"}, {"params": params[2:], "lr": 0.5}]
     optimizer = Shampoo(groups, grafting="adam", max_preconditioner_dim=8)
     train(optimizer, params, range(2))
     together = optimizer.diagnostics()

@@ -28,6 +28,7 @@ def _python(program: str, *, where: Path = PACKAGE.parent) -> str:
     return result.stdout
 
 
+@pytest.mark.processes
 def test_importing_it_loads_no_module_but_its_own() -> None:
     # The compiler and the like, which `import torch` leaves out, would take longer than all of this.
     program = """
@@ -39,6 +40,7 @@ print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0
     assert _python(program).strip() == "[]"
 
 
+@pytest.mark.processes
 def test_importing_it_takes_less_than_three_tenths_of_a_second_of_the_processor() -> None:
     # The processor's time does not depend on other processes; the best of three, not on their use of its caches.
     program = """
@@ -50,6 +52,7 @@ print(time.process_time() - start)
     assert min(float(_python(program)) for _ in range(3)) < 0.3
 
 
+@pytest.mark.processes
 def test_importing_it_touches_no_process_global_state() -> None:
     program = """
 import gc, json, os, random, signal, sys, threading, warnings
@@ -128,11 +131,13 @@ assert closure() < losses[0]
 """
 
 
+@pytest.mark.processes
 def test_a_users_script_runs(tmp_path: Path) -> None:
     # The one whose types are checked below.
     _python(USER_SCRIPT, where=tmp_path)
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_users_script_passes_strict_type_checking_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     # A closed set of names is checked, and so are the names of arguments.

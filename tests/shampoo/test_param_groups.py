@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
+from shampoo.choices import Preconditioner
 from shampoo.param_groups import PLAIN_MODULES, param_groups
 
 
@@ -284,7 +285,7 @@ def _data(model: nn.Module) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral", "none"])
 @pytest.mark.parametrize("make", [lambda: LanguageModel(tied=True), Convnet, Recurrent], ids=["lm", "conv", "gru"])
-def test_one_optimizer_and_one_schedule_train_the_whole_model(make: Any, preconditioner: str) -> None:
+def test_one_optimizer_and_one_schedule_train_the_whole_model(make: Any, preconditioner: Preconditioner) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = make()

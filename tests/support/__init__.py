@@ -1,1 +1,1 @@
-"""What tests of several packages share: waiting, servers of PostgreSQL and S3. Never a test."""
+"""Helpers of the suite itself: how its tests are shared out, watched and measured. No tests."""

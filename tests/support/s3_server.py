@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.request import Request, urlopen
 
+from trainers.storage import StoreUri, place_of
+
 BUCKET = "tuning"
 SECRET = "not-to-be-seen"
 ENVIRONMENT = {
@@ -61,14 +63,21 @@ class S3Server:
             response.read()
 
 
+def in_a_store(uri: str) -> StoreUri:
+    """The place of a URI, which is known to be in a store."""
+    place = place_of(uri)
+    assert isinstance(place, StoreUri)
+    return place
+
+
 @contextmanager
 def running() -> Iterator[S3Server]:
     """A server for the time of the context."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.s3_server"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         yield S3Server(process, int(process.stdout.readline()))
     finally:
         process.kill()

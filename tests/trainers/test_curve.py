@@ -19,7 +19,7 @@ def curve(*summaries: str, target: TargetConfig | None = None) -> Curve:
 
 
 def reports(of: Curve, **metrics: list[float]) -> list[dict[str, float]]:
-    """What the curve says after each measurement, every 10 steps of 0.5 seconds."""
+    """The curve's metrics after each measurement, every 10 steps of 0.5 seconds."""
     rows = [dict(zip(metrics, values, strict=True)) for values in zip(*metrics.values(), strict=True)]
     return [of.add(step=10 * k, seconds=5.0 * k, metrics=row) for k, row in enumerate(rows, start=1)]
 

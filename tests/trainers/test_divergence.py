@@ -32,7 +32,7 @@ def diverging_model(*, weight: float | None = None, gradient: float | None = Non
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     for index, parameter in enumerate(model.parameters()):
         parameter.grad = torch.full_like(parameter, float(index))
-    middle = model[1].bias
+    middle = model[1].get_parameter("bias")
     if weight is not None:
         middle.data[1] = weight
     if gradient is not None:
@@ -66,7 +66,7 @@ def test_parameters_without_gradients_or_any_at_all_blame_nobody() -> None:
 
 
 def blame_of_two(where: int) -> str:
-    """What this rank says where only rank `where` has a parameter that is not finite."""
+    """This rank's message where only rank `where` has a parameter that is not finite."""
     context = process_group_context()
     model = diverging_model(weight=math.inf if context.rank == where else None)
     try:

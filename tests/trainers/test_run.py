@@ -16,6 +16,8 @@ from tests.support.waiting import run_in_a_session, started
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.run import DIVERGED, DONE, NOT_WRITTEN, REFUSED, main
 
+pytestmark = pytest.mark.processes
+
 DIVERGING = small_trial(OptimizerConfig("sgd", {"lr": 1e6}))
 
 

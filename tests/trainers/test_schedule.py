@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -61,7 +62,8 @@ def test_a_horizon_is_the_length_of_the_schedule_whatever_the_trials(decay: Deca
 
 def test_each_group_gets_its_own_learning_rate_in_every_step() -> None:
     parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    optimizer = torch.optim.SGD([{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 3.0}], lr=2.0)
+    groups: list[dict[str, Any]] = [{"params": [parameters[0]]}, {"params": [parameters[1]], "lr": 3.0}]
+    optimizer = torch.optim.SGD(groups, lr=2.0)
     config = ScheduleConfig(warmup_fraction=0.4, decay="cosine")
     for step in range(5):
         set_learning_rates(optimizer, config, step=step, num_steps=5)

@@ -1,4 +1,4 @@
-"""When measurements fall, and what the stopwatch counts."""
+"""The steps that are measured, and the time that the stopwatch counts."""
 
 from __future__ import annotations
 

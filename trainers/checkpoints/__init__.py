@@ -1,4 +1,4 @@
-"""Checkpoints of a trial on `torch.distributed.checkpoint`: atomic to write, checked when read, exact to resume from.
+"""Checkpoints of a trial: atomic to write, checked when read, exact to resume from at equal world size.
 
     checkpoints = Checkpoints(place, config=config, context=context, num_kept=2)
     template = {"model": model.state_dict(), "optimizer": optimizer_template(optimizer)}
@@ -12,8 +12,10 @@
     checkpoints.wait()
 
 A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`, below a path that all
-ranks see; in a store (`trainers.storage`), `step-00000040-TOKEN` that is complete with its manifest. Tensors are in the
-safetensors format, all else is JSON: there is nothing in it that could execute code when it is read.
+ranks see, where it has that name when it is complete; in a store (`trainers.storage`), `step-00000040-TOKEN`, which is
+complete when its manifest is there. Tensors are in the safetensors format, all else is JSON: nothing in it could
+execute code when it is read. Of `torch.distributed.checkpoint` only the planners are used, to deal out tensors to
+ranks. Never where a place is, nor how a store is spoken to: that is in `trainers.storage`.
 """
 
 from trainers.checkpoints.checkpoints import Checkpoints, Restored
@@ -27,7 +29,7 @@ from trainers.checkpoints.forking import fork_checkpoint
 from trainers.checkpoints.nested import LikeParameter, PerRank
 from trainers.checkpoints.optimizer_state import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.checkpoints.random_state import random_state, seed_random, set_random_state
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 __all__ = [
     "CheckpointMismatch",

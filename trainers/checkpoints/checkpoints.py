@@ -12,17 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainers.checkpoints.backends import trial_files
 from trainers.checkpoints.communication import open_channel
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.nested import PerRank, flatten, paths
 from trainers.checkpoints.plan import WritePlan, describe_tensors, local_plan, stage, write_plan
 from trainers.checkpoints.reading import read, together, verify
-from trainers.checkpoints.trial_files import trial_files
-from trainers.checkpoints.writing import Failure, Staged, raise_if_any, write
+from trainers.checkpoints.writing import Staged, WriteFailure, raise_if_any, write
 from trainers.config import Measurement, TrialConfig
 from trainers.ranks.context import RankContext
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Restored:
     random_state: Any
     """This rank's, as given to `save`; None if the world size was another."""
     world_size: int
-    """When it was saved."""
+    """Of the ranks that saved it."""
     state: Any
     """As given to `save`: the same nesting, with tensors laid out as the template's. Tensors that are not sharded are
     on the CPU."""
@@ -104,7 +103,7 @@ class Checkpoints:
             if channel.rank == 0:
                 self._files.start(step, token)
 
-        failure = Failure.of(prepare)
+        failure = WriteFailure.of(prepare)
         described = describe_tensors(tensors)
         # One small exchange per checkpoint: did any rank fail, does its plan change, and the token.
         mine = [int(failure is not None), int(described != self._described), token]
@@ -121,7 +120,7 @@ class Checkpoints:
                 self._data = torch.empty(plan.layout.num_bytes, dtype=torch.uint8, pin_memory=self._on_cuda)
             stage(plan, tensors, self._data)
 
-        failure = Failure.of(copy)
+        failure = WriteFailure.of(copy)
         staged = Staged(
             plan=plan,
             data=self._data,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from trainers.ranks.context import RankContext
+from trainers.torch_internals import group_timeout
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Channel:
         return self.thread.submit(function)
 
     def run(self, function: Callable[[], T]) -> T:
-        """What the function gives, after those submitted before it."""
+        """The function's value; it runs after those submitted before it."""
         return function() if self.group is None else self.thread.submit(function).result()
 
     def finish_submitted(self) -> None:
@@ -83,12 +83,9 @@ def open_channel(context: RankContext) -> Channel:
         if world is not None:
             for left in [other for other in _channels if other is not None]:
                 del _channels[left]
-            group = dist.new_group(backend="gloo", timeout=_timeout(world, context), group_desc="checkpoints")
+            group = dist.new_group(
+                backend="gloo", timeout=group_timeout(world, context.device), group_desc="checkpoints"
+            )
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoints")
         _channels[world] = Channel(context.rank, context.world_size, group, thread)
     return _channels[world]
-
-
-def _timeout(world: dist.ProcessGroup, context: RankContext) -> timedelta:
-    # torch tells a group's timeout in no public way.
-    return world._get_backend(torch.device(context.device)).options._timeout

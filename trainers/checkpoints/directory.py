@@ -23,7 +23,7 @@ _PARTIAL_PREFIX = ".partial-"
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class CheckpointFolder:
     """One complete checkpoint."""
 
     path: Path
@@ -51,8 +51,8 @@ class DirectoryFiles:
         return path.name
 
     @contextmanager
-    def reading(self, checkpoint: str) -> Iterator[Folder]:
-        yield Folder(self._directory / checkpoint)
+    def reading(self, checkpoint: str) -> Iterator[CheckpointFolder]:
+        yield CheckpointFolder(self._directory / checkpoint)
 
     def start(self, step: int, token: int) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class DirectoryFiles:
 
     def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
         target = self._partial(step, token) / name
-        if isinstance(files, Folder):
+        if isinstance(files, CheckpointFolder):
             with suppress(OSError):  # another disk, or one that cannot link
                 os.link(files.path / name, target)
                 return

@@ -1,8 +1,8 @@
-"""How saving and loading checkpoints can fail."""
+"""The errors of saving and loading checkpoints."""
 
 from __future__ import annotations
 
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 
 class CheckpointMismatch(ValueError):

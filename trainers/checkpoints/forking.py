@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainers.checkpoints import manifest as manifests
+from trainers.checkpoints.backends import trial_files
 from trainers.checkpoints.errors import CheckpointMismatch, CheckpointMissing, Damaged
 from trainers.checkpoints.manifest import Manifest
-from trainers.checkpoints.trial_files import CheckpointFiles, TrialFiles, trial_files
+from trainers.checkpoints.trial_files import CheckpointFiles, TrialFiles
 from trainers.config import TrialConfig
 from trainers.storage import Place
 

@@ -14,6 +14,7 @@ from trainers.checkpoints.errors import CheckpointMismatch, Damaged
 from trainers.config import Measurement, TrialConfig
 
 FORMAT = 3
+"""Raised when the files of a checkpoint change their meaning: a checkpoint of another version is refused."""
 
 MAY_DIFFER = frozenset({"checkpoint_every", "keep_checkpoints"})
 """Fields of a config that a trial may go on with a different value of."""
@@ -25,7 +26,7 @@ _TAIL_BYTES = len(_TAIL) - 2 + 64
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What `manifest.json` says."""
+    """The content of `manifest.json`."""
 
     step: int
     world_size: int
@@ -36,7 +37,7 @@ class Manifest:
     files: dict[str, str]
     """SHA-256 by file name."""
     tensors: dict[str, Any]
-    """Where each tensor is (`plan.read_metadata`)."""
+    """The place of each tensor (`plan.read_metadata`)."""
 
 
 def encode(

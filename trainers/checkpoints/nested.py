@@ -27,7 +27,7 @@ class PerRank:
 
 @dataclass(frozen=True, slots=True)
 class LikeParameter:
-    """In a template, a part of unknown structure: its tensors of the parameter's shape are laid out as it is."""
+    """A part of unknown structure in a template: its tensors of the parameter's shape are laid out as it is."""
 
     parameter: Tensor
 

@@ -19,14 +19,14 @@ from trainers.checkpoints.nested import LikeParameter
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
-    """What a checkpoint holds of an optimizer."""
+    """The state of an optimizer as a checkpoint holds it."""
     if isinstance(optimizer, WeightAveraging):
         return {**optimizer.state_dict(), "optimizer": optimizer_state(optimizer.optimizer)}
     return optimizer.distributed_state_dict() if isinstance(optimizer, Shampoo) else optimizer.state_dict()
 
 
 def optimizer_template(optimizer: Optimizer) -> dict[str, Any]:
-    """What `Checkpoints.load` needs to know of an optimizer, new or not, to lay its state out for this rank."""
+    """The template by which `Checkpoints.load` lays out the state of an optimizer, new or not, for this rank."""
     template = optimizer_state(optimizer)
     if isinstance(optimizer, WeightAveraging):
         # A list of snapshots grows during training.
@@ -67,5 +67,5 @@ def load_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:
-    """In the order of the numbers that a `state_dict()` gives them."""
+    """The parameters in the order of the numbers that a `state_dict()` gives them."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]

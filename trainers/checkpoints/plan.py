@@ -1,4 +1,4 @@
-"""Which rank writes what, and who reads what: the planners of `torch.distributed.checkpoint` on our files.
+"""Plans of writing and reading by rank: the planners of `torch.distributed.checkpoint` on our files.
 
 DCP decides which rank writes which piece of a tensor (a replicated one is written once, by the rank with the least to
 write so far) and which pieces a rank has to read for the shards it has now. What it would do around that, a plan
@@ -32,32 +32,32 @@ from torch.distributed.tensor import DTensor
 
 from shampoo.distributed.block_rows import BlockRows
 from trainers.checkpoints.errors import Damaged
-from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out
+from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out, memory_of
 
 
 def file_name(rank: int) -> str:
-    """Of the file with the tensors that a rank writes."""
+    """The name of the file with the tensors that a rank writes."""
     return f"rank-{rank:05d}.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What one rank writes, and on rank 0 where all tensors are."""
+    """The pieces that one rank writes, and on rank 0 the places of all tensors."""
 
     pieces: tuple[MetadataIndex, ...]
     """Names and places of the pieces that it writes, in the order of the layout's slots."""
     layout: Layout
     tensors_json: str
-    """Where every tensor is, as `read_metadata` takes it."""
+    """The place of every tensor, as `read_metadata` takes it."""
 
 
 def describe_tensors(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
-    """What a plan depends on: if it is equal to that of an earlier state, so is this rank's plan."""
+    """A description of all that a plan depends on: if it equals that of an earlier state, so does this rank's plan."""
     return tuple((name, tensor.dtype, tensor.shape, _share(tensor)) for name, tensor in tensors.items())
 
 
 def _share(tensor: Tensor) -> Any:
-    """Which part of a tensor this rank has."""
+    """This rank's part of a tensor."""
     match tensor:
         case DTensor():
             return tensor.device_mesh, tensor.placements
@@ -68,14 +68,14 @@ def _share(tensor: Tensor) -> Any:
 
 
 def local_plan(tensors: Mapping[str, Tensor]) -> SavePlan:
-    """What this rank could write: the whole of its plain tensors, its shards of DTensors, and its `BlockRows`."""
+    """The pieces that this rank could write: all of its plain tensors, its shards of DTensors, and its `BlockRows`."""
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(tensors))
     return planner.create_local_plan()
 
 
 def write_plan(local_plans: Sequence[SavePlan], *, rank: int) -> WritePlan:
-    """What `rank` writes, given what each rank could write.
+    """The plan of `rank`, given what each rank could write.
 
     Raises:
         ValueError: ranks have tensors of one name that do not go together, or of a dtype that cannot be written.
@@ -102,7 +102,7 @@ def _piece(item: WriteItem) -> tuple[torch.dtype, tuple[int, ...]]:
 
 
 def _piece_name(item: WriteItem) -> str:
-    """In the file: the tensor's, with the place of the piece if it is not the whole."""
+    """The name of a piece in the file: the tensor's, with the place of the piece if it is not the whole."""
     assert item.tensor_data is not None
     chunk = item.tensor_data.chunk
     if chunk.sizes == item.tensor_data.size:
@@ -134,8 +134,8 @@ def stage(plan: WritePlan, tensors: Mapping[str, Tensor], data: Tensor) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Where a piece of a tensor lies."""
+class StoredPiece:
+    """The place of a piece of a tensor."""
 
     writer: int
     """The rank whose file has it."""
@@ -147,22 +147,22 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensors:
-    """Where all tensors of a checkpoint are."""
+    """The places of all tensors of a checkpoint."""
 
     metadata: Metadata
-    pieces: dict[MetadataIndex, Piece]
+    pieces: dict[MetadataIndex, StoredPiece]
 
 
 def read_metadata(places: Mapping[str, Any]) -> StoredTensors:
-    """From the decoded `WritePlan.tensors_json`."""
-    pieces: dict[MetadataIndex, Piece] = {}
+    """The places in a decoded `WritePlan.tensors_json`."""
+    pieces: dict[MetadataIndex, StoredPiece] = {}
     tensors: dict[str, TensorStorageMetadata] = {}
     for name, (dtype_name, size, chunks) in places.items():
         dtype = DTYPES[dtype_name]
         stored = [ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)) for offsets, sizes, _, _ in chunks]
         tensors[name] = TensorStorageMetadata(TensorProperties(dtype=dtype), torch.Size(size), stored)
         for offsets, sizes, writer, start in chunks:
-            pieces[MetadataIndex(name, offsets)] = Piece(writer, start, dtype, tuple(sizes))
+            pieces[MetadataIndex(name, offsets)] = StoredPiece(writer, start, dtype, tuple(sizes))
     return StoredTensors(Metadata(cast("dict[str, Any]", tensors)), pieces)
 
 
@@ -193,7 +193,7 @@ def read_tensors(
                 planner.commit_tensor(item, target)
 
 
-def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
+def _read_rows(file: BufferedReader, piece: StoredPiece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
     """A box of a piece; of its first dimension only what is asked for is read. Raises: EOFError."""
     first, num_rows = (offsets[0], lengths[0]) if offsets else (0, 1)
     shape = (num_rows, *piece.shape[1:]) if piece.shape else ()
@@ -206,7 +206,7 @@ def _read_rows(file: BufferedReader, piece: Piece, offsets: tuple[int, ...], len
         raise EOFError
     content = torch.empty(num_bytes, dtype=torch.uint8)
     file.seek(start)
-    if file.readinto(content.numpy()) != num_bytes:  # type: ignore[arg-type]  # numpy's stubs, as in tensor_file
+    if file.readinto(memory_of(content)) != num_bytes:
         raise EOFError
     rows = content.view(piece.dtype).view(shape)
     for dim in range(1, len(lengths)):

@@ -19,13 +19,13 @@ from trainers.checkpoints.plan import StoredTensors, file_name, read_metadata, r
 from trainers.checkpoints.tensor_file import checksum_of
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles
 from trainers.config import TrialConfig
-from trainers.storage.failure import StoreFailed
+from trainers.storage import StoreFailed
 
 T = TypeVar("T")
 
 
 def together(channel: Channel, function: Callable[[], T]) -> T:
-    """What the function gives on this rank, if it succeeds on all ranks; else all raise the same.
+    """The function's value on this rank, if it succeeds on all ranks; else all raise the same.
 
     Raises:
         CheckpointMismatch, Damaged, StoreFailed: a rank did, with its message; any other sign of nonsense on disk is
@@ -98,7 +98,7 @@ def read(
     rank: int,
     world_size: int,
 ) -> dict[str, Any]:
-    """What was saved, laid out as the template says; entries of dicts whose names are unwanted are left out.
+    """The saved state, laid out as the template says; entries of dicts whose names are unwanted are left out.
 
     Raises:
         CheckpointMismatch: a tensor in the template has another shape or dtype.

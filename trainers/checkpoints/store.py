@@ -17,9 +17,8 @@ from io import BufferedReader
 from typing import IO
 
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
-from trainers.storage import StoreUri
-from trainers.storage.failure import StoreFailed
-from trainers.storage.object_store import Store
+from trainers.storage import StoreFailed, StoreUri
+from trainers.storage.object_store import ObjectStore
 
 _NAME = re.compile(r"step-(\d{8,})-[0-9a-f]{16}")
 
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Downloads:
     """One complete checkpoint; files are fetched once, into local ones without a name that vanish with their user."""
 
-    def __init__(self, store: Store, checkpoint: str) -> None:
+    def __init__(self, store: ObjectStore, checkpoint: str) -> None:
         self._store = store
         self._checkpoint = checkpoint
         self._local: dict[str, IO[bytes]] = {}
@@ -59,9 +58,9 @@ class StoreFiles:
     """`TrialFiles` in a store."""
 
     def __init__(self, uri: StoreUri) -> None:
-        self._store = Store(uri)
+        self._store = ObjectStore(uri)
         # What is to be deleted can wait; the other ranks, for whom the one that deletes is late, cannot.
-        self._impatient = Store(uri, outage_seconds=0.0)
+        self._impatient = ObjectStore(uri, outage_seconds=0.0)
 
     def newest_first(self) -> list[str]:
         return _complete(self._store.files())

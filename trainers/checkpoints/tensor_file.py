@@ -7,6 +7,7 @@ nothing in it can execute code.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import math
@@ -40,11 +41,12 @@ DTYPE_NAMES = {
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 _CHUNK_BYTES = 1 << 24
+"""Written and hashed at once: 16 MiB, so that no second copy of a large file is made in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a tensor lies in a file's data."""
+    """The place of a tensor in a file's data."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -93,10 +95,17 @@ def lay_out(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]]) -> Layo
     return Layout(len(header).to_bytes(8, "little") + header, slots, end)
 
 
+def memory_of(data: Tensor) -> memoryview:
+    """The memory of (n,) uint8 on the CPU, to be read and written; torch itself gives it by way of NumPy alone."""
+    memory = (ctypes.c_ubyte * len(data)).from_address(data.data_ptr())
+    memory.tensor = data  # type: ignore[attr-defined]  # kept as long as its memory is looked at
+    return memoryview(memory).cast("B")
+
+
 def file_content(header: bytes, data: Tensor) -> Iterator[bytes | memoryview]:
     """A file's content, in pieces. `data`: (n,) uint8 on the CPU."""
     yield header
-    content = memoryview(data.numpy())  # type: ignore[arg-type]  # numpy's stubs know the protocol from 3.12 on
+    content = memory_of(data)
     for start in range(0, len(content), _CHUNK_BYTES):
         yield content[start : start + _CHUNK_BYTES]
 

@@ -1,4 +1,4 @@
-"""The files of a trial's checkpoints, wherever they lie."""
+"""The seam of storage: what checkpoints ask of the place where their files lie, a directory or a store."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager
 from io import BufferedReader
 from typing import Protocol, TypeAlias
 
-from trainers.storage import Place, StoreUri
-
 MANIFEST = "manifest.json"
 _CHUNK_BYTES = 1 << 24
+"""Copied at once: 16 MiB, to bound memory."""
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | memoryview]]
 """Gives a file's content, each time from its beginning."""
@@ -22,7 +21,7 @@ class CheckpointFiles(Protocol):
     def read_manifest(self) -> bytes: ...
 
     def open(self, name: str) -> BufferedReader:
-        """From its beginning."""
+        """The file, open at its beginning."""
 
 
 class TrialFiles(Protocol):
@@ -78,18 +77,3 @@ def chunks_of(files: CheckpointFiles, name: str) -> Iterator[bytes]:
     with files.open(name) as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
-
-
-def trial_files(place: Place) -> TrialFiles:
-    """The files of the trial whose checkpoints lie at a place.
-
-    Raises:
-        StoreFailed: the URI has options that pyarrow does not know, or its library for the scheme is missing.
-    """
-    if isinstance(place, StoreUri):
-        from trainers.checkpoints.store import StoreFiles  # imports pyarrow
-
-        return StoreFiles(place)
-    from trainers.checkpoints.directory import DirectoryFiles
-
-    return DirectoryFiles(place)

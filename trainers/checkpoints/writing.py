@@ -19,14 +19,13 @@ from trainers.checkpoints.plan import WritePlan, file_name
 from trainers.checkpoints.tensor_file import file_content
 from trainers.checkpoints.trial_files import TrialFiles
 from trainers.config import Measurement, TrialConfig
-from trainers.storage import Place
-from trainers.storage.failure import StoreFailed
+from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WriteFailure:
     """Why a rank could not do its part."""
 
     reason: str
@@ -35,7 +34,7 @@ class Failure:
     """Of a store, which is nobody's mistake."""
 
     @classmethod
-    def of(cls, action: Callable[[], object]) -> Failure | None:
+    def of(cls, action: Callable[[], object]) -> WriteFailure | None:
         """Calls the action; whatever it raises, the other ranks wait to hear of it."""
         try:
             action()
@@ -51,7 +50,7 @@ class Failure:
         return None
 
 
-def raise_if_any(failures: list[Failure | None], *, step: int, place: Place) -> None:
+def raise_if_any(failures: list[WriteFailure | None], *, step: int, place: Place) -> None:
     """Raises the same on every rank, given each rank's failure.
 
     Raises:
@@ -77,7 +76,7 @@ class Staged:
     plan: WritePlan
     data: Tensor
     """(plan.layout.num_bytes,) uint8 on the CPU."""
-    failure: Failure | None
+    failure: WriteFailure | None
     """Why `data` could not be copied."""
     copied: torch.cuda.Event | None
     """Until when `data` is still being copied from a CUDA device."""
@@ -107,7 +106,7 @@ def write(staged: Staged, channel: Channel, files: TrialFiles, *, num_kept: int,
         content = partial(file_content, staged.plan.layout.header, staged.data)
         checksum = files.write(step, staged.token, file_name(channel.rank), content)
 
-    failure = staged.failure or Failure.of(write_own_file)
+    failure = staged.failure or WriteFailure.of(write_own_file)
     reports = channel.gather((failure, checksum, staged.structure))
 
     def complete() -> None:
@@ -124,7 +123,7 @@ def write(staged: Staged, channel: Channel, files: TrialFiles, *, num_kept: int,
 
     failures = [failure for failure, _, _ in reports]
     if not any(failures):
-        failures = [channel.from_rank_0(Failure.of(complete) if channel.rank == 0 else None)]
+        failures = [channel.from_rank_0(WriteFailure.of(complete) if channel.rank == 0 else None)]
     if any(failures) and channel.rank == 0:
         files.discard(step, staged.token)
     raise_if_any(failures, step=step, place=staged.place)

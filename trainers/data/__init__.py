@@ -1,2 +1,2 @@
-"""What any workload reads with: the order of examples, files, prepared data, worker processes. Never what the
-examples mean, and no workload by name."""
+"""Reading for any workload: the order of examples, files, prepared data, worker processes. Never the meaning of
+examples, and no workload by name."""

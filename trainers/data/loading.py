@@ -46,7 +46,7 @@ def read_in_order(
     tasks: Iterable[Task],
     *,
     num_workers: int,
-    on_restart: Callable[[], None] | None = None,
+    on_restart: Callable[[], object] | None = None,
 ) -> Generator[Result, None, None]:
     """Gives `read(task)` for each task, in order, read ahead by `num_workers` processes.
 
@@ -143,7 +143,7 @@ class _Worker:
 class _Pool(Generic[Task, Result]):
     """The workers of one stream of tasks."""
 
-    def __init__(self, read: Callable[[Task], Result], num_workers: int, on_restart: Callable[[], None]) -> None:
+    def __init__(self, read: Callable[[Task], Result], num_workers: int, on_restart: Callable[[], object]) -> None:
         self._on_restart = on_restart
         self._reader = os.memfd_create("reader", os.MFD_CLOEXEC)
         self._workers: list[_Worker] = []
@@ -231,6 +231,6 @@ class _Pool(Generic[Task, Result]):
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with its module search path, and one thread per worker."""
+    """The environment of this process, with its module search path, and one thread per worker."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)  # noqa: PTH109  # a string is wanted
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}

@@ -24,7 +24,7 @@ ALIGNMENT_BYTES = 64
 
 
 class Answer:
-    """What became of one task: its result, whose arrays lie in shared memory, or an error."""
+    """The answer to one task: its result, whose arrays lie in shared memory, or an error."""
 
     def __init__(self, body: bytes, buffers: list[pickle.PickleBuffer], error: BaseException | None = None) -> None:
         self.body = body

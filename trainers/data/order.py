@@ -1,4 +1,4 @@
-"""Which examples each step sees: one endless stream of seeded permutations, cut into batches and shared by ranks.
+"""The order of examples: one endless stream of seeded permutations, cut into batches and shared by ranks.
 
 Position `i` of the stream is element `i % n` of the permutation of epoch `i // n`. So every example is seen once per
 epoch, no batch is short, and the batch of a step follows from the step alone, whatever came before.

@@ -31,10 +31,11 @@ FORMAT = 1
 """Raised when the files of any entry change their meaning: older entries are prepared anew."""
 NUM_SAMPLED_PAGES = 64
 PAGE_BYTES = 4096
+"""Of a large file, so many pages of so many bytes, spread over it, stand for its content."""
 
 
 def cache_directory(option: object) -> Path:
-    """Where prepared data are kept: the workload's option, or `SHAMPOO_TUNER_CACHE`, or the user's cache directory.
+    """The directory of prepared data: the workload's option, or `SHAMPOO_TUNER_CACHE`, or the user's cache directory.
 
     Raises:
         ValueError: the option is no path; it is called `cache_directory`.
@@ -110,7 +111,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _facts(entry: Path) -> dict[str, Any] | None:
-    """What the manifest says, if the files are as it says."""
+    """The content of the manifest, if the files are as it says."""
     try:
         manifest = json.loads((entry / MANIFEST).read_bytes())
         is_whole = all(_seal(entry / name) == seal for name, seal in manifest["files"].items())

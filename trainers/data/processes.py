@@ -23,6 +23,7 @@ REFUSED = 2
 """Exit status of a process whose job raised a ValueError; standard error has the message."""
 
 PARENT_CHECK_SECONDS = 0.5
+"""Between looks whether the process that started this one is still there."""
 
 
 def run_jobs(module: str, work: Callable[[Job], Job], jobs: Sequence[Job]) -> list[Job]:
@@ -97,7 +98,7 @@ def _end_with(parent: int) -> None:
 
 
 def _num_processors() -> int:
-    """Those that this process may run on, where the system tells."""
+    """The number of processors that this process may run on, where the system tells."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

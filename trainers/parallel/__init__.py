@@ -1,2 +1,2 @@
-"""How ranks train one model together: DDP, FSDP2, SimpleFSDP, compression, recomputation, compilation. Never how
-ranks start, and never the loop."""
+"""One model trained by all ranks together: DDP, FSDP2, SimpleFSDP, compression, recomputation, compilation, and their
+end. Never the start of ranks, and never the loop."""

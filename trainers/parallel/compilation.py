@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 MAX_NUM_KINDS = 32
-"""How many kinds of modules are kept compiled. One of a small transformer takes a few megabytes on the host."""
+"""Kinds of modules that are kept compiled. One of a small transformer takes a few megabytes on the host."""
 
 _numbers = itertools.count()
 
@@ -56,7 +56,7 @@ def run_uncompiled() -> AbstractContextManager[None]:
 def forget_compiled_code() -> None:
     """Frees what has been compiled in this process. Models that are still in use are compiled again when called."""
     if _compiled_kind.cache_info().currsize > 0:  # else it would load the compiler, which takes a second
-        torch._dynamo.reset()
+        torch.compiler.reset()
         _compiled_class.cache_clear()
         _compiled_kind.cache_clear()
 

@@ -7,6 +7,7 @@ approximation would be no smaller, is sent whole. A convolution's kernel counts 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -15,13 +16,21 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 from trainers.checkpoints import PerRank
-from trainers.config import CompressionConfig
+from trainers.config import CompressionConfig, InvalidConfig
+from trainers.installation.distribution import needs
 
 
 class GradientCompression:
     """The compressor of one trial: what it remembers from step to step, on this rank."""
 
     def __init__(self, config: CompressionConfig, *, seed: int) -> None:
+        """Nothing is compressed yet.
+
+        Raises:
+            InvalidConfig: NumPy is not installed, which torch's PowerSGD draws from.
+        """
+        if find_spec("numpy") is None:
+            raise InvalidConfig("compression", needs("numpy", extra="compression"))
         self._state = PowerSGDState(
             process_group=None,
             matrix_approximation_rank=config.rank,

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers.config import CompressionConfig
 from trainers.parallel.parallel_model import ParallelModel
 from trainers.ranks.context import RankContext
+from trainers.torch_internals import ignore_in_replicas, lay_out_final_buckets
 
 if TYPE_CHECKING:
     from trainers.parallel.compression import GradientCompression
@@ -98,7 +99,7 @@ class ReplicatedModel(ParallelModel):
 
     @property
     def num_elements_sent(self) -> tuple[int, int]:
-        """With compression: elements of gradients that this rank sent in compressed steps, and without it would have.
+        """Elements of gradients that this rank sent in compressed steps, and would have sent without compression.
 
         Raises:
             ValueError: nothing is compressed.
@@ -124,10 +125,10 @@ class ReplicatedModel(ParallelModel):
     def _replicate(self, without_gradient: Sequence[str]) -> DistributedDataParallel:
         on_cuda = self.context.device.startswith("cuda")
         for name in without_gradient:
-            self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))  # type: ignore[no-untyped-call]
+            self.model.get_parameter(name).register_post_accumulate_grad_hook(_refusal(name))
         ignored = {id(self.model.get_parameter(name)) for name in without_gradient}
         names = [name for name, parameter in self._call.named_parameters() if id(parameter) in ignored]
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._call, names)  # type: ignore[no-untyped-call]
+        ignore_in_replicas(self._call, names)
         replica = DistributedDataParallel(
             self._call,
             device_ids=[torch.device(self.context.device)] if on_cuda else None,
@@ -139,10 +140,8 @@ class ReplicatedModel(ParallelModel):
             # From three ranks on, the order in which gloo adds an element up depends on its place in the bucket, so the
             # first step after a resume would round otherwise than the same step of an uninterrupted run; and what
             # compression remembers is laid out as the buckets are. Laying the final buckets out at once, in the order
-            # of the parameters, makes all steps alike. DDP has no public way to ask for it but
-            # `find_unused_parameters`, which costs another collective per step.
-            replica.reducer._push_all_rebuilt_params()
-            replica.reducer._rebuild_buckets()
+            # of the parameters, makes all steps alike.
+            lay_out_final_buckets(replica)
         if self._compression is not None:
             self._compression.attach(replica)
         return replica

@@ -13,9 +13,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainers.parallel.compilation import run_uncompiled
-from trainers.parallel.gradient_norm import clip_sharded_gradients
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
+from trainers.parallel.sharded_tensors import clip_sharded_gradients
 from trainers.ranks.context import RankContext
 
 
@@ -68,7 +68,7 @@ class FullyShardedModel(ParallelModel):
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """As promised; each rank holds the whole model inside, in the dtype of the forward pass, beside its parts."""
+        """The whole model, as promised, on each rank, in the dtype of the forward pass, beside its parts."""
         with ExitStack() as stack:
             for module in self.model.modules():
                 if isinstance(module, FSDPModule):

@@ -1,18 +1,18 @@
-"""Which modules of a model are treated on their own: its blocks, and normalisations that keep statistics."""
+"""Modules of a model that are treated on their own: its blocks, and normalisations that keep statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from trainers.config import InvalidConfig
-from trainers.workloads.registry import HasBlocks, Workload
+from trainers.torch_internals import NormWithStatistics
+from trainers.workload.protocol import HasBlocks, Workload
 
 
 def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
-    """What is sharded, recomputed and compiled one by one; each once, in the model's order.
+    """The blocks of a model, which are sharded, recomputed and compiled one by one; each once, in the model's order.
 
     The modules that the workload names; without that, the elements of the model's outermost `ModuleList`s, or else its
     direct children that have parameters.
@@ -28,12 +28,12 @@ def blocks_of(workload: Workload, model: nn.Module) -> list[nn.Module]:
     return in_lists or [child for child in model.children() if any(True for _ in child.parameters())]
 
 
-def with_running_statistics(model: nn.Module) -> list[_NormBase]:
+def with_running_statistics(model: nn.Module) -> list[NormWithStatistics]:
     """Normalisations with buffers of statistics, which want their parameters in the buffers' dtype, float32."""
     return [
         module
         for module in model.modules()
-        if isinstance(module, _NormBase) and module.running_mean is not None and module.weight is not None
+        if isinstance(module, NormWithStatistics) and module.running_mean is not None and module.weight is not None
     ]
 
 

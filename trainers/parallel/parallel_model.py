@@ -38,7 +38,7 @@ class ParallelModel(ABC):
     @property
     @abstractmethod
     def forward(self) -> nn.Module:
-        """What to call in training. Read it anew in each step."""
+        """The module to call in training. Read it anew in each step."""
 
     @abstractmethod
     def accumulating(self, *, is_last: bool) -> AbstractContextManager[None]:
@@ -57,8 +57,8 @@ class ParallelModel(ABC):
         not be changed inside."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed trial needs beside model and optimizer, as plain values and tensors; each rank has keys of its
-        own for what differs between ranks."""
+        """The rest that a resumed trial needs beside model and optimizer, as plain values and tensors; what differs
+        between ranks has keys of its own on each."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

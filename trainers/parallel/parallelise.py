@@ -1,4 +1,4 @@
-"""From a model and a trial's config to the model that its ranks train together."""
+"""The way of a trial's config to train a model on all its ranks together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainers.parallel.model_blocks import blocks_of
 from trainers.parallel.parallel_model import ParallelModel
 from trainers.precision import DTYPES
 from trainers.ranks.context import RankContext
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 __all__ = ["ParallelModel", "parallelise"]
 

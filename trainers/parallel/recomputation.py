@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.checkpoint import checkpoint
 
 from trainers.parallel.model_blocks import with_running_statistics
+from trainers.torch_internals import NormWithStatistics
 
 
 def recompute_in_backward(blocks: Iterable[nn.Module]) -> None:
@@ -43,7 +43,7 @@ def _recomputing(cls: type[nn.Module]) -> type[nn.Module]:
 
 
 @contextmanager
-def _statistics_left_alone(norms: Sequence[_NormBase]) -> Iterator[None]:
+def _statistics_left_alone(norms: Sequence[NormWithStatistics]) -> Iterator[None]:
     """Batch normalisations normalise as ever inside, but do not count the batch a second time.
 
     Their running statistics stay in use, with a weight of 0 for the batch: without them the backward pass would find

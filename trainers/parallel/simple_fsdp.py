@@ -21,10 +21,11 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from trainers.parallel.gradient_norm import clip_sharded_gradients
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
+from trainers.parallel.sharded_tensors import clip_sharded_gradients
 from trainers.ranks.context import RankContext
+from trainers.torch_internals import gathering_operations, own_parameters, storage_address
 
 
 class SimplyShardedModel(ParallelModel):
@@ -63,7 +64,7 @@ class SimplyShardedModel(ParallelModel):
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """As promised; each rank holds the whole model inside, in the dtype of the forward pass, beside its slices."""
+        """The whole model, as promised, on each rank, in the dtype of the forward pass, beside its slices."""
         with self._gathering.of_all(self.model):
             yield self.model
 
@@ -87,12 +88,12 @@ class Gathering:
             return whole
         whole = _gathered(parameter, dtype)
         if torch.is_grad_enabled():
-            storage = whole.untyped_storage()
-            self._sources[storage._cdata] = (StorageWeakRef(storage), parameter, dtype)  # type: ignore[no-untyped-call]
+            reference = StorageWeakRef(whole.untyped_storage())
+            self._sources[storage_address(whole)] = (reference, parameter, dtype)
         return whole
 
     def gathering_again(self) -> AbstractContextManager[None]:
-        """What is gathered inside is not kept for the backward pass, but gathered again there."""
+        """A context inside which gathered parameters are not kept for the backward pass, but gathered again there."""
         self._sources.clear()
         return torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
 
@@ -112,10 +113,9 @@ class Gathering:
             self._whole = None
 
     def _pack(self, saved: Tensor) -> Tensor | _Dropped:
-        storage = saved.untyped_storage()
         # The weak reference keeps the address from being given to another storage.
-        reference, parameter, dtype = self._sources.get(storage._cdata, (None, None, None))
-        if reference is None or parameter is None or dtype is None or reference.expired():  # type: ignore[no-untyped-call]
+        reference, parameter, dtype = self._sources.get(storage_address(saved), (None, None, None))
+        if reference is None or parameter is None or dtype is None or reference.expired():
             # Without its history: an operation that saves its own output would keep itself alive.
             return saved.detach()
         return _Dropped(parameter, dtype, saved.size(), saved.stride(), int(saved.storage_offset()))
@@ -157,15 +157,11 @@ def _gathered(parameter: DTensor, dtype: torch.dtype) -> Tensor:
     return whole.to_local(grad_placements=[Partial("avg")])
 
 
-_COLLECTIVES = (
-    torch.ops._c10d_functional.all_gather_into_tensor.default,
-    torch.ops._c10d_functional.wait_tensor.default,
-    torch.ops.aten._to_copy.default,  # the cast before
-)
+_GATHERING = gathering_operations()
 
 
 def _policy(_context: object, operation: object, *_args: object, **_kwargs: object) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_RECOMPUTE if operation in _COLLECTIVES else CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.MUST_RECOMPUTE if operation in _GATHERING else CheckpointPolicy.MUST_SAVE
 
 
 _recomputing_collectives = functools.partial(create_selective_checkpoint_contexts, _policy)
@@ -176,15 +172,15 @@ def _shard_parameters(model: nn.Module, mesh: DeviceMesh, gathering: Gathering, 
     sharded: dict[nn.Parameter, nn.Parameter] = {}
     in_float32 = set(with_running_statistics(model))
     for module in model.modules():
-        names = tuple(name for name, parameter in module._parameters.items() if parameter is not None)
+        names = tuple(name for name, parameter in own_parameters(module).items() if parameter is not None)
         if not names:
             continue
         for name in names:
-            parameter = module._parameters[name]
+            parameter = own_parameters(module)[name]
             assert parameter is not None
             if parameter not in sharded:
                 sharded[parameter] = _shard(parameter, mesh)
-            module._parameters[name] = sharded[parameter]
+            own_parameters(module)[name] = sharded[parameter]
         module._gathering = gathering  # type: ignore[assignment]  # neither is a tensor or a module
         module._gathered_dtype = torch.float32 if module in in_float32 else dtype  # type: ignore[assignment]
         module.__class__ = _gathering_class(type(module), names)  # type: ignore[arg-type]  # classes are hashable
@@ -216,6 +212,6 @@ def _gathering_class(cls: type[nn.Module], names: tuple[str, ...]) -> type[nn.Mo
 def _attribute(name: str) -> property:
     def read(module: nn.Module) -> Tensor:
         gathering: Gathering = module._gathering  # type: ignore[assignment]
-        return gathering(module._parameters[name], module._gathered_dtype)  # type: ignore[arg-type]
+        return gathering(own_parameters(module)[name], module._gathered_dtype)  # type: ignore[arg-type]
 
     return property(read)

@@ -1,4 +1,4 @@
-"""Who takes a trial's measurements, as the training loop sees it: ranks may train ahead of one that is slow."""
+"""The consumer of a trial's measurements, as the training loop sees it: ranks may train ahead of one that is slow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Consumer(Protocol):
-    """What a rank knows of whoever takes its trial's measurements."""
+    """A rank's view of whoever takes its trial's measurements."""
 
     def has_given_up(self) -> bool:
-        """Whether it wants nothing more of the trial. Asked in every step; ranks may learn of it at different times."""
+        """True if it wants nothing more of the trial. Asked in every step; ranks may learn of it at different times."""
 
     def wait(self) -> bool:
         """Returns when it has taken the measurement given last, and whether it wants another; the same on all ranks."""

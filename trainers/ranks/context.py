@@ -6,7 +6,6 @@ neither joins nor leaves it. Every function that takes a `RankContext` is called
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +16,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainers.parallel.compilation import forget_compiled_code
 from trainers.ranks.consumer import Consumer
-from trainers.ranks.device_meshes import forget_device_meshes
 from trainers.storage import Place
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""How long a collective waits for the other ranks before it fails."""
+"""Time that a collective waits for the other ranks before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """Where one rank of a trial runs."""
+    """The place of one rank of a trial: its number, device and checkpoints, and who hears of it."""
 
     rank: int
     world_size: int
@@ -39,13 +36,13 @@ class RankContext:
     checkpoint_directory: Place | None = None
     """Place of this trial's checkpoints, the same (shared) one for every rank; None: no checkpoints, no resume."""
     consumer: Consumer | None = None
-    """Who takes the measurements; None: one that asks for the next only when it has dealt with the last. Given on all
-    ranks or on none."""
+    """The consumer of the measurements; None: one that asks for the next only when it has dealt with the last. Given on
+    all ranks or on none."""
     begins_at_step: int = 0
     """Of a trial that begins from another one's checkpoint: that checkpoint's step. It does not begin without it."""
     pause_step: int | None = None
-    """Where the consumer is going to leave the trial: the first measurement from there on is given once its checkpoint
-    is on disk. None: nowhere."""
+    """The step at which the consumer is going to leave the trial: the first measurement from there on is given once its
+    checkpoint is on disk. None: it stays."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -72,7 +69,7 @@ def process_group_context(*, device: str = "cpu", checkpoint_directory: Place | 
 
 
 def is_torchrun() -> bool:
-    """Whether `torchrun` (or another launcher with its environment variables) started this process."""
+    """True if `torchrun` (or another launcher with its environment variables) started this process."""
     return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
@@ -121,24 +118,6 @@ def join_process_group(
     )
 
 
-def leave_process_group() -> None:
-    """Leaves the process group; all ranks call it, with no trial under way. Does nothing outside a group.
-
-    A rank that failed must not call it: its peers are in other collectives, and it would wait for them until the
-    timeout. Let such a process end instead.
-    """
-    if not dist.is_initialized():
-        return
-    # Destroying a gloo group while a DistributedDataParallel module is alive aborts the process now and then
-    # ("terminate called without an active exception", torch 2.13). A finished trial drops its module, and cycles
-    # that still hold one are collected here, before any rank tears the group down.
-    forget_compiled_code()
-    forget_device_meshes()
-    gc.collect()
-    dist.barrier()
-    dist.destroy_process_group()
-
-
 def synchronise_buffers(model: nn.Module, context: RankContext) -> None:
     """Gives every rank rank 0's buffers (running statistics), so that all ranks evaluate one and the same model."""
     if context.world_size > 1:
@@ -175,7 +154,7 @@ def start_sum_over_ranks(values: Tensor | list[float], context: RankContext) -> 
         # `tolist()` on the device tensor would wait for everything launched since; the event waits for the copy alone.
         on_host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
         on_host.copy_(values, non_blocking=True)
-        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        copied = torch.cuda.Event()
         copied.record()
         return PendingSums(on_host, None, copied)
     work = dist.all_reduce(values, async_op=True) if context.world_size > 1 else None

@@ -1,4 +1,4 @@
-"""How a rank learns that another one is gone: what torch raises in a collective that the other did not join."""
+"""The signs that another rank is gone, in the errors of torch in a collective that the other did not join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNS = (
 
 
 def is_of_a_lost_rank(error: BaseException) -> bool:
-    """Whether a collective failed because another rank ended, or did not answer within the group's timeout.
+    """True if a collective failed because another rank ended, or did not answer within the group's timeout.
 
     The error itself says nothing of the cause: the other rank's own end does, if it left one.
     """

@@ -1,5 +1,8 @@
-"""Where checkpoints lie: in a directory, or in a store of `pyarrow.fs`, which is imported only where one is used."""
+"""Places of checkpoints: a directory, or a store of `pyarrow.fs`, which is imported only where one is used.
 
-from trainers.storage.location import InvalidPlace, Place, StoreUri, masked, place_of, text_of
+The API loads it without torch. Never the content of a checkpoint: that is in `trainers.checkpoints`.
+"""
 
-__all__ = ["InvalidPlace", "Place", "StoreUri", "masked", "place_of", "text_of"]
+from trainers.storage.location import InvalidPlace, Place, StoreFailed, StoreUri, masked, place_of, text_of
+
+__all__ = ["InvalidPlace", "Place", "StoreFailed", "StoreUri", "masked", "place_of", "text_of"]

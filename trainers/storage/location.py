@@ -1,4 +1,7 @@
-"""The address of a place for checkpoints: a path, or the URI of a store, which never shows what could be a secret."""
+"""The address of a place for checkpoints: a path, or the URI of a store, which never shows what could be a secret.
+
+The error of a store stands here too, apart from the store, which needs pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ _PUBLIC_OPTIONS = frozenset({"endpoint_override", "region", "scheme"})
 
 class InvalidPlace(ValueError):
     """An address that cannot hold checkpoints; the message shows no secrets."""
+
+
+class StoreFailed(Exception):
+    """A store did not do what was asked, tried again or not; it says nothing of what lies in it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,7 +111,7 @@ def place_of(text: str) -> Place:
 
 
 def text_of(place: Place) -> str:
-    """What `place_of` makes the place of; for other processes, not for people."""
+    """The text from which `place_of` makes the place; for other processes, not for people."""
     return place.text if isinstance(place, StoreUri) else str(place)
 
 

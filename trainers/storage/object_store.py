@@ -14,24 +14,27 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
 
-from trainers.storage.failure import StoreFailed
+from trainers.installation.distribution import needs
+from trainers.storage import StoreFailed
 from trainers.storage.location import StoreUri, masked
 
 try:
     import pyarrow as pa
     from pyarrow import fs
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("checkpoints in a store need the package pyarrow", name="pyarrow") from error
+    raise StoreFailed(f"a store of checkpoints {needs('pyarrow', extra='stores')}") from error
 
 T = TypeVar("T")
 
-OUTAGE_SECONDS = 60.0
-"""How long what failed is tried again; well below the time that ranks wait for each other."""
+STORE_OUTAGE_SECONDS = 60.0
+"""Time for which a failed request is tried again; well below the time that ranks wait for each other."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
+"""Between tries: the first is short against an outage, and the longest short against `STORE_OUTAGE_SECONDS`."""
 
 _CHUNK_BYTES = 1 << 24
+"""Downloaded at once: 16 MiB, to bound memory."""
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
-"""Where there are no directories to make."""
+"""Stores that have no directories to make."""
 _PERMANENT = (
     "ACCESS_DENIED",
     "INVALID_ACCESS_KEY_ID",
@@ -52,14 +55,14 @@ _REQUEST_ID = re.compile(r" \(Request ID: [^)]*\)")
 logger = logging.getLogger(__name__)
 
 
-class Store:
+class ObjectStore:
     """A directory in a store. Methods take paths below it, and may be called from any thread."""
 
     def __init__(self, uri: StoreUri, *, outage_seconds: float | None = None) -> None:
         """Nothing is asked of the store yet.
 
         Args:
-            outage_seconds: for how long what failed is tried again; None: `OUTAGE_SECONDS`.
+            outage_seconds: for how long what failed is tried again; None: `STORE_OUTAGE_SECONDS`.
 
         Raises:
             StoreFailed: the URI has options that pyarrow does not know, or its library for the scheme is missing.
@@ -149,7 +152,7 @@ class Store:
 
     def _patiently(self, what: str, action: Callable[[], T]) -> T:
         """Does it, again and again for a while if the store fails. Raises: FileNotFoundError, StoreFailed."""
-        patience = OUTAGE_SECONDS if self._outage_seconds is None else self._outage_seconds
+        patience = STORE_OUTAGE_SECONDS if self._outage_seconds is None else self._outage_seconds
         deadline, pause = time.monotonic() + patience, FIRST_PAUSE_SECONDS
         while True:
             try:

@@ -1,2 +1,2 @@
-"""What a workload is, for whoever writes one: its description, the template, a user's own class. Never a built-in
-workload."""
+"""The workload as whoever writes one sees it: its protocols, its description, its batches, the template, a user's own
+class. Never a built-in workload."""

@@ -1,4 +1,4 @@
-"""What is known of a workload without building it, and the metrics that the loop adds: plain values, no torch."""
+"""The description of a workload, which is known without building it, and the metrics that the loop adds: no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WorkloadOption:
     """None where `required`."""
     description: str
     required: bool = False
-    """Whether the user must give it, e.g. the path of the data."""
+    """True if the user must give it, e.g. the path of the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ParameterGroup:
     """Parameters that trials of a workload give settings of their own (`HasParameterGroups`)."""
 
     parameters: str
-    """Which ones, in words."""
+    """The parameters, in words."""
     settings: Mapping[str, Json] | None = None
     """Arguments of the optimizer that they get in place of its own, as far as it has them; None: its class knows."""
     unless: str | None = None
@@ -37,7 +37,7 @@ class ParameterGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDescription:
-    """What is known of a workload without building it."""
+    """A workload as it is listed and checked, known without building it."""
 
     name: str
     title: str
@@ -50,6 +50,8 @@ class WorkloadDescription:
     default_num_steps: int
     default_evaluate_every: int
     default_batch_size: int
+    extra: str | None = None
+    """Of shampoo-tuner, with the libraries that the workload's modules import; None: it needs torch alone."""
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
     parameter_groups: Sequence[ParameterGroup] = ()
     """Of a class that has the method of this name. Whoever pastes a config that was found with them is told of them."""
@@ -67,7 +69,7 @@ LOOP_METRICS: Mapping[str, Direction] = {
     "seconds_to_target": "minimize",
     "target_reached": "maximize",
 }
-"""What the loop measures beside a workload's own metrics, with the direction in which it is better.
+"""The metrics of the loop beside a workload's own, with the direction in which each is better.
 
 Times are means over the steps since the measurement before, without evaluation; bytes are those of the rank that needs
 most. `optimizer_share` is the optimizer's part of a step, `tokens_per_second` is there for workloads on sequences, and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -10,13 +10,11 @@ from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
-
 NUM_VALIDATION_EXAMPLES = 119
 
 
 class WorkloadTemplate:
-    """Every method is the same on all ranks; `trainers.workloads.registry.Workload` says what each must do."""
+    """Every method is the same on all ranks; `trainers.workload.protocol.Workload` says what each must do."""
 
     title = "Breast tumours (569 cases from scikit-learn), two-layer network"
     metrics: ClassVar = {"validation_loss": "minimize", "validation_accuracy": "maximize"}  # what `evaluate` gives
@@ -46,20 +44,10 @@ class WorkloadTemplate:
     def num_train_examples(self) -> int:
         return len(self._train[1])
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share of each global batch, without end, from step `start_step` on."""
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """The training examples of these numbers, (b,) int64, as tensors on the CPU; the loop draws and shares them."""
         inputs, targets = self._train
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield inputs[indices], targets[indices]
+        return inputs[indices], targets[indices]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """The mean over the batch."""

@@ -29,8 +29,9 @@ from trainers.config import InvalidConfig, Json
 from trainers.workload.description import Direction, ParameterGroup, WorkloadDescription, WorkloadOption
 
 MAX_REFERENCE_LENGTH = 200
-"""What the database keeps of a workload's name."""
+"""Characters that the database keeps of a workload's name."""
 MAX_ERROR_LENGTH = 500
+"""Characters of an error that are shown: a few lines in a terminal or on a page."""
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
@@ -39,7 +40,7 @@ _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 
 def is_reference(name: str) -> bool:
-    """Whether a workload's name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
+    """True if a workload's name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
     return len(name) <= MAX_REFERENCE_LENGTH and _REFERENCE.fullmatch(name) is not None
 
 
@@ -99,7 +100,7 @@ def description_of(cls: type[Any], *, name: str) -> WorkloadDescription:
 
 
 def problems_of(description: WorkloadDescription) -> list[str]:
-    """What is impossible in a description, each as a phrase that names the attribute and its value."""
+    """The faults of a description, each as a phrase that names the attribute and its value."""
     problems = []
     if not isinstance(description.title, str) or not description.title.strip():
         problems.append(f"title must be a text, got {description.title!r:.80}")

@@ -1,2 +1,2 @@
-"""Checks that a workload keeps the rules of `trainers.workloads.registry.Workload`: `python -m trainers.workload_check
-NAME`."""
+"""The checker of workloads: `python -m trainers.workload_check NAME` checks that one keeps the rules of
+`trainers.workload.protocol`. Never a part of training."""

@@ -6,15 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from trainers.checkpoints.tensor_file import memory_of
 from trainers.workload_check.outcome import NotChecked
 
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 """Of each tensor in a batch, by its place: its type, and the shape of an example in it."""
-Bytes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 def tensors_of(batch: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
@@ -41,14 +40,14 @@ def examples_of(batch: object) -> list[bytes]:
     if len(counts) != 1 or 0 in counts:
         raise NotChecked("the batches cannot be cut into examples")
     num_rows = counts.pop()
-    parts = [_bytes_of(tensor).reshape(num_rows, -1) for tensor in tensors]
-    return [_digest([part[index] for part in parts]) for index in range(num_rows)]
+    parts = [(memory, len(memory) // num_rows) for memory in map(_memory_of, tensors)]
+    return [_digest([memory[row * size : (row + 1) * size] for memory, size in parts]) for row in range(num_rows)]
 
 
 def digest_of(batch: object) -> bytes:
     """A digest of all tensors of a batch, with their places, types and shapes."""
     named = [f"{path} {tensor.dtype} {tuple(tensor.shape)}".encode() for path, tensor in tensors_of(batch)]
-    return hashlib.sha256(b"\0".join([*named, _digest([_bytes_of(part) for _, part in tensors_of(batch)])])).digest()
+    return hashlib.sha256(b"\0".join([*named, _digest([_memory_of(part) for _, part in tensors_of(batch)])])).digest()
 
 
 def layout_of(batch: object) -> Layout:
@@ -80,13 +79,13 @@ def _mapped(batch: object, change: Callable[[Tensor], Tensor]) -> object:
             return batch
 
 
-def _bytes_of(tensor: Tensor) -> Bytes:
-    """The tensor's content as (n,) uint8."""
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+def _memory_of(tensor: Tensor) -> memoryview:
+    """The tensor's content, or a copy of it."""
+    return memory_of(tensor.detach().cpu().contiguous().flatten().view(torch.uint8))
 
 
-def _digest(parts: list[Bytes]) -> bytes:
+def _digest(parts: list[memoryview]) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(part.tobytes())
+        digest.update(part)
     return digest.digest()

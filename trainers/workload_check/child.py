@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from trainers.workload.user_workload import explain, printable
-from trainers.workload_check.outcome import Broken, Doubtful, NotChecked, Outcome
+from trainers.workload_check.outcome import Broken, Doubtful, NotChecked, RuleOutcome
 from trainers.workload_check.rules import RULES, Rule
 from trainers.workload_check.subject import Subject
 
 MAX_TEXT = 1000
+"""Characters of an outcome: a terminal shows it in one piece."""
 _SEE_ERROR = "Run that by itself to see the whole error"
 
 
@@ -44,18 +45,18 @@ def main() -> None:
     os._exit(0)
 
 
-def outcome_of(rule: Rule, subject: Subject) -> Outcome:
-    """What a rule finds; an exception of the workload is a failure of the rule."""
+def outcome_of(rule: Rule, subject: Subject) -> RuleOutcome:
+    """The outcome of a rule; an exception of the workload is a failure of the rule."""
     try:
-        return Outcome(rule.name, "ok", printable(rule.check(subject), limit=MAX_TEXT))
+        return RuleOutcome(rule.name, "ok", printable(rule.check(subject), limit=MAX_TEXT))
     except Broken as broken:
-        return Outcome(rule.name, "failed", printable(str(broken), limit=MAX_TEXT))
+        return RuleOutcome(rule.name, "failed", printable(str(broken), limit=MAX_TEXT))
     except Doubtful as doubtful:
-        return Outcome(rule.name, "warning", printable(str(doubtful), limit=MAX_TEXT))
+        return RuleOutcome(rule.name, "warning", printable(str(doubtful), limit=MAX_TEXT))
     except NotChecked as reason:
-        return Outcome(rule.name, "skipped", printable(str(reason), limit=MAX_TEXT))
+        return RuleOutcome(rule.name, "skipped", printable(str(reason), limit=MAX_TEXT))
     except BaseException as error:  # noqa: BLE001 - the boundary to a user's own code
-        return Outcome(rule.name, "failed", f"{explain(error)}. {_SEE_ERROR}")
+        return RuleOutcome(rule.name, "failed", f"{explain(error)}. {_SEE_ERROR}")
 
 
 if __name__ == "__main__":

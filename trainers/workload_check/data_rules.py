@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from time import perf_counter
 
+from trainers.checkpoints import seed_random
 from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of, tensors_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import (
@@ -14,19 +15,25 @@ from trainers.workload_check.subject import (
     WORLD_SIZES,
     Subject,
     first_batches,
-    scramble_generators,
 )
 
 NUM_BATCHES = 4
-"""How many of each stream are compared."""
+"""Batches of each stream that are compared."""
 LATER_STEPS = (1, 7)
+"""Steps at which streams are begun: the second, and one that is no multiple of small numbers."""
 MAX_STEPS_TO_SKIP = 500
+"""Longest epoch, in steps, over whose end a stream is followed: more would take too long to read."""
 EPOCH_BATCH_SIZE = 240
+"""Of the walk through an epoch: larger than in training, because only the examples count."""
 MAX_EXAMPLES = 200_000
-"""Of an epoch that is looked at whole, as long as it takes no more than this:"""
 MAX_EPOCH_SECONDS = 20.0
+"""An epoch of more examples, or that takes longer, is looked at in part: nobody would wait for all of it."""
 MAX_REPEATED_SHARE = 0.005
-_USE_DATA_ORDER = "trainers.data.order.rank_batches gives the indices of each rank's examples"
+"""Above it, examples that are equal are no mere duplicates in the data."""
+_USE_DATA_ORDER = (
+    "give batch(indices) and the loop does the rest, or let train_batches take its indices from "
+    "trainers.data.order.rank_batches"
+)
 
 
 def check_batches(subject: Subject) -> str:
@@ -55,11 +62,11 @@ def check_batches(subject: Subject) -> str:
 
 def check_order(subject: Subject) -> str:
     """The seed and the step determine the batches, and another seed gives others."""
-    scramble_generators(11)
+    seed_random(11)
     batches = first_batches(subject.batches(), NUM_BATCHES)
     if len(batches) < NUM_BATCHES:
         raise NotChecked("the batches end")
-    scramble_generators(12)
+    seed_random(12)
     if _digests(first_batches(subject.batches(), NUM_BATCHES)) != _digests(batches):
         raise Broken(
             "the same seed gave other batches the second time",

@@ -10,7 +10,7 @@ from trainers.workload.user_workload import explain, problems_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import Subject
 
-_METHODS = ("build_model", "train_batches", "loss", "evaluate")
+_METHODS = ("build_model", "loss", "evaluate")
 _KEYWORDS = {
     "train_batches": ("batch_size", "seed", "rank", "world_size", "start_step"),
     "evaluate": ("rank", "world_size", "device"),
@@ -55,9 +55,12 @@ def check_construction(subject: Subject) -> str:
     missing = [name for name in _METHODS if not callable(getattr(workload, name, None))]
     if missing:
         raise Broken(
-            f"there is no method {', '.join(missing)}", "trainers.workloads.registry.Workload says what each must do"
+            f"there is no method {', '.join(missing)}", "trainers.workload.protocol.Workload says what each must do"
         )
+    _check_batch_method(workload)
     for method, keywords in _KEYWORDS.items():
+        if not callable(getattr(workload, method, None)):
+            continue
         refused = _refused_keywords(getattr(workload, method), keywords)
         if refused:
             raise Broken(
@@ -70,6 +73,23 @@ def check_construction(subject: Subject) -> str:
             "Make it a property that gives the size of the training set over all ranks",
         )
     return f"{num_examples:,} training examples"
+
+
+def _check_batch_method(workload: object) -> None:
+    """Checks that one method gives batches, and that `batch` can be called with the indices."""
+    if callable(getattr(workload, "train_batches", None)):
+        return
+    if not callable(batch := getattr(workload, "batch", None)):
+        raise Broken(
+            "there is neither batch nor train_batches",
+            "Add batch(indices): the examples of these numbers; or train_batches, to read ahead",
+        )
+    try:
+        inspect.signature(batch).bind(None)
+    except TypeError as error:
+        raise Broken(f"batch cannot be called with the indices alone: {error}", "Take `indices` and no more") from error
+    except ValueError:  # written in C; its batches will tell
+        return
 
 
 def _refused_keywords(method: Any, keywords: tuple[str, ...]) -> list[str]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups, HasTokens
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import Subject, first_batches
-from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, HasTokens
 
 
 def check_blocks(subject: Subject) -> str:

@@ -1,4 +1,4 @@
-"""What comes out of a rule, and how a rule says so."""
+"""The outcome of a rule, and the exceptions by which a rule says it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Of one rule, for a person."""
+class RuleOutcome:
+    """The outcome of one rule, for a person."""
 
     rule: str
     status: Status
     text: str
-    """What was found; of a failure, what is wrong and how to mend it."""
+    """The finding; of a failure, what is wrong and how to mend it."""
 
 
 class Broken(Exception):

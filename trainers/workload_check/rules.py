@@ -24,7 +24,7 @@ class Rule:
     check: Callable[[Subject], str]
     """Gives what it found in order; raises `Broken`, `Doubtful` or `NotChecked`, or what the workload raises."""
     is_foundation: bool = False
-    """Whether a workload that dies or hangs here would do so in every later rule."""
+    """True if a workload that dies or hangs here would do so in every later rule."""
 
 
 RULES: Sequence[Rule] = (

@@ -1,8 +1,7 @@
-"""The workload under check, built leniently: what one rule finds broken does not keep the others from looking."""
+"""The workload under check, built leniently: a part that breaks one rule does not keep the others from looking."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
@@ -12,16 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, Json
+from trainers.workload.batches import train_batches
 from trainers.workload.description import WorkloadDescription
+from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import import_class, is_reference, options_of
 from trainers.workload_check.outcome import NotChecked
-from trainers.workloads.registry import Workload, check_options, describe
+from trainers.workloads.registry import check_options, describe
 
 T = TypeVar("T")
 
 SEED = 1
 OTHER_SEED = 2
 WORLD_SIZES = (1, 2, 3)
+"""One rank, an even and an odd number of them."""
 
 
 class Subject:
@@ -35,7 +37,7 @@ class Subject:
 
     @cached_property
     def description(self) -> WorkloadDescription:
-        """What the workload says of itself, options checked.
+        """The workload's description, options checked.
 
         Raises:
             InvalidConfig: it says something impossible, or the options do not fit.
@@ -92,7 +94,8 @@ class Subject:
         workload: Workload | None = None,
     ) -> Iterator[object]:
         """Batches of one rank."""
-        return (workload or self.workload).train_batches(
+        return train_batches(
+            workload or self.workload,
             batch_size=batch_size or self.batch_size,
             seed=seed,
             rank=rank,
@@ -103,7 +106,7 @@ class Subject:
     @cached_property
     def batch(self) -> object:
         """The first batch, for rules that are about something else. It must not be changed."""
-        return self.available(lambda: next(iter(self.batches())), "train_batches fails")
+        return self.available(lambda: next(iter(self.batches())), "there are no batches")
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """A usable training loss, for rules that are about something else."""
@@ -129,7 +132,7 @@ class Subject:
         return shares
 
     def available(self, make: Callable[[], T], failure: str) -> T:
-        """What `make` gives; a failure of the workload is `NotChecked` here, because another rule is about it."""
+        """The value of `make`; a failure of the workload is `NotChecked` here, because another rule is about it."""
         try:
             return make()
         except NotChecked:
@@ -143,21 +146,12 @@ def first_batches(batches: Iterator[object], count: int) -> list[object]:
     return list(islice(batches, count))
 
 
-def scramble_generators(seed: int) -> None:
-    """Sets every global generator that a workload could lean on by mistake."""
-    import numpy as np
-
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-
-
 def _is_well_formed(share: object) -> bool:
     return isinstance(share, Mapping) and all(is_sum_and_weight(value) for value in share.values())
 
 
 def is_sum_and_weight(value: object) -> bool:
-    """Whether a value is a pair of numbers, as a metric is given."""
+    """True if a value is a pair of numbers, as a metric is given."""
     return (
         isinstance(value, tuple | list)
         and len(value) == 2

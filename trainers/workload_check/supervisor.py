@@ -16,12 +16,13 @@ from typing import IO, Any
 
 from trainers.config import Json
 from trainers.workload.user_workload import printable
-from trainers.workload_check.outcome import Outcome
+from trainers.workload_check.outcome import RuleOutcome
 from trainers.workloads.describe import environment_of_children
 
 START_TIMEOUT_SECONDS = 120.0
 """For the process to import torch, on a busy machine."""
 _SHOWN_OF_OUTPUT = 300
+"""Last bytes of the output of a process that died: the line that says why."""
 _CHUNK_BYTES = 65536
 
 
@@ -32,7 +33,7 @@ def check(
     batch_size: int,
     timeout_seconds: float,
     num_threads: int,
-) -> Iterator[Outcome]:
+) -> Iterator[RuleOutcome]:
     """The outcome of each rule for a workload, as soon as it is known.
 
     `timeout_seconds` is for each rule. After a failure of the description or construction by death or timeout, the
@@ -52,18 +53,18 @@ def check(
                 if "outcome" in event:
                     first += 1
                     began = None
-                    yield Outcome(**event["outcome"])
+                    yield RuleOutcome(**event["outcome"])
         if rules and first == len(rules):
             return
         if began is None or not rules:
-            yield Outcome("start", "failed", f"the rules cannot be run: {event}")
+            yield RuleOutcome("start", "failed", f"the rules cannot be run: {event}")
             return
-        yield Outcome(began, "failed", f"{event}. {_ADVICE}")
+        yield RuleOutcome(began, "failed", f"{event}. {_ADVICE}")
         is_foundation = rules[first]["is_foundation"]
         first += 1
         if is_foundation:
             for rule in rules[first:]:
-                yield Outcome(rule["name"], "skipped", f"the process does not survive {began!r}")
+                yield RuleOutcome(rule["name"], "skipped", f"the process does not survive {began!r}")
             return
 
 

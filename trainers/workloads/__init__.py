@@ -1,2 +1,2 @@
-"""The built-in workloads, one file per family. Described in `trainers.workloads.registry`; imported only where they
-train."""
+"""The built-in workloads, one folder per family, and the registry of all workloads. Descriptions load without torch,
+the rest only where it trains. Never anything that a workload of a user's would need: that is in `trainers.data`."""

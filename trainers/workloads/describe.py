@@ -30,12 +30,14 @@ TIMEOUT_SECONDS = 25.0
 """For a workload's module to be imported; torch alone takes seconds. Those who ask over HTTP wait 30 s."""
 
 _MAX_ANSWER_BYTES = 10_000_000
+"""Far above any description: more is no answer, but a module that prints without end."""
 _SHOWN_OF_OUTPUT = 300
+"""Last characters of the output of a process that failed: the line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the entry points of installed packages name."""
+    """The descriptions that entry points of installed packages name, and the problems of the others."""
 
     descriptions: tuple[WorkloadDescription, ...]
     problems: Mapping[str, str]
@@ -55,7 +57,7 @@ def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescr
 
 
 def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
-    """What installed packages bring.
+    """The workloads that installed packages bring.
 
     Raises:
         InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.

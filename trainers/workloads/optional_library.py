@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from trainers.installation.distribution import needs
+
 
 def optional_library(module: str, *, extra: str, purpose: str) -> Any:
     """The module, imported.
@@ -15,7 +17,4 @@ def optional_library(module: str, *, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        library = module.partition(".")[0]
-        raise ValueError(
-            f"{purpose} needs {library}, which is not installed: pip install 'shampoo-tuner[{extra}]'"
-        ) from error
+        raise ValueError(f"{purpose} {needs(module.partition('.')[0], extra=extra)}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,13 +13,11 @@ from service.store.session import DATABASE_ERRORS
 
 router = APIRouter(tags=["health"])
 
-VERSION = version("shampoo-tuner")
-
 
 @router.get("/healthz", summary="Is the process alive?")
-async def read_health() -> Health:
+async def read_health(request: Request) -> Health:
     """Answers as long as the process runs; touches nothing else."""
-    return Health(status="ok", version=VERSION)
+    return Health(status="ok", version=request.app.version)
 
 
 @router.get(

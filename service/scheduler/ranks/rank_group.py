@@ -174,7 +174,7 @@ def describe_failure(error: BaseException) -> Failure:
 
     from trainers.memory import peak_bytes
     from trainers.ranks.lost_ranks import is_of_a_lost_rank
-    from trainers.storage.failure import StoreFailed
+    from trainers.storage import StoreFailed
 
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"

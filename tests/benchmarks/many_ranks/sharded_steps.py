@@ -210,4 +210,5 @@ def _num_bytes(tensor: Tensor) -> int:
 def median_quotient(of_ranks: Sequence[dict[str, Any]], numerator: str, denominator: str) -> float:
     """Median over cycles of the quotient of two modes' mean steps, as rank 0 timed them between barriers."""
     cycles = of_ranks[0]["cycle_step_ms"]
-    return statistics.median(a / b for a, b in zip(cycles[numerator], cycles[denominator], strict=True))
+    quotient: float = statistics.median(a / b for a, b in zip(cycles[numerator], cycles[denominator], strict=True))
+    return quotient

@@ -93,7 +93,7 @@ def milliseconds(call: Callable[[], object], device: torch.device) -> float:
 
 def queued_and_finished(call: Callable[[], object], device: torch.device) -> tuple[float, float]:
     """The milliseconds until a call returns, and until the device has finished, which was idle before."""
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    synchronize: Callable[[], object] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     synchronize()
     start = time.perf_counter()
     call()

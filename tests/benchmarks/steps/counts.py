@@ -106,7 +106,7 @@ class Scratch:
 
 class _Operations(TorchDispatchMode):
     def __init__(self, device: str, scratch: Scratch) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.launches: Counter[str] = Counter()
         self.num_strided = 0
         self.reads: Counter[str] = Counter()

@@ -166,6 +166,7 @@ def recommender() -> SplitModel:
 
     26 tables of 3 to 10,131,227 rows, 33,762,577 together, and layers 13-512-256-128 and 479-1024-1024-512-256-1.
     """
+    rows: tuple[int, ...]
     rows = (1_460, 583, 10_131_227, 2_202_608, 305, 24, 12_517, 633, 3, 93_145, 5_683, 8_351_593, 3_194)
     rows += (27, 14_992, 5_461_306, 10, 5_652, 2_173, 4, 7_046_547, 18, 15, 286_181, 105, 142_572)
     sides = ((13, 512, 256, 128), (479, 1_024, 1_024, 512, 256, 1))
@@ -176,8 +177,8 @@ def recommender() -> SplitModel:
 
 
 def _llama(*, width: int, key_value: int, hidden: int, num_layers: int, num_tokens: int = 32_000) -> SplitModel:
-    attention = [(width, width), (key_value, width), (key_value, width), (width, width)]
-    layer = [*attention, (hidden, width), (hidden, width), (width, hidden)]
+    attention: Shapes = [(width, width), (key_value, width), (key_value, width), (width, width)]
+    layer: Shapes = [*attention, (hidden, width), (hidden, width), (width, hidden)]
     table = (num_tokens, width)
     matrices = layer * num_layers
     return SplitModel(matrices, [table, table, *[(width,)] * (2 * num_layers + 1)], _elements([table, *matrices]))

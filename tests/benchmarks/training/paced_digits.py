@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 
@@ -35,16 +35,11 @@ class PacedDigits(DigitsMLP):
         self._seconds_per_step = seconds_per_step
         self._went_on_at: float | None = None
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in super().train_batches(
-            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
-        ):
-            if self._went_on_at is None:
-                self._went_on_at = time.time()
-            time.sleep(self._seconds_per_step)
-            yield batch
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        if self._went_on_at is None:
+            self._went_on_at = time.time()
+        time.sleep(self._seconds_per_step)
+        return super().batch(indices)
 
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str

@@ -1,16 +1,14 @@
-"""Which of three growers a wine is from: 178 chemical analyses that ship with scikit-learn."""
+"""Wines by their grower, one of three: 178 chemical analyses that ship with scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
 from sklearn.datasets import load_wine
 from torch import Tensor, nn
 from torch.nn import functional
-
-from trainers.data.order import rank_batches
 
 NUM_VALIDATION_EXAMPLES = 58
 
@@ -65,20 +63,10 @@ class WineNetwork:
     def num_train_examples(self) -> int:
         return len(self._train[1])
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of (analyses (b, 13) float32, growers (b,) int64), b = batch_size / world_size."""
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Analyses (b, 13) float32, growers (b,) int64."""
         inputs, targets = self._train
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield inputs[indices], targets[indices]
+        return inputs[indices], targets[indices]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
         """Mean cross-entropy."""

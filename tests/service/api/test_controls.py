@@ -102,7 +102,8 @@ def test_name_tags_and_priority_are_changed_and_what_is_left_out_stays(http: htt
     path = f"/v1/jobs/{job_id}"
     before = http.get(path).json()
     assert before["priority"] == 0
-    for change in ({"priority": -3}, {"name": " other ", "tags": {"team": "audio"}}, {"tags": {}}):
+    changes: list[dict[str, Any]] = [{"priority": -3}, {"name": " other ", "tags": {"team": "audio"}}, {"tags": {}}]
+    for change in changes:
         answer = http.patch(path, json=change)
         assert answer.status_code == 200, answer.text
     after = http.get(path).json()
@@ -186,6 +187,7 @@ def test_the_stream_of_a_job_that_was_resumed_does_not_end_at_its_first_end(
     assert kinds[-4:] == ["job.state", "job.changed", "job.state", "job.state"]
 
 
+@pytest.mark.processes
 def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client) -> None:
     body = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 8}, "training": {"num_steps": 100}}
     answer = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json=body, headers={"Idempotency-Key": "k"})

@@ -113,7 +113,12 @@ def test_many_streams_share_one_look_at_the_database(
 ) -> None:
     looks = []
     look = EventRepository.last_id
-    monkeypatch.setattr(EventRepository, "last_id", lambda self: looks.append(1) or look(self))
+
+    def counted(self: EventRepository) -> int:
+        looks.append(1)
+        return look(self)
+
+    monkeypatch.setattr(EventRepository, "last_id", counted)
 
     def first_event() -> None:
         with _open(sqlite_http, "/v1/events") as stream:

@@ -8,7 +8,10 @@ import math
 from service.api.figures import (
     MAX_CURVES,
     MAX_POINTS,
+    Axis,
+    Figure,
     PlotTrial,
+    Point,
     axis_type,
     best_so_far,
     choose_curves,
@@ -27,16 +30,16 @@ def _completed(number: int, value: float, phase: Phase = Phase.SEARCH, *, after:
     return PlotTrial(number, phase, TrialState.COMPLETED, value=value, finished_after=finished_after)
 
 
-def _lines(figure: dict) -> dict[str, tuple[list[float], list[float]]]:
+def _lines(figure: Figure) -> dict[str, tuple[list[float], list[float]]]:
     """(x, y) of each phase's line by the phase."""
     return {t["meta"]["role"]: (t["x"], t["y"]) for t in figure["data"] if t["mode"] == "lines"}
 
 
-def _best_so_far(trials: list[PlotTrial], direction: Direction = Direction.MINIMIZE, **options: object) -> dict:
-    return best_so_far(trials, metric="loss", direction=direction, labels=LABELS, **options)
+def _best_so_far(trials: list[PlotTrial], direction: Direction = Direction.MINIMIZE, axis: Axis = "trials") -> Figure:
+    return best_so_far(trials, metric="loss", direction=direction, labels=LABELS, axis=axis)
 
 
-def _learning_curves(trials: list[PlotTrial]) -> dict:
+def _learning_curves(trials: list[PlotTrial]) -> Figure:
     return learning_curves(trials, metric="loss", direction=Direction.MINIMIZE, labels=LABELS)
 
 
@@ -140,7 +143,7 @@ def test_figures_are_strict_json() -> None:
 
 
 def test_a_long_curve_is_thinned_to_the_limit_and_keeps_ends_and_spikes() -> None:
-    points = [(step, 1.0 + step / 1e6) for step in range(10_000)]
+    points: list[Point] = [(step, 1.0 + step / 1e6) for step in range(10_000)]
     points[4321] = (4321, 99.0)
     points[8765] = (8765, 0.001)
     kept = thin(points)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
 
+import fastapi
 import httpx
 
 from service.store.migrate import downgrade
@@ -11,6 +16,8 @@ from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, Clock, add_worker
 from tests.support.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).parents[3]
 
 
 def _get(url: str) -> httpx.Response:
@@ -23,6 +30,7 @@ def test_a_migrated_database_is_ready_and_live_workers_are_counted(database: Dat
     add_worker(database, now=NOW - timedelta(hours=1))
     with running(database, clock=clock) as url:
         assert _get(f"{url}/readyz").json() == {"status": "ready", "num_workers": 1}
+        assert _get(f"{url}/healthz").json() == {"status": "ok", "version": version("shampoo-tuner")}
         clock.advance(3600)
         assert _get(f"{url}/readyz").json()["num_workers"] == 0
 
@@ -47,3 +55,21 @@ def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:
             assert "127.0.0.1" not in answer.text
         assert _get(f"{url}/healthz").status_code == 200
     database.close()
+
+
+def test_a_checkout_that_was_never_installed_can_be_served(tmp_path: Path) -> None:
+    for installed in Path(fastapi.__file__).parents[1].iterdir():
+        if "shampoo" not in installed.name:
+            (tmp_path / installed.name).symlink_to(installed)
+    program = f"""
+import sys
+sys.path += [{str(tmp_path)!r}, {str(ROOT)!r}]
+from service.server.app import create_app
+from service.settings import Settings
+print(create_app(Settings()).version)
+"""
+    shown = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == "unknown\n"

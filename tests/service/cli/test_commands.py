@@ -256,6 +256,7 @@ def test_a_trial_is_stopped_and_tried_again(sqlite_database: Database) -> None:
     assert run("stop", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is cancelled\n"
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("url")
 def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) -> None:
     result = run("submit", job_file, "--dry-run")
@@ -272,6 +273,7 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     assert "no jobs" in run("jobs").stderr
 
 
+@pytest.mark.processes
 def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database) -> None:
     job_id = claimed_job(sqlite_database).job_id
     command = [sys.executable, "-m", "service", "watch", job_id]

@@ -29,6 +29,7 @@ def _command(data_dir: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "service", "demo", "--workload", "digits-mlp", "--data-dir", str(data_dir), *options]
 
 
+@pytest.mark.services
 @pytest.mark.slow
 def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(tmp_path: Path) -> None:
     data_dir = tmp_path / "a demo"
@@ -58,6 +59,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
     assert not shared.exists()
 
 
+@pytest.mark.services
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:

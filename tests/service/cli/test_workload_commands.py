@@ -56,6 +56,7 @@ def shampoo_tuner(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.processes
 def test_check_runs_where_it_is_started_and_passes_everything_on(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from trainers.workload.template import WorkloadTemplate\n"
@@ -81,6 +82,7 @@ def test_check_runs_where_it_is_started_and_passes_everything_on(tmp_path: Path)
     assert "8 'x y' is not what I want" in construction
 
 
+@pytest.mark.processes
 def test_wrong_usage_of_check_exits_with_two(tmp_path: Path) -> None:
     assert shampoo_tuner("workload", "check", "mine:Mine", "--batch-size", "7", cwd=tmp_path).returncode == 2
     assert shampoo_tuner("workload", "check", cwd=tmp_path).returncode == 2

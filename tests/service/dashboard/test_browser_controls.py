@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from service.domain import JobState, TrialState
 from service.store.repositories import JobRepository, TrialRepository
@@ -108,7 +108,12 @@ def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_quest
     running.diverge(6)
     open_page(page, running)
     sent: list[str] = []
-    page.on("request", lambda request: request.method == "POST" and sent.append(request.url.rsplit("/trials/")[-1]))
+
+    def note(request: Request) -> None:
+        if request.method == "POST":
+            sent.append(request.url.rsplit("/trials/")[-1])
+
+    page.on("request", note)
     page.get_by_role("button", name="Stop trial 5").click()
     expect(page.locator("#trial-5")).to_contain_text("stopping")
     page.get_by_role("button", name="Try trial 6 again").click()

@@ -211,6 +211,7 @@ def test_own_files_are_revalidated(address: str) -> None:
     assert again.status_code == 304
 
 
+@pytest.mark.processes
 def test_the_dashboard_loads_no_heavy_library() -> None:
     heavy = ["torch", "ray", "optuna", "numpy", "plotly", "sklearn"]
     code = (

@@ -93,9 +93,11 @@ def test_the_best_mean_over_new_seeds_wins_and_not_the_luckiest_trial_of_the_sea
     recommendation = _recommend({1: [0.33, 0.34, 0.35], 0: [0.30, 0.31, 0.32], 2: [0.41, 0.42, 0.43]})
     evidence = recommendation.evidence
     assert recommendation.config == {"lr": 0.1}
-    assert (evidence.best.number, evidence.best.value) == (0, pytest.approx(0.31))
+    assert evidence.best.number == 0
+    assert evidence.best.value == pytest.approx(0.31)
     assert evidence.baseline is not None
-    assert (evidence.baseline.number, evidence.baseline.value) == (2, pytest.approx(0.42))
+    assert evidence.baseline.number == 2
+    assert evidence.baseline.value == pytest.approx(0.42)
     assert evidence.verdict is Verdict.BETTER
     assert evidence.improvement == pytest.approx(0.11 / 0.42)
     assert evidence.seeds == [1, 2, 3]
@@ -103,11 +105,9 @@ def test_the_best_mean_over_new_seeds_wins_and_not_the_luckiest_trial_of_the_sea
     assert result is not None
     assert [config.number for config in result.candidates] == [0, 1]
     first = result.candidates[0]
-    assert (first.found_value, first.mean, first.standard_deviation) == (
-        0.30,
-        pytest.approx(0.31),
-        pytest.approx(0.01),
-    )
+    assert first.found_value == 0.30
+    assert first.mean == pytest.approx(0.31)
+    assert first.standard_deviation == pytest.approx(0.01)
     assert [(r.seed, r.number, r.value) for r in first.results] == [(1, 13, 0.30), (2, 14, 0.31), (3, 15, 0.32)]
     assert evidence.caveats == ["The search had 3 trials and the baseline 1, which favours the search."]
     assert evidence.num_trials["confirmation"] == {"completed": 9}
@@ -118,7 +118,9 @@ def test_the_mean_curve_tells_when_the_baseline_was_reached() -> None:
     assert reached is not None
     assert (reached.step, reached.baseline_step, reached.step_ratio) == (10, 20, 2.0)
     curve = mean_curve(_repeated({0: [0.2, 0.4, None]}), METRIC, [1, 2])
-    assert curve == [(10, 1.0, {METRIC: pytest.approx(0.6)}), (20, 2.0, {METRIC: pytest.approx(0.3)})]
+    assert [(step, seconds) for step, seconds, _ in curve] == [(10, 1.0), (20, 2.0)]
+    assert [list(metrics) for _, _, metrics in curve] == [[METRIC]] * 2
+    assert [metrics[METRIC] for _, _, metrics in curve] == pytest.approx([0.6, 0.3])
     assert mean_curve([], METRIC, [1, 2]) == []
 
 
@@ -154,7 +156,8 @@ def test_with_one_candidate_the_interval_is_that_of_the_paired_t_test() -> None:
     interval = compare_over_seeds(result.candidates, result.baseline, result.seeds, Direction.MINIMIZE)
     assert interval is not None
     expected = stats.ttest_rel(theirs, ours).confidence_interval(0.95)
-    assert (interval.low, interval.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
+    assert interval.low == pytest.approx(expected.low)
+    assert interval.high == pytest.approx(expected.high)
     assert interval.mean == pytest.approx(sum(theirs) / 4 - sum(ours) / 4)
     share = sum(theirs) / 4
     assert result.improvement_low == pytest.approx(expected.low / share)
@@ -197,7 +200,8 @@ def test_a_config_that_fails_with_a_new_seed_gives_way() -> None:
 def test_a_baseline_that_fails_with_a_new_seed_leaves_the_comparison_open() -> None:
     evidence = _recommend({0: [0.30, 0.31, 0.32], 2: [0.41, None, 0.43]}).evidence
     assert (evidence.verdict, evidence.improvement, evidence.reached_baseline) == (Verdict.UNDECIDED, None, None)
-    assert (evidence.best.value, evidence.seeds) == (pytest.approx(0.31), [0])
+    assert evidence.best.value == pytest.approx(0.31)
+    assert evidence.seeds == [0]
     assert evidence.caveats[-1] == "The config of trial 2 failed with seed 2: failed (diverged)."
     assert not any("one seed" in caveat for caveat in evidence.caveats)
 
@@ -210,7 +214,8 @@ def test_where_every_config_fails_the_searchs_best_is_given_without_a_verdict() 
 
 def test_seeds_that_not_all_configs_completed_are_left_out() -> None:
     evidence = _recommend({0: [0.30, 0.31, 0.1], 1: [0.33, 0.34], 2: [0.41, 0.42]}).evidence
-    assert (evidence.best.number, evidence.best.value, evidence.seeds) == (0, pytest.approx(0.305), [1, 2])
+    assert (evidence.best.number, evidence.seeds) == (0, [1, 2])
+    assert evidence.best.value == pytest.approx(0.305)
     unfinished = "The confirmation did not finish: 2 of 3 new seeds were completed by all 3 configs."
     assert unfinished in evidence.caveats
 
@@ -218,7 +223,8 @@ def test_seeds_that_not_all_configs_completed_are_left_out() -> None:
 def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
     evidence = _recommend({0: [0.30, 0.31], 1: [0.33], 2: [0.41]}).evidence
     assert (evidence.best.number, evidence.best.value, evidence.verdict) == (1, 0.25, Verdict.BETTER)
-    assert (evidence.improvement, evidence.seeds) == (pytest.approx(0.375), [0])
+    assert evidence.improvement == pytest.approx(0.375)
+    assert evidence.seeds == [0]
     assert "one seed" in evidence.caveats[0]
     assert evidence.caveats[-1].startswith("The confirmation did not finish: 1 of 3 new seeds")
     assert "No config was trained again with new seeds" in _recommend({}).evidence.caveats[-1]
@@ -308,7 +314,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("ours", WORDS)
-def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, ...]) -> None:
+def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float]) -> None:
     recommendation = _recommend({0: ours, 2: [0.41, 0.42, 0.43]})
     lines = terminal.evidence_lines("shampoo", recommendation.evidence)
     assert WORDS[ours] in lines

@@ -20,7 +20,7 @@ from service.use_cases.run import finish_job
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from trainers.workload.description import ParameterGroup
-from trainers.workloads.built_in import BUILT_IN
+from trainers.workloads.registry import BUILT_IN
 
 TABLES = "embeddings of tokens and positions, and the output layer"
 VECTORS = "biases and weights of norms"
@@ -110,6 +110,7 @@ def test_older_jobs_and_recommendations_are_read(sqlite_database: Database) -> N
     assert f"# - {VECTORS}: weight_decay=0.0" in said("recommend", "--job", job_id, "--trial", "1")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("url")
 def test_groups_of_a_users_class_are_told_by_its_name(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

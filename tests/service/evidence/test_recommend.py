@@ -22,13 +22,13 @@ from service.evidence.recommend import (
 )
 from service.evidence.types import FinishedTrial, Verdict
 from shampoo import WeightAveraging
-from trainers.config import AveragingConfig, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
+from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
 METRIC = "validation_loss"
 
-SHAMPOO = {
+SHAMPOO: dict[str, Json] = {
     "lr": 0.0017490000000000001,
     "betas": [0.9327, 0.99552],
     "epsilon": 1e-06,
@@ -110,8 +110,10 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
     assert evidence.improvement == pytest.approx(0.25)
     reached = evidence.reached_baseline
     assert reached is not None
-    assert (reached.step, reached.baseline_step, reached.step_ratio) == (30, 40, pytest.approx(4 / 3))
-    assert (reached.seconds, reached.baseline_seconds, reached.seconds_ratio) == (6.0, 4.0, pytest.approx(2 / 3))
+    assert (reached.step, reached.baseline_step) == (30, 40)
+    assert reached.step_ratio == pytest.approx(4 / 3)
+    assert (reached.seconds, reached.baseline_seconds) == (6.0, 4.0)
+    assert reached.seconds_ratio == pytest.approx(2 / 3)
     assert evidence.num_trials == {
         "search": {"completed": 2, "failed (diverged)": 1, "pruned": 1},
         "baseline": {"completed": 2},
@@ -167,7 +169,7 @@ def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bo
     others = [_trial(1, Phase.BASELINE, [0.4], PRUNED)] if with_pruned_one else []
     evidence = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), *others).evidence
     assert evidence.verdict is Verdict.NO_BASELINE
-    assert evidence.baseline is evidence.improvement is evidence.reached_baseline is None
+    assert (evidence.baseline, evidence.improvement, evidence.reached_baseline) == (None, None, None)
     assert any("no baseline" in caveat for caveat in evidence.caveats)
 
 
@@ -279,7 +281,7 @@ def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
 
 def test_no_value_can_leave_its_argument() -> None:
     hostile = 'adam\'); import os; os.abort()  #\x1b[2J\u202e\n"""'
-    arguments = {**SHAMPOO, "grafting": hostile, "betas": [0.9, hostile]}
+    arguments: dict[str, Json] = {**SHAMPOO, "grafting": hostile, "betas": [0.9, hostile]}
     averaging = AveragingConfig("ema", {"warm_up": hostile})
     config = _config("shampoo", arguments, averaging=averaging, workload_options={"of": hostile})
     snippet = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5], config=config)))

@@ -28,7 +28,7 @@ from tests.support.s3_server import SECRET, S3Server
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.storage import Place, place_of
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.fixture(params=["path", "file", "s3"])
@@ -44,7 +44,7 @@ def put(place: Place, path: str, num_bytes: int) -> None:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_bytes(b"x" * num_bytes)
     else:
-        Store(place).write(path, lambda: [b"x" * num_bytes])
+        ObjectStore(place).write(path, lambda: [b"x" * num_bytes])
 
 
 def test_checkpoints_are_counted_and_those_of_ended_trials_go(place: Place) -> None:
@@ -65,7 +65,7 @@ def test_checkpoints_are_counted_and_those_of_ended_trials_go(place: Place) -> N
 
 
 def test_a_trial_that_ends_is_collected_and_one_that_began_meanwhile_is_not(place: Place) -> None:
-    unfinished = {1: {}, 2: {}}
+    unfinished: dict[int, object] = {1: {}, 2: {}}
     collector = Collector(place, unfinished=unfinished)
     for name in ("1", "2", "3"):
         put(place, f"{name}/x", 1)
@@ -124,6 +124,7 @@ def test_a_store_that_does_not_answer_is_tried_again_later(s3: S3Server, sqlite_
     assert checkpoint_bytes(place) == 1
 
 
+@pytest.mark.patient
 def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
     assert SECRET not in log
 
 
+@pytest.mark.patient
 @pytest.mark.slow
 def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.disk import (
@@ -53,6 +54,7 @@ def test_a_large_log_is_put_aside_once(tmp_path: Path) -> None:
     assert disk_bytes(tmp_path, "job_1", checkpoints=none, run_directory=none) == LOG_BYTES + 1
 
 
+@pytest.mark.processes
 def test_logs_of_ended_processes_go_and_those_of_living_ones_and_of_the_cluster_stay(tmp_path: Path) -> None:
     ended = psutil.Popen([sys.executable, "-c", ""])
     ended.wait()

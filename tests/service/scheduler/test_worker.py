@@ -22,6 +22,7 @@ from service.settings import Settings
 from tests.support.waiting import PATIENCE_SECONDS
 
 
+@pytest.mark.processes
 def test_the_worker_loads_neither_torch_nor_ray() -> None:
     code = "import sys, service.scheduler.worker; print(sorted({'torch', 'ray', 'optuna', 'numpy'} & set(sys.modules)))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -65,6 +66,7 @@ def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
     assert len(described) < 2100
 
 
+@pytest.mark.processes
 def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -> None:
     dead = psutil.Popen([sys.executable, "-c", ""])
     dead.wait()
@@ -81,6 +83,7 @@ def test_files_of_a_killed_worker_are_removed_and_those_of_a_living_one_stay() -
         living.rmdir()
 
 
+@pytest.mark.services
 def test_processes_of_a_killed_worker_are_ended_and_those_of_a_living_one_stay() -> None:
     dead = psutil.Popen([sys.executable, "-c", ""])
     dead.wait()
@@ -99,6 +102,7 @@ def test_processes_of_a_killed_worker_are_ended_and_those_of_a_living_one_stay()
             process.wait()
 
 
+@pytest.mark.processes
 def test_descendants_are_ended_even_when_their_parents_are_gone_and_others_are_spared(tmp_path: Path) -> None:
     script = tmp_path / "tree.py"
     script.write_text(

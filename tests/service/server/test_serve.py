@@ -20,6 +20,8 @@ from service.client import Client
 from service.server.serve import WORKER_STOP_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
+pytestmark = pytest.mark.services
+
 
 @dataclass
 class Service:

@@ -17,7 +17,7 @@ def plan(**fields: Any) -> JobPlan:
     return plan_job(JobSpecification.model_validate({"workload": {"name": "digits-mlp"}, **fields}))
 
 
-def trial(of: JobPlan, phase: Phase = Phase.SEARCH, **parameters: Any) -> TrialConfig:
+def trial(of: JobPlan, phase: Phase = Phase.SEARCH, /, **parameters: Any) -> TrialConfig:
     return of.trial_config(phase, of.spaces[phase].defaults(parameters))
 
 

@@ -40,6 +40,7 @@ def post(database: Database, name: str, *, options: dict[str, Any] | None = None
         return http.post("/v1/jobs", json={"workload": {"name": name, "options": options or {}}})
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("mine")
 def test_a_class_in_the_services_directory_makes_a_job_and_is_not_imported(sqlite_database: Database) -> None:
     answer = post(sqlite_database, "mine:Mine", options={"scale": 2.0})
@@ -50,6 +51,7 @@ def test_a_class_in_the_services_directory_makes_a_job_and_is_not_imported(sqlit
     assert "mine" not in sys.modules
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("program", "options", "field", "message"),
     [
@@ -69,6 +71,7 @@ def test_a_class_that_cannot_be_used_is_refused_with_the_reason(
     assert message in error["message"]
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("mine")
 def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database) -> None:
     for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0"}):
@@ -91,6 +94,7 @@ def test_classes_are_allowed_by_default_where_only_this_machine_can_ask(host: st
     assert not Settings(host=host, allowed_hosts=("tuner.example.org",)).module_workloads_are_allowed  # a proxy's name
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -110,6 +114,7 @@ def test_other_names_are_refused(sqlite_database: Database, name: str, message: 
     assert message in error["message"]
 
 
+@pytest.mark.processes
 def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
     sqlite_database: Database, mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +135,7 @@ def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
     assert "mine" not in sys.modules
 
 
+@pytest.mark.processes
 def test_describing_a_class_loads_no_torch_here(mine: Path) -> None:
     code = f"""
 import sys

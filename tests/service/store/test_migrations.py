@@ -65,6 +65,7 @@ def _migrate(url: str) -> None:
     database.close()
 
 
+@pytest.mark.processes
 def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url: str) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_migrate, args=(empty_database_url,)) for _ in range(3)]

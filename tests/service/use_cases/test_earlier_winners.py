@@ -110,7 +110,12 @@ def test_there_are_at_most_five_winners_each_once(database: Database) -> None:
             finish_job(session, lease, failure=None, now=NOW)
     pinned = resolved(database, pinned=["winners", "winners", {"lr": 0.004}]).pinned
     assert len(pinned) == MAX_WINNERS + 1
-    values = [entry.parameters["lr"] for entry in pinned[:-1] if isinstance(entry, EarlierWinner)]
+    values: list[float] = []
+    for entry in pinned[:-1]:
+        assert isinstance(entry, EarlierWinner)
+        value = entry.parameters["lr"]
+        assert isinstance(value, float)
+        values.append(value)
     assert values == sorted(values, reverse=True)
     assert len(set(values)) == MAX_WINNERS
     assert pinned[-1] == {"lr": 0.004}

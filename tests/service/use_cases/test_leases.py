@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -92,10 +93,11 @@ def test_a_run_whose_job_was_taken_over_can_write_nothing(database: Database) ->
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
     assert claim(database, add_worker(database), now=NOW + timedelta(seconds=31)) is not None
-    for write in (
+    writes: list[Callable[[], None]] = [
         lambda: measure(database, lease, 0, 10, 1.0),
         lambda: begin_trial(database, lease, 1),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(LeaseLost):
             write()
     (trial,) = _trials(database, lease.job_id)
@@ -176,8 +178,9 @@ def test_progress_between_crashes_keeps_a_job_alive(database: Database) -> None:
 
 
 def test_a_run_that_only_repeats_what_was_measured_makes_no_progress(database: Database) -> None:
-    lease: Lease | None = claimed_job(database)
-    begin_trial(database, lease, 0)
+    first = claimed_job(database)
+    begin_trial(database, first, 0)
+    lease: Lease | None = first
     for crash in range(MAX_CRASHES):
         assert lease is not None
         if crash:

@@ -32,8 +32,7 @@ from trainers.memory import state_bytes
 from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
 from trainers.ranks.context import single_process_context
 from trainers.trial import build_trial
-from trainers.workloads.built_in import BUILT_IN
-from trainers.workloads.registry import load
+from trainers.workloads.registry import BUILT_IN, load
 
 KIND = {"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}
 
@@ -146,6 +145,7 @@ def test_what_ranks_share_is_divided() -> None:
     assert predicted_bytes(divided, world_size=4) < 0.6 * alone
 
 
+@pytest.mark.processes
 def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
     space = {"optimizer": "shampoo", "parameters": [KIND]}
     found = plan(search_space=space, baseline=None)
@@ -166,6 +166,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
             assert of_search.share_infeasible == pytest.approx(0.5, abs=0.2)
 
 
+@pytest.mark.processes
 def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
     found = plan()
     config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())

@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from shampoo import Shampoo
 from shampoo.averaging import AveragingArguments, WeightAveraging, batches
+from shampoo.averaging.arguments import AveragingMethod, WarmUp, WeightDecayAt
 from tests.support.shampoo.averaging_methods import (
     INNER,
     SHAPES,
@@ -26,7 +27,7 @@ from tests.support.shampoo.settings import gradients_like, parameters, train
 
 @pytest.mark.parametrize("frequency", [1, 3])
 @pytest.mark.parametrize("warm_up", ["bias_correction", "ramp", "none"])
-def test_ema_is_the_weighted_mean_of_the_trajectory(warm_up: str, frequency: int) -> None:
+def test_ema_is_the_weighted_mean_of_the_trajectory(warm_up: WarmUp, frequency: int) -> None:
     d, params, plain = 0.9, parameters(SHAPES), parameters(SHAPES)
     optimizer = WeightAveraging(torch.optim.AdamW(params), "ema", decay=d, warm_up=warm_up, update_frequency=frequency)
     alone, looked_at = torch.optim.AdamW(plain), []
@@ -104,7 +105,9 @@ def _textbook(
         else:
             total = sum(weight for weight, _ in history)
             if total > 0:
-                xs = [sum(weight * z[i] for weight, z in history) / total for i in range(len(zs))]
+                xs = [
+                    sum((weight * z[i] for weight, z in history), torch.zeros_like(x)) / total for i, x in enumerate(xs)
+                ]
     return [(1 - mu_y) * z + mu_y * x for x, z in zip(xs, zs, strict=True)], xs
 
 
@@ -135,7 +138,13 @@ def _train_scheduled(optimizer: WeightAveraging, params: list[torch.nn.Parameter
     ],
 )
 def test_interpolated_training_follows_the_textbook(
-    method: str, decay_at: str, inner: str, dtype: torch.dtype, piece: int, atol: float, monkeypatch: pytest.MonkeyPatch
+    method: AveragingMethod,
+    decay_at: WeightDecayAt,
+    inner: str,
+    dtype: torch.dtype,
+    piece: int,
+    atol: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batches, "_CPU_NUMEL", piece)
     mu_x = None if method == "schedule_free" else 0.8
@@ -163,7 +172,8 @@ def test_primal_averaging_of_sgd_is_momentum(nesterov: bool) -> None:
 
 def test_without_weight_decay_it_does_not_matter_where_the_optimizer_steps() -> None:
     at_y, at_z = parameters(SHAPES), parameters(SHAPES)
-    for params, where in ((at_y, "y"), (at_z, "z")):
+    cases: list[tuple[list[torch.nn.Parameter], WeightDecayAt]] = [(at_y, "y"), (at_z, "z")]
+    for params, where in cases:
         inner = torch.optim.AdamW(params, lr=0.01, weight_decay=0.0)
         train(WeightAveraging(inner, "schedule_free", weight_decay_at=where), params, range(30))
     assert_close(at_y, at_z, atol=1e-12)
@@ -183,7 +193,7 @@ def test_recovering_the_average_from_float32_does_not_drift() -> None:
 
 
 @pytest.mark.parametrize("decay_at", ["y", "z"])
-def test_averages_of_bfloat16_parameters_are_float32(decay_at: str) -> None:
+def test_averages_of_bfloat16_parameters_are_float32(decay_at: WeightDecayAt) -> None:
     # The optimizer's moves are multiples of 2^-8 here, which bfloat16 adds exactly to weights of this size: z is exact,
     # and x, which no bfloat16 holds, is exact too.
     param = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16) / 2)

@@ -22,19 +22,27 @@ from tests.support.shampoo.averaging_methods import (
     averaged,
     values,
 )
-from tests.support.shampoo.settings import parameters, train
+from tests.support.shampoo.settings import pairwise, parameters, train
 
 DUPLICATES = pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"]
 )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("inner", INNER)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("at", [0, 5])
-def test_resumed_training_is_bit_identical(method: str, inner: str, at: int, dtype: torch.dtype) -> None:
-    params = parameters(SHAPES, dtype)
+RESUMED = pairwise(
+    {
+        "method": {name: {"method": name} for name in METHODS},
+        "inner": {name: {"inner": name} for name in INNER},
+        "at": {str(step): {"at": step} for step in (0, 5)},
+        "dtype": {str(dtype): {"dtype": dtype} for dtype in (torch.float32, torch.bfloat16)},
+    }
+)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in RESUMED])
+def test_resumed_training_is_bit_identical(case: dict[str, Any]) -> None:
+    method, inner, at = case["method"], case["inner"], case["at"]
+    params = parameters(SHAPES, case["dtype"])
     optimizer = WeightAveraging(INNER[inner](params), **METHODS[method])
     train(optimizer, params, range(at))
     buffer = io.BytesIO()

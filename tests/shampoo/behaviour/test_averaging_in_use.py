@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from shampoo import Shampoo
 from shampoo.averaging import WeightAveraging
+from shampoo.averaging.arguments import AveragingMethod
 from tests.gpu.syncs import syncs_are_errors
 from tests.support.shampoo.averaging_methods import (
     INNER,
@@ -148,7 +149,9 @@ def test_stepping_the_wrapped_optimizer_is_refused_and_moves_nothing() -> None:
     ids=["cosine", "one_cycle"],
 )
 @pytest.mark.parametrize("method", ["ema", "schedule_free"])
-def test_schedulers_work_on_either_optimizer(method: str, make: Callable[[Any], Any], attach_to: str) -> None:
+def test_schedulers_work_on_either_optimizer(
+    method: AveragingMethod, make: Callable[[Any], Any], attach_to: str
+) -> None:
     params, plain = parameters(SHAPES), parameters(SHAPES)
     optimizer, alone = WeightAveraging(torch.optim.AdamW(params), method), torch.optim.AdamW(plain)
     scheduler, expected = make(optimizer if attach_to == "averaging" else optimizer.optimizer), make(alone)
@@ -295,7 +298,7 @@ class _HostReads(TorchDispatchMode):
     """Counts the operations that read a number from the device."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.num_reads = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

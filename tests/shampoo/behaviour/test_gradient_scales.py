@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
-from tests.support.shampoo.members import KL, MEMBERS, member
+from tests.support.shampoo.members import KL, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, settings
 
 
 # Five squares of gradients of the last scale are what float32 can just sum.
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-20, 1e17])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "scale"), crossed([0.0, 1e-30, 1e-20, 1e17]))
 def test_extreme_gradients_leave_finite_weights_and_state(name: str, scale: float) -> None:
     params = parameters([(6, 6), (5,)], torch.float32)
     optimizer = Shampoo(params, **{**member(name, precondition_frequency=2), "lr": 1e-20})
@@ -79,8 +78,7 @@ def _changes(optimizer: Shampoo, param: torch.nn.Parameter, gradients: list[Tens
     return changes
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-25, 1e-22, 1e-20])
-@pytest.mark.parametrize("name", KL_FROM_THE_FIRST)
+@pytest.mark.parametrize(("name", "scale"), crossed([0.0, 1e-30, 1e-25, 1e-22, 1e-20], KL_FROM_THE_FIRST))
 def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, scale: float) -> None:
     # Without an average of gradients, which has a bias of its own to correct.
     config = {**member(name), "betas": (0.0, 0.999), "beta3": None}

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from shampoo import Shampoo
-from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, member
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # One, two and three sides; with blocks of at most 8 the second is one block, the last one two different ones.
@@ -275,8 +275,7 @@ def test_a_group_added_later_trains_as_it_would_alone(name: str) -> None:
     assert_equal([*first, *second], [*first_alone, *second_alone])
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize(("name", "dtype"), crossed([torch.bfloat16, torch.float16, torch.float32, torch.float64]))
 def test_state_has_at_least_float32_and_follows_float64(name: str, dtype: torch.dtype) -> None:
     params = parameters(SHAPES, dtype)
     optimizer = Shampoo(params, **member(name))

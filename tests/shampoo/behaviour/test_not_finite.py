@@ -117,7 +117,7 @@ class _ReadsByTheHost(TorchDispatchMode):
     WAITING = ("_local_scalar_dense", "is_nonzero", "item", "nonzero", "masked_select", "unique", "equal", "allclose")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.found: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

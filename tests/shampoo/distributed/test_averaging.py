@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from shampoo import Shampoo, WeightAveraging
+from shampoo.choices import Distributed
 from tests.support.shampoo import sharded
 from tests.support.shampoo.averaging_methods import METHODS
 from tests.support.shampoo.members import member
@@ -18,7 +19,7 @@ from tests.support.trainers.ranks import WarmRanks
 NUM_STEPS = 12
 
 
-def _averaged(mesh: str | None, method: str, distributed: str, dtype: torch.dtype) -> dict[str, list[Tensor]]:
+def _averaged(mesh: str | None, method: str, distributed: Distributed, dtype: torch.dtype) -> dict[str, list[Tensor]]:
     weights = sharded.initial_weights(dtype=dtype)
     if mesh is not None:
         mesh_here = sharded.device_mesh(mesh)

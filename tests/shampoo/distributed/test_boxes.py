@@ -45,7 +45,7 @@ def _stacked(whole: Tensor, h: Hyperparameters, runs: Runs) -> Tensor:
 def test_blocks_come_from_the_shards_and_go_back(shape: tuple[int, ...], num_shards: int, preconditioner: str) -> None:
     h = Hyperparameters(
         **({"max_preconditioner_dim": 6} if preconditioner == "shampoo" else {"preconditioner": "none"})
-    )  # type: ignore[arg-type]
+    )
     whole = torch.arange(math.prod(shape), dtype=torch.float64).view(shape) + 1
     found = regions(shape, h)
     length, row = (shape[0], math.prod(shape[1:])) if shape else (1, 1)

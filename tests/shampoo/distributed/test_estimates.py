@@ -178,6 +178,7 @@ def test_models_have_their_published_sizes(model: str, num_elements: int) -> Non
     assert SPLIT_MODELS[model]().num_elements == num_elements
 
 
+@pytest.mark.processes
 def test_the_benchmark_measures_simulates_and_tells_what_is_needed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

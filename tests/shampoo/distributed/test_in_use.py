@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from shampoo import RefreshFailed, Shampoo, cost, memory
 from tests.support.shampoo import sharded
@@ -145,7 +147,7 @@ def _where_one_rank_has_no_gradient(mesh: str) -> tuple[list[Tensor], list[Tenso
         _set_gradients(expected, step)
         if dist.get_rank() == 1:
             params[0].grad = None
-            assert expected[0].grad is not None
+            assert isinstance(expected[0].grad, DTensor)
             expected[0].grad.to_local().zero_()
         for optimizer in optimizers:
             optimizer.step()
@@ -272,7 +274,8 @@ def _refused() -> list[str]:
     messages = []
     optimizer.param_groups[0]["distributed"] = "local"
     plain = {"params": _params(None), "distributed": "local"}
-    for attempt in (optimizer.step, lambda: optimizer.add_param_group(plain)):
+    attempts: list[Callable[[], None]] = [optimizer.step, lambda: optimizer.add_param_group(plain)]
+    for attempt in attempts:
         with pytest.raises(ValueError, match="distributed") as refusal:
             attempt()
         messages.append(str(refusal.value))
@@ -289,7 +292,7 @@ def _gradient_on_another_layout() -> str:
     params = _params("two")
     optimizer = Shampoo(params)
     _set_gradients(params, 0)
-    assert params[0].grad is not None
+    assert isinstance(params[0].grad, DTensor)
     params[0].grad = params[0].grad.redistribute(placements=[torch.distributed.tensor.Replicate()])
     with pytest.raises(RuntimeError, match="redistribute it") as refusal:
         optimizer.step()
@@ -315,6 +318,7 @@ def _alone_in_the_step(rank: int, mesh: str, meeting_point: Path, connection: An
         connection.send(str(error))
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mesh", "purpose"),

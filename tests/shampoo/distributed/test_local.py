@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,19 +25,21 @@ def _both(mesh_name: str, config: dict[str, Any]) -> tuple[list[Tensor], list[Te
     shards = [nn.Parameter(sharded.over_ranks(x, mesh)) for x in sharded.initial_weights()]
     by_hand = [nn.Parameter(_rows(shard).clone()) for shard in shards]
     optimizers = Shampoo(shards, **config, distributed="local"), Shampoo(by_hand, **config)
-    sent = dist.distributed_c10d._get_default_group()
-    before = sent._get_sequence_number_for_group()
+    group = dist.distributed_c10d._get_default_group()
+    # torch's stubs of ProcessGroup leave it out.
+    num_sent: Callable[[], int] = group._get_sequence_number_for_group  # type: ignore[attr-defined]
+    before = num_sent()
     for step in range(NUM_STEPS):
         gradients = [
             sharded.over_ranks(sharded.gradient(index, step, shape), mesh) for index, shape in enumerate(sharded.SHAPES)
         ]
-        before = sent._get_sequence_number_for_group()
+        before = num_sent()
         for param, own, G in zip(shards, by_hand, gradients, strict=True):
             param.grad = G
             own.grad = G.to_local().clone()
         for optimizer in optimizers:
             optimizer.step()
-        assert sent._get_sequence_number_for_group() == before
+        assert num_sent() == before
     sizes = [sharded.state_bytes(optimizer) for optimizer in optimizers]
     return [_rows(shard).clone() for shard in shards], [own.detach() for own in by_hand], sizes
 

@@ -17,6 +17,8 @@ from tests.support.shampoo.reference import ReferenceShampoo
 from tests.support.shampoo.settings import settings
 from tests.support.trainers.ranks import WarmRanks
 
+pytestmark = pytest.mark.processes
+
 # With the default ε kl ends a quarter higher with compression than without: see `shampoo.hyperparameters`.
 KL_EPSILON = 1e-2
 MEMBERS: dict[str, dict[str, Any]] = {

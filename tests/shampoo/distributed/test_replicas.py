@@ -211,7 +211,8 @@ class _Model(nn.Module):
         self.second = nn.Linear(32, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(torch.tanh(self.first(x)))
+        output: Tensor = self.second(torch.tanh(self.first(x)))
+        return output
 
 
 def _trained_by_ddp(options: dict[str, Any]) -> list[Tensor]:

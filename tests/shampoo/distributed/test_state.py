@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.tensor import DTensor
 
 from shampoo import Shampoo
 from tests.support.shampoo import sharded
@@ -28,7 +29,7 @@ BEFORE, AFTER = range(7), range(7, 12)
 
 def _new(mesh: str | None, config: dict[str, Any]) -> tuple[list[nn.Parameter], Shampoo]:
     params = [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(), mesh)]
-    groups = [{"params": params[:5]}, {"params": params[5:], "lr": 0.003}]
+    groups: list[dict[str, Any]] = [{"params": params[:5]}, {"params": params[5:], "lr": 0.003}]
     return params, Shampoo(groups, **{**sharded.options(mesh), **config})
 
 
@@ -125,6 +126,7 @@ def _resumed_in_place(mesh: str) -> tuple[list[Tensor], list[Tensor]]:
     again, other = _new(mesh, member("shampoo_adam"))
     with torch.no_grad():
         for param, x in zip(again, weights, strict=True):
+            assert isinstance(param, DTensor)
             param.copy_(sharded.over_ranks(x, param.device_mesh))
     other.load_state_dict(saved)
     return expected, _train(again, other, AFTER)

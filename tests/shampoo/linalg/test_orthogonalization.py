@@ -23,7 +23,8 @@ def _matrices(num: int, m: int, n: int, *, smallest: float = 0.1) -> Tensor:
     k = min(m, n)
     U, _ = torch.linalg.qr(torch.randn(num, m, k, generator=generator))
     V, _ = torch.linalg.qr(torch.randn(num, n, k, generator=generator))
-    return (U * torch.logspace(0, torch.log10(torch.tensor(smallest)).item(), k)) @ V.mT
+    matrices: Tensor = (U * torch.logspace(0, torch.log10(torch.tensor(smallest)).item(), k)) @ V.mT
+    return matrices
 
 
 def _muon_direction(grad: Tensor) -> Tensor:
@@ -32,7 +33,8 @@ def _muon_direction(grad: Tensor) -> Tensor:
     weight.grad = grad.clone()
     torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, momentum=0.0, nesterov=False).step()
     m, n = grad.shape
-    return -weight.detach() / max(1, m / n) ** 0.5
+    direction: Tensor = -weight.detach() / max(1, m / n) ** 0.5
+    return direction
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 40), (40, 8), (100, 60)])

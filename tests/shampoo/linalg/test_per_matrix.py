@@ -111,6 +111,7 @@ def test_an_error_in_a_share_reaches_the_caller() -> None:
         per_matrix(fail, torch.zeros(3, 300, 300))
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     # The matrices are small: OpenMP itself, which PyTorch uses for large ones in the calling thread, survives no fork.
@@ -134,6 +135,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.stdout.strip() == "7", done.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("three_threads")
 def test_a_second_busy_process_does_not_make_it_collapse() -> None:
     A = _statistics(4, 128)

@@ -52,7 +52,8 @@ def _matrices(num: int, size: int, structure: Structure, seed: int = 0) -> Tenso
     generator = torch.Generator().manual_seed(seed)
     X = torch.randn(num, size, size, generator=generator)
     if structure == "orthogonal":
-        return torch.linalg.qr(X.double())[0].float()
+        basis: Tensor = torch.linalg.qr(X.double())[0]
+        return basis.float()
     if structure == "symmetric":
         return X.tril(-1) + X.tril(-1).mT
     return X
@@ -258,8 +259,8 @@ def test_saving_and_loading_is_exact(dtype: StateDtype, structure: Structure) ->
     file.seek(0)
     loaded = torch.load(file, weights_only=True)
     assert all(torch.equal(loaded[name], stored[name]) for name in stored)
-    kwargs = {"structure": structure}
-    assert torch.equal(unpack(loaded, 33, dtype, **kwargs), unpack(stored, 33, dtype, **kwargs))
+    expected = unpack(stored, 33, dtype, structure=structure)
+    assert torch.equal(unpack(loaded, 33, dtype, structure=structure), expected)
 
 
 @pytest.mark.parametrize(("dtype", "structure"), KINDS)

@@ -300,8 +300,9 @@ def test_blocks_of_a_parameter_of_which_some_are_elsewhere_keep_theirs() -> None
         for bucket in make_buckets(stepped, h):
             for piece in bucket.pieces:
                 number = number_of[piece.param]
-                assert stepped[number].runs is not None
-                blocks = [start for start, _ in stepped[number].runs[piece.index]]
+                of_param = stepped[number].runs
+                assert of_param is not None
+                blocks = [start for start, _ in of_param[piece.index]]
                 for row, block in enumerate(blocks):
                     for side in range(2):
                         key = number, piece.index, block, side

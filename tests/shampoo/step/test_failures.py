@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from tests.support.shampoo.settings import DEFAULTS, parameters, train
 SHAPES = [(6, 6), (6, 12), (6,)]
 
 
-def _config(name: str, **changes: object) -> dict[str, object]:
+def _config(name: str, **changes: object) -> dict[str, Any]:
     return {**member(name, max_preconditioner_dim=6), **changes}
 
 

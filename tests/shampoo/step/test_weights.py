@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
+from shampoo.choices import LowPrecisionWeights
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
@@ -26,7 +27,7 @@ TINY = {torch.bfloat16: 1e-4, torch.float16: 1e-5}
 SPACING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
-def _after_tiny_updates(weights: str, dtype: torch.dtype) -> tuple[nn.Parameter, Shampoo]:
+def _after_tiny_updates(weights: LowPrecisionWeights, dtype: torch.dtype) -> tuple[nn.Parameter, Shampoo]:
     param = nn.Parameter(torch.ones(64, 64, dtype=dtype))
     optimizer = Shampoo([param], lr=TINY[dtype], **PLAIN_SGD, low_precision_weights=weights)
     for _ in range(NUM_STEPS):
@@ -225,7 +226,9 @@ def test_a_master_copy_survives_a_saved_file_and_overrules_the_weights(name: str
 
 @pytest.mark.parametrize("weights", ["stochastic", "master"])
 @pytest.mark.parametrize("dtype", LOW_PRECISION)
-def test_float32_parameters_of_a_mixed_group_are_stepped_as_ever(dtype: torch.dtype, weights: str) -> None:
+def test_float32_parameters_of_a_mixed_group_are_stepped_as_ever(
+    dtype: torch.dtype, weights: LowPrecisionWeights
+) -> None:
     mixed, expected = parameters(SHAPES, dtype), parameters(SHAPES, dtype)
     for params in (mixed, expected):
         params.append(nn.Parameter(torch.ones(6, 7)))
@@ -244,6 +247,6 @@ def test_float32_parameters_of_a_mixed_group_are_stepped_as_ever(dtype: torch.dt
 
 
 @pytest.mark.parametrize("weights", ["stochastic", "master"])
-def test_asking_for_it_without_a_parameter_below_float32_is_refused(weights: str) -> None:
+def test_asking_for_it_without_a_parameter_below_float32_is_refused(weights: LowPrecisionWeights) -> None:
     with pytest.raises(ValueError, match=f"low_precision_weights='{weights}' has no effect on parameters of .*float32"):
         Shampoo([nn.Parameter(torch.ones(3, 3))], low_precision_weights=weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from shampoo import Shampoo
 from shampoo.averaging import WeightAveraging
+from shampoo.choices import Preconditioner
 
 SHAPES = [(5, 7), (11,), (2, 3, 4), (), (0, 3)]
 
@@ -23,15 +25,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "primal at y": {"method": "primal", "mu_x": 0.8, "weight_decay_at": "y"},
 }
 
+_WITH_FACTORS: tuple[Preconditioner, ...] = ("shampoo", "soap", "kl")
 
 INNER: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.02, momentum=0.5, weight_decay=0.1),
     "adamw": lambda params: torch.optim.AdamW(params, lr=0.02, betas=(0.0, 0.9), weight_decay=0.1),
     **{
-        member: lambda params, member=member: Shampoo(
-            params, lr=0.02, weight_decay=0.1, preconditioner=member, precondition_frequency=3
-        )
-        for member in ("shampoo", "soap", "kl")
+        member: functools.partial(Shampoo, lr=0.02, weight_decay=0.1, preconditioner=member, precondition_frequency=3)
+        for member in _WITH_FACTORS
     },
     # The length of its steps does not depend on the gradient's, so 200 of them must be long enough to arrive.
     "spectral": lambda params: Shampoo(params, lr=0.05, weight_decay=0.1, preconditioner="spectral"),

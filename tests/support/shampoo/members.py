@@ -5,9 +5,12 @@ A test asks for rows by name, so that a new member is a new row here and nothing
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from shampoo.hyperparameters import unused
+
+T = TypeVar("T")
 
 # Small blocks and a short refresh period, so that a few steps see every phase. Left out where a member has no use.
 SMALL: dict[str, Any] = {"lr": 0.01, "max_preconditioner_dim": 8, "precondition_frequency": 4}
@@ -85,6 +88,20 @@ REPRESENTATIVES = (
     "plain_momentum",
 )
 """One of each kind, for properties that cannot depend on more."""
+
+
+def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[tuple[str, T]]:
+    """Members and values, for a property that a value could change in each kind of member alone.
+
+    Representatives meet every value, and so does what sets a precision of its own. Of the other members, which vary one
+    argument each, every one meets one value, in turns: no member and no value is left out.
+    """
+    meets_all = {name for name, config in MEMBERS.items() if {"state_dtype", "product_dtype"} & config.keys()}
+    meets_all.update(REPRESENTATIVES)
+    names = list(names)
+    others = [name for name in names if name not in meets_all]
+    every = [(name, value) for name in names if name in meets_all for value in values]
+    return every + [(name, values[number % len(values)]) for number, name in enumerate(others)]
 
 
 def member(name: str, **changes: Any) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Residual(nn.Module):
         self.linear = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.linear(x).tanh()
+        change: Tensor = self.linear(x).tanh()
+        return x + change
 
 
 class Model(nn.Module):

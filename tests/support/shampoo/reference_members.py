@@ -101,9 +101,11 @@ def inverse_root(values: Tensor, exponent: float, s: dict[str, Any]) -> Tensor:
 
 def next_basis(A: Tensor, Q: Tensor, *, first: bool, solver: str) -> Tensor:
     if first or solver not in ("qr", "cholesky_qr"):
-        return torch.linalg.eigh(A).eigenvectors
+        vectors: Tensor = torch.linalg.eigh(A).eigenvectors
+        return vectors
     order = torch.diag(Q.T @ A @ Q).argsort(descending=True)
-    return torch.linalg.qr(A @ Q[:, order]).Q
+    refined: Tensor = torch.linalg.qr(A @ Q[:, order]).Q
+    return refined
 
 
 def newton_schulz(X: Tensor) -> Tensor:
@@ -166,7 +168,8 @@ class Block:
         beta = 1.0 if method == "adagrad" else s["grafting_beta2"]
         self.V = average(self.V, G * G, beta)
         corrected = method == "adam" and s["use_bias_correction"]
-        return F / ((self.V / (1 - beta**t if corrected else 1)).sqrt() + s["grafting_epsilon"])
+        direction: Tensor = F / ((self.V / (1 - beta**t if corrected else 1)).sqrt() + s["grafting_epsilon"])
+        return direction
 
     def gram(self, X: Tensor, mode: int) -> Tensor:
         product = unfold(X, mode) @ unfold(X, mode).T
@@ -189,7 +192,7 @@ class Block:
 
     def is_due(self, unit: Unit, t: int) -> bool:
         f, start = self.s["precondition_frequency"], self.s["start_preconditioning_step"]
-        return t == start or (t > start and (t - start) % f == unit.phase)
+        return bool(t == start or (t > start and (t - start) % f == unit.phase))
 
     def takes_statistics(self, t: int) -> bool:
         return bool(t % self.s["statistics_frequency"] == 0)

@@ -1,1 +1,1 @@
-"""What tests of training share: small trials, ranks, workloads and data. Never a test."""
+"""Helpers of the tests of training: small trials, ranks, workloads and data. Never a test."""

@@ -20,8 +20,8 @@ NUM_FEATURES = 5
 Batch = tuple[Tensor, Tensor]
 
 
-class Sound:
-    """Linear regression on 50 examples; keeps every rule."""
+class WithoutBatches:
+    """Linear regression on 50 examples; all of a workload but its batches."""
 
     title = "Linear regression"
     metrics: ClassVar[Any] = {"validation_loss": "minimize"}
@@ -42,14 +42,6 @@ class Sound:
     def num_train_examples(self) -> int:
         return NUM_EXAMPLES
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Any]:
-        for indices in rank_batches(
-            NUM_EXAMPLES, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
-        ):
-            yield self.inputs[indices], self.targets[indices]
-
     def loss(self, model: nn.Module, batch: Any) -> Any:
         inputs, targets = batch
         return functional.mse_loss(model(inputs).squeeze(1), targets)
@@ -58,6 +50,25 @@ class Sound:
         inputs, targets = self.inputs[rank::world_size], self.targets[rank::world_size]
         error = functional.mse_loss(model(inputs).squeeze(1), targets, reduction="sum").item()
         return {"validation_loss": (error, float(len(targets)))}
+
+
+class Sound(WithoutBatches):
+    """Keeps every rule."""
+
+    def batch(self, indices: Tensor) -> Any:
+        return self.inputs[indices], self.targets[indices]
+
+
+class SoundStream(WithoutBatches):
+    """Keeps every rule, and follows the order by itself."""
+
+    def train_batches(
+        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
+    ) -> Iterator[Any]:
+        for indices in rank_batches(
+            NUM_EXAMPLES, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
+        ):
+            yield self.inputs[indices], self.targets[indices]
 
 
 class Extended(Sound):
@@ -117,46 +128,66 @@ class HasNothingToTrain(Sound):
         return super().build_model().requires_grad_(requires_grad=False)
 
 
+class IgnoresTheIndices(Sound):
+    def batch(self, indices: Tensor) -> Any:
+        return super().batch(torch.arange(len(indices)))
+
+
+class AltersExamplesByChance(Sound):
+    def batch(self, indices: Tensor) -> Any:
+        inputs, targets = super().batch(indices)
+        return inputs + 1e-3 * torch.randn(inputs.shape), targets
+
+
+class AsksForMoreThanIndices(Sound):
+    def batch(self, indices: Tensor, seed: int) -> Any:  # type: ignore[override]
+        return super().batch(indices)
+
+
+class RefusesTheRank(SoundStream):
+    def train_batches(self, *, batch_size: int, seed: int, start_step: int) -> Iterator[Any]:  # type: ignore[override]
+        return super().train_batches(batch_size=batch_size, seed=seed, rank=0, world_size=1, start_step=start_step)
+
+
 class GivesAPartWithoutRows(Sound):
-    def train_batches(self, **arguments: Any) -> Iterator[Any]:
-        for inputs, targets in super().train_batches(**arguments):
-            yield inputs, targets, torch.ones(1)
+    def batch(self, indices: Tensor) -> Any:
+        return (*super().batch(indices), torch.ones(1))
 
     def loss(self, model: nn.Module, batch: Any) -> Any:
         return super().loss(model, batch[:2])
 
 
-class EndsAfterOneBatch(Sound):
+class EndsAfterOneBatch(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         yield next(super().train_batches(**arguments))
 
 
-class IgnoresTheSeed(Sound):
+class IgnoresTheSeed(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         return super().train_batches(**{**arguments, "seed": 0})
 
 
-class ShufflesWithAGlobalGenerator(Sound):
+class ShufflesWithAGlobalGenerator(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         return super().train_batches(**{**arguments, "seed": random.randrange(1000)})
 
 
-class IgnoresTheRank(Sound):
+class IgnoresTheRank(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         return super().train_batches(**{**arguments, "rank": 0})
 
 
-class SeedsEachRankDifferently(Sound):
+class SeedsEachRankDifferently(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         return super().train_batches(**{**arguments, "seed": arguments["seed"] + 100 * arguments["rank"]})
 
 
-class IgnoresTheStartStepOnOtherRanks(Sound):
+class IgnoresTheStartStepOnOtherRanks(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         return super().train_batches(**{**arguments, "start_step": 0 if arguments["rank"] else arguments["start_step"]})
 
 
-class DrawsWithReplacement(Sound):
+class DrawsWithReplacement(SoundStream):
     def train_batches(
         self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
     ) -> Iterator[Any]:
@@ -168,7 +199,7 @@ class DrawsWithReplacement(Sound):
             step += 1
 
 
-class AddsNoise(Sound):
+class AddsNoise(SoundStream):
     """Sound: alters examples anew each time, by their place in the stream."""
 
     def train_batches(
@@ -210,7 +241,7 @@ class OverflowsAtOnce(Sound):
 class HasUnusedParameters(Sound):
     def build_model(self) -> nn.Module:
         model = super().build_model()
-        model[0].spare = nn.Linear(2, 2)
+        model.get_submodule("0").spare = nn.Linear(2, 2)
         return model
 
 
@@ -265,7 +296,9 @@ class CountsEvaluationsInTheModel(Sound):
         return model
 
     def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
-        model.num_evaluations += 1  # type: ignore[operator]
+        num_evaluations = model.num_evaluations
+        assert isinstance(num_evaluations, Tensor)
+        num_evaluations += 1
         return super().evaluate(model, rank=rank, world_size=world_size, device=device)
 
 
@@ -306,9 +339,9 @@ class NamesCountsLate(Extended):
         super().__init__()
         self._counts: dict[str, int] = {}
 
-    def train_batches(self, **arguments: Any) -> Iterator[Any]:
+    def batch(self, indices: Tensor) -> Any:
         self._counts["unreadable"] = 0
-        return super().train_batches(**arguments)
+        return super().batch(indices)
 
     def counts(self) -> Mapping[str, int]:
         return self._counts
@@ -324,7 +357,7 @@ class Raises(Sound):
         raise KeyError("label\x00of\x1b[31m image\n17")
 
 
-class LeavesAndHangs(Sound):
+class LeavesAndHangs(SoundStream):
     """Prints garbage, calls sys.exit, kills its process and hangs, each in another place."""
 
     def build_model(self) -> nn.Module:

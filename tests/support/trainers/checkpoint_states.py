@@ -36,6 +36,7 @@ from trainers.checkpoints import (
 from trainers.checkpoints.communication import open_channel
 from trainers.config import Measurement, OptimizerConfig, TrialConfig
 from trainers.ranks.context import RankContext, join_process_group, process_group_context, single_process_context
+from trainers.storage import Place
 
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, betas=(0.9, 0.95)),
@@ -71,7 +72,7 @@ def context_of(world_size: int) -> RankContext:
 
 
 def checkpoints(
-    directory: Path, context: RankContext | None = None, *, num_kept: int = 2, **fields: Any
+    directory: Place, context: RankContext | None = None, *, num_kept: int = 2, **fields: Any
 ) -> Checkpoints:
     context = context or single_process_context()
     return Checkpoints(directory, config=config(**fields), context=context, num_kept=num_kept)
@@ -100,7 +101,7 @@ def save(to: Checkpoints, step: int, state: Any = None, context: RankContext | N
     to.wait()
 
 
-def newest_step(directory: Path) -> int | None:
+def newest_step(directory: Place) -> int | None:
     restored = checkpoints(directory).load(small_state(1))
     return None if restored is None else restored.measurement.step
 
@@ -179,7 +180,7 @@ def whole(state: Any) -> Any:
 
 
 def _assembled(parts: list[Any]) -> Any:
-    """Of what ranks have in one place: entries of any of them, and all rows of a tensor; else what the first has."""
+    """One value of what ranks have in one place: entries of any, and all rows of a tensor; else what the first has."""
     first = parts[0]
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for part in parts for key in part)
@@ -204,8 +205,8 @@ def _without_dtensors(state: Any) -> Any:
             return state
 
 
-def train_and_save(directory: Path, optimizer: str, mode: str, world_size: int) -> Any:
-    """What was saved, whole, on this rank."""
+def train_and_save(directory: Place, optimizer: str, mode: str, world_size: int) -> Any:
+    """The saved state, whole, on this rank."""
     context = context_of(world_size)
     training = Training(optimizer, mode=mode)
     training.steps(3)
@@ -214,8 +215,8 @@ def train_and_save(directory: Path, optimizer: str, mode: str, world_size: int) 
     return whole(training.state())
 
 
-def load_and_gather(directory: Path, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
-    """What a new trial with other weights has after loading, whole; what is sharded in it; the rank of the RNG."""
+def load_and_gather(directory: Place, optimizer: str, mode: str, world_size: int) -> tuple[Any, list[str], int]:
+    """The state of a new trial with other weights after loading, whole; what is sharded in it; the rank of the RNG."""
     context = context_of(world_size)
     training = Training(optimizer, seed=1, mode=mode)
     restored = checkpoints(directory, context).load(training.template())
@@ -229,6 +230,7 @@ def load_and_gather(directory: Path, optimizer: str, mode: str, world_size: int)
         for name, value in state.items():
             assert isinstance(value, DTensor) == (isinstance(parameter, DTensor) and value.dim() > 0), name
             if isinstance(value, DTensor):
+                assert isinstance(parameter, DTensor)
                 assert value.placements == parameter.placements
     state = whole(training.state())
     training.steps(1)  # what was loaded can be trained
@@ -323,7 +325,7 @@ def load_where_each_rank_has_its_own(directory: Path) -> tuple[int | None, list[
     return load_on_all(directory / str(process_group_context().rank), {})
 
 
-def save_steps(directory: Path, steps: list[int]) -> None:
+def save_steps(directory: Place, steps: list[int]) -> None:
     context = process_group_context()
     to = checkpoints(directory, context)
     for step in steps:
@@ -352,7 +354,7 @@ def train_while_two_trials_save(directory: Path) -> list[float]:
 
 
 def save_until_killed(directory: Path, rank: int, world_size: int, meeting_point: Path, killed: int) -> None:
-    """What a rank process does: saves once in good order; then one rank is killed while it writes its file."""
+    """Runs a rank process: saves once in good order; then one rank is killed while it writes its file."""
     torch.set_num_threads(1)
     join_process_group(rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=60)
     context = process_group_context()

@@ -20,7 +20,7 @@ NUM_TRAIN, NUM_VALIDATION = 40, 12
 
 
 def options(path: Path, **changes: Any) -> dict[str, Any]:
-    """Of a trial that takes a second."""
+    """Options of a trial that takes a second."""
     return {
         "path": str(path),
         "architecture": "vit-nano",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
@@ -26,7 +26,7 @@ class TiedGPT(nn.Module):
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
         self.embedding = nn.Embedding(17, 8)
-        self.blocks = nn.ModuleList(Block(8, dropout) for _ in range(2))
+        self.blocks = nn.ModuleList(ResidualBlock(8, dropout) for _ in range(2))
         self.norm = nn.LayerNorm(8)
         self.output = nn.Linear(8, 17, bias=False)
         self.output.weight = self.embedding.weight
@@ -72,8 +72,8 @@ class Shared(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        twice = Block(12, 0.0)
-        first, second = Block(12, 0.0), Block(12, 0.0)
+        twice = ResidualBlock(12, 0.0)
+        first, second = ResidualBlock(12, 0.0), ResidualBlock(12, 0.0)
         second.hidden.weight = first.hidden.weight
         self.blocks = nn.ModuleList([twice, first, twice, second])
         self.output = nn.Linear(12, 17)

@@ -27,7 +27,7 @@ from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.parallel.simple_fsdp import SimplyShardedModel
 from trainers.precision import DTYPES, MixedPrecision
 from trainers.ranks.context import RankContext, process_group_context, single_process_context, synchronise_buffers
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 BATCH_SIZE = 24
 """Divisible by 2, 3 and 4 ranks, and what they have by 2 parts."""
@@ -79,8 +79,8 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 @dataclass
-class Outcome:
-    """What training gave on one rank."""
+class RankResult:
+    """The results of training on one rank."""
 
     losses: list[float]
     """Of this rank's share, by step."""
@@ -113,10 +113,10 @@ def train_steps(
     context: RankContext,
     *,
     keep_all: bool = True,
-) -> Outcome:
+) -> RankResult:
     scaler = torch.amp.GradScaler("cpu", enabled=config.precision == "float16")
     precision = MixedPrecision(config.precision, device="cpu", scaler=scaler)
-    outcome = Outcome([], [])
+    outcome = RankResult([], [])
     accumulation_steps = config.accumulation_steps
     for step in steps:
         optimizer.zero_grad()
@@ -154,7 +154,7 @@ def evaluate(parallel: ParallelModel, config: TrialConfig, *, num_times: int) ->
 
 def train_model(
     model_name: str, config: TrialConfig, context: RankContext | None = None, optimizer_name: str = "adamw"
-) -> Outcome:
+) -> RankResult:
     """Trains `config.num_steps` steps in this process's group, or in the given context."""
     context = process_group_context() if context is None else context
     model = build(model_name)
@@ -169,14 +169,14 @@ def train_model(
     return outcome
 
 
-def train_alone(model_name: str, config: TrialConfig, optimizer_name: str = "adamw") -> Outcome:
+def train_alone(model_name: str, config: TrialConfig, optimizer_name: str = "adamw") -> RankResult:
     """The same on one process with plain torch: whole batches, no accumulation."""
     return train_model(model_name, config, single_process_context(), optimizer_name)
 
 
 def train_compiled(
     model_name: str, config: TrialConfig, context: RankContext | None = None
-) -> tuple[Outcome, int, float]:
+) -> tuple[RankResult, int, float]:
     """As `train_model`, with the number of graphs that were compiled and the seconds it took."""
     # The compiler warns of what it does itself, in importing and in tracing.
     warnings.filterwarnings("ignore", message="`torch.jit.script_method` is deprecated")
@@ -188,7 +188,7 @@ def train_compiled(
     return outcome, graphs["unique_graphs"] - num_graphs, time.perf_counter() - started
 
 
-def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tuple[Outcome, dict[str, Tensor]]:
+def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tuple[RankResult, dict[str, Tensor]]:
     """Trains and gives the buffers too, once they are rank 0's."""
     context = process_group_context()
     parallel = parallelise(build(model_name), WORKLOAD, config, context)
@@ -200,8 +200,8 @@ def train_and_evaluate_with_buffers(model_name: str, config: TrialConfig) -> tup
     return outcome, {name: buffer.clone() for name, buffer in parallel.model.named_buffers()}
 
 
-def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) -> tuple[Outcome, dict[str, Tensor]]:
-    """What that should give, on one process: each rank's share on its own, the mean of gradients, rank 0's buffers."""
+def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) -> tuple[RankResult, dict[str, Tensor]]:
+    """The same on one process: each rank's share on its own, the mean of gradients, rank 0's buffers."""
     model = build(model_name)
     optimizer = optimizer_of("sgd", model)
     for step in range(config.num_steps):
@@ -209,7 +209,7 @@ def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) ->
         after_rank_0: dict[str, Tensor] = {}
         for rank in range(world_size):
             share = share_of(batch_of(step), RankContext(rank, world_size, "cpu"))
-            (WORKLOAD.loss(model, share) / world_size).backward()  # type: ignore[no-untyped-call]
+            (WORKLOAD.loss(model, share) / world_size).backward()
             if rank == 0:
                 after_rank_0 = {name: buffer.clone() for name, buffer in model.named_buffers()}
         for name, buffer in model.named_buffers():
@@ -218,10 +218,10 @@ def train_shares_alone(model_name: str, config: TrialConfig, world_size: int) ->
     model.eval()
     with torch.no_grad():
         validation = [float(WORKLOAD.loss(model, batch_of(1000)))]
-    return Outcome([], [parameters_of(model)], validation=validation), dict(model.named_buffers())
+    return RankResult([], [parameters_of(model)], validation=validation), dict(model.named_buffers())
 
 
-def train_in_two_halves(model_name: str, config: TrialConfig) -> tuple[Outcome, Outcome]:
+def train_in_two_halves(model_name: str, config: TrialConfig) -> tuple[RankResult, RankResult]:
     """The parameters after all steps, without an interruption and with one in the middle, from `state_dict`s."""
     context = process_group_context()
     half = config.num_steps // 2
@@ -257,9 +257,9 @@ def average_weights(mode: str, method: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def whole_parameters(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """As modules see them within `for_evaluation`: by attribute."""
+    """The parameters as modules see them within `for_evaluation`: by attribute."""
     return [
-        (name, functools.reduce(getattr, name.split("."), model))  # type: ignore[misc,arg-type]
+        (name, functools.reduce(getattr, name.split("."), model))  # type: ignore[misc]  # a tensor at the end of the path
         for name, _ in model.named_parameters()
     ]
 
@@ -274,12 +274,12 @@ def first_gradients(model_name: str, config: TrialConfig) -> tuple[dict[str, Ten
     for step in range(config.compression.start_step + 1):
         model.zero_grad()
         with parallel.accumulating(is_last=True):
-            WORKLOAD.loss(parallel.forward, share_of(batch_of(step), context)).backward()  # type: ignore[no-untyped-call]
+            WORKLOAD.loss(parallel.forward, share_of(batch_of(step), context)).backward()
     compressed = {
         name: whole(parameter.grad) for name, parameter in model.named_parameters() if parameter.grad is not None
     }
     alone = build(model_name)
-    WORKLOAD.loss(alone, batch_of(config.compression.start_step)).backward()  # type: ignore[no-untyped-call]
+    WORKLOAD.loss(alone, batch_of(config.compression.start_step)).backward()
     return compressed, {
         name: parameter.grad for name, parameter in alone.named_parameters() if parameter.grad is not None
     }
@@ -379,7 +379,7 @@ def modules_alive_after(mode: str, num_trials: int, compiles: bool = False) -> t
 
 
 def gathered_weights_kept(mode: str) -> list[bool]:
-    """Between forward and backward pass, whether each gathered parameter of an eager SimpleFSDP model is in memory."""
+    """For each gathered parameter of an eager SimpleFSDP model, true if it is in memory between the two passes."""
     context = process_group_context()
     parallel = parallelise(build("mlp"), WORKLOAD, trial_config(mode), context)
     assert isinstance(parallel, SimplyShardedModel)
@@ -389,5 +389,5 @@ def gathered_weights_kept(mode: str) -> list[bool]:
     while not all(storage.expired() for storage in storages) and time.monotonic() < deadline:
         time.sleep(0.01)
     kept = [not storage.expired() for storage in storages]
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return kept

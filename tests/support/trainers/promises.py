@@ -1,4 +1,4 @@
-"""What every workload promises of its batches, evaluation and training, for workloads that need a path."""
+"""Promises of every workload on its batches, evaluation and training, for workloads that need a path."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.support.trainers.trials import assert_same_bits, final_state, run_tri
 from trainers.config import Measurement, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import describe, load
 
 Options = Mapping[str, Any]
@@ -47,7 +48,7 @@ def stream(name: str, options: Options, *, seed: int, world_size: int, batch_siz
     """The global batches from the first step on, put together from all ranks' shares."""
     workload = load(name, options)
     shares = [
-        workload.train_batches(batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=0)
+        train_batches(workload, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=0)
         for rank in range(world_size)
     ]
     for batches in zip(*shares, strict=True):
@@ -65,8 +66,8 @@ def assert_ranks_see_parts_of_one_batch(name: str, options: Options) -> None:
 def assert_batches_go_on_at_any_step(name: str, options: Options) -> None:
     workload = load(name, options)
     arguments = {"batch_size": 32, "seed": 3, "rank": 1, "world_size": 2}
-    from_the_beginning = islice(workload.train_batches(**arguments, start_step=0), 50, 60)
-    from_step_50 = islice(workload.train_batches(**arguments, start_step=50), 10)
+    from_the_beginning = islice(train_batches(workload, **arguments, start_step=0), 50, 60)
+    from_step_50 = islice(train_batches(workload, **arguments, start_step=50), 10)
     for one, other in zip(from_the_beginning, from_step_50, strict=True):
         assert examples(one) == examples(other)
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from tests.support.waiting import PATIENCE_SECONDS
-from trainers.ranks.context import join_process_group, leave_process_group
+from trainers.parallel.teardown import leave_process_group
+from trainers.ranks.context import join_process_group
 
 
 def rank_context() -> ForkServerContext:
@@ -53,7 +54,7 @@ class WarmRanks:
             self._processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What `function(*arguments)` returns on each rank; the function must be importable."""
+        """The values of `function(*arguments)` by rank; the function must be importable."""
         for connection in self._connections:
             connection.send((function, arguments))
         answers = []

@@ -1,4 +1,4 @@
-"""What worker processes run in the tests of loading; light to import, because each of them does."""
+"""Functions that worker processes run in the tests of loading; light to import, because each of them does."""
 
 from __future__ import annotations
 

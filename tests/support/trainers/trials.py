@@ -18,6 +18,7 @@ from trainers.checkpoints import CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import process_group_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import load
 
 OPTIMIZERS = {
@@ -60,7 +61,7 @@ def run_trial(config: TrialConfig, directory: Path | None = None, limit: int | N
 
 
 def run_to_the_end(config: TrialConfig, directory: Path | None = None) -> tuple[str, int, str]:
-    """How the trial ends: the name of its error, the step of a divergence (else -1), and the message."""
+    """The end of a trial: the name of its error, the step of a divergence (else -1), and the message."""
     try:
         run_trial(config, directory)
     except Diverged as diverged:
@@ -87,8 +88,13 @@ def first_loss(config: TrialConfig) -> float:
     workload = load(config.workload, config.workload_options)
     torch.manual_seed(config.seed)
     model = workload.build_model()
-    batches = workload.train_batches(
-        batch_size=config.batch_size, seed=config.seed, rank=context.rank, world_size=context.world_size, start_step=0
+    batches = train_batches(
+        workload,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        rank=context.rank,
+        world_size=context.world_size,
+        start_step=0,
     )
     return float(workload.loss(model, next(batches)).detach())
 
@@ -104,7 +110,7 @@ def resident_bytes_after_each(config: TrialConfig, num_trials: int) -> tuple[lis
 
 
 def without_clock(measurements: list[Measurement]) -> list[tuple[int, float, Mapping[str, float]]]:
-    """What of the measurements is determined by the config."""
+    """The part of the measurements that the config determines."""
     return [(m.step, m.epoch, determined(m.metrics)) for m in measurements]
 
 

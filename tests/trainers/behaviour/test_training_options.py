@@ -1,4 +1,4 @@
-"""What a trial's config can ask of the loop beside an optimizer: each option, and what it must not change."""
+"""The options of a trial's config beside the optimizer: what each does, and what it must not change."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_averaged_weights_are_evaluated_and_resume_exactly(
         assert [m.metrics["train_loss"] for m in whole] == [m.metrics["train_loss"] for m in plain]
     trial = train(config, single_process_context(checkpoint_directory=tmp_path / "cut"))
     first = [next(trial), next(trial)]
-    trial.close()  # type: ignore[attr-defined]  # it is a generator
+    trial.close()
     rest = measurements(config, tmp_path / "cut")
     assert without_clock(rest) == without_clock([first[1], *whole[2:]])
 

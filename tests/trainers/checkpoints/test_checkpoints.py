@@ -43,7 +43,7 @@ CONTEXT = single_process_context()
 
 
 def test_what_was_saved_is_loaded_bit_for_bit(tmp_path: Path) -> None:
-    state = {
+    state: dict[str, Any] = {
         "plain": {
             1: None,
             "1": True,
@@ -135,10 +135,11 @@ def test_a_state_may_change_as_soon_as_it_was_given(tmp_path: Path, monkeypatch:
     may_write = threading.Event()
     monkeypatch.setattr(os, "fsync", lambda _: may_write.wait(30))
     to = checkpoints(tmp_path)
-    state = {"weight": torch.ones(3), "counts": [1]}
+    weight, counts = torch.ones(3), [1]
+    state = {"weight": weight, "counts": counts}
     to.save(state, measurement=measurement(10), random_state={}, progress={})  # returns though the disk is stuck
-    state["weight"].zero_()
-    state["counts"][0] = 2
+    weight.zero_()
+    counts[0] = 2
     assert not any(name.startswith("step") for name in names(tmp_path))
     may_write.set()
     to.wait()

@@ -222,6 +222,7 @@ def _chunk(manifest: dict[str, Any]) -> list[Any]:
     return chunk
 
 
+@pytest.mark.processes
 def test_a_kill_in_mid_write_leaves_the_previous_one(tmp_path: Path) -> None:
     program = f"""if True:
         import os, time

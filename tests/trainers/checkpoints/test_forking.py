@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def trained(
     context = dataclasses.replace(single_process_context(checkpoint_directory=directory), begins_at_step=begins_at_step)
     trial = train(config, context)
     found = list(islice(trial, limit))
-    trial.close()  # type: ignore[attr-defined]  # a generator
+    trial.close()
     return found
 
 
@@ -100,9 +101,7 @@ def test_a_fork_of_a_step_without_a_checkpoint_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("field", [{"batch_size": 96}, {"workload_options": DROPOUT}, {"seed": 1}])
-def test_a_fork_that_would_need_another_model_or_other_data_is_refused(
-    tmp_path: Path, field: dict[str, object]
-) -> None:
+def test_a_fork_that_would_need_another_model_or_other_data_is_refused(tmp_path: Path, field: dict[str, Any]) -> None:
     config = small_trial()
     trained(config, tmp_path / "parent", limit=2)
     [name] = field

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.s3_server import SECRET, S3Server
+from tests.support.s3_server import SECRET, S3Server, in_a_store
 from tests.support.trainers import checkpoint_states
 from tests.support.trainers.checkpoint_states import checkpoints, config, newest_step, save, small_state
 from tests.support.trainers.ranks import WarmRanks
@@ -23,26 +23,26 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointMissing, CheckpointNotStored, StoreFailed, fork_checkpoint
 from trainers.config import TrialConfig
 from trainers.loop import train
-from trainers.ranks.context import single_process_context
-from trainers.storage import Place, place_of
+from trainers.ranks.context import join_process_group, process_group_context, single_process_context
+from trainers.storage import Place, StoreUri, place_of
 from trainers.storage import object_store as stores
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.fixture(params=["file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, s3: S3Server) -> StoreUri:
     """An empty one in a store."""
     directory = tmp_path / "in a store"
-    return place_of(directory.as_uri() if request.param == "file" else s3.uri(f"{tmp_path.name}/a%20b"))
+    return in_a_store(directory.as_uri() if request.param == "file" else s3.uri(f"{tmp_path.name}/a%20b"))
 
 
-def files(place: Place) -> dict[str, int]:
+def files(place: StoreUri) -> dict[str, int]:
     """Bytes by path, where the token of a checkpoint is left out."""
-    return {f"{path[:13]}/{path.partition('/')[2]}": size for path, size in Store(place).files().items()}
+    return {f"{path[:13]}/{path.partition('/')[2]}": size for path, size in ObjectStore(place).files().items()}
 
 
-def steps(place: Place) -> list[int]:
-    """Of all complete checkpoints."""
+def steps(place: StoreUri) -> list[int]:
+    """The steps of all complete checkpoints."""
     return sorted(int(path[5:13]) for path in files(place) if path.endswith("manifest.json"))
 
 
@@ -50,14 +50,14 @@ def run(config: TrialConfig, place: Place | None, limit: int | None = None) -> A
     return without_clock(list(islice(train(config, single_process_context(checkpoint_directory=place)), limit)))
 
 
-def final_state_in(place: Place, step: int) -> dict[str, Any]:
-    store = Store(place)
+def final_state_in(place: StoreUri, step: int) -> dict[str, Any]:
+    store = ObjectStore(place)
     [path] = [path for path in store.files() if path.startswith(f"step-{step:08d}") and path.endswith("manifest.json")]
     manifest = json.loads(store.read(path))["manifest"]
     return {"structure": manifest["structure"], "files": manifest["files"]}
 
 
-def test_a_trial_goes_on_from_a_store_bit_for_bit_as_from_a_path(place: Place, tmp_path: Path) -> None:
+def test_a_trial_goes_on_from_a_store_bit_for_bit_as_from_a_path(place: StoreUri, tmp_path: Path) -> None:
     config = small_trial("shampoo")
     whole = run(config, tmp_path / "path")
     stopped = run(config, place, limit=2)
@@ -70,7 +70,7 @@ def test_a_trial_goes_on_from_a_store_bit_for_bit_as_from_a_path(place: Place, t
 def test_a_state_of_two_ranks_in_a_store_loads_on_one_and_three_and_back(
     s3: S3Server, tmp_path: Path, two_ranks: WarmRanks, three_ranks: WarmRanks
 ) -> None:
-    place = place_of(s3.uri(tmp_path.name))
+    place = in_a_store(s3.uri(tmp_path.name))
     saved = two_ranks.run(checkpoint_states.train_and_save, place, "shampoo_blocks", "fsdp2", 2)[0]
     assert sum(path.endswith(".safetensors") for path in files(place)) == 2
     loaded = [
@@ -83,8 +83,8 @@ def test_a_state_of_two_ranks_in_a_store_loads_on_one_and_three_and_back(
         assert world_size == 2
 
 
-def test_the_newest_are_kept_and_all_else_goes(place: Place) -> None:
-    store = Store(place)
+def test_the_newest_are_kept_and_all_else_goes(place: StoreUri) -> None:
+    store = ObjectStore(place)
     to = checkpoints(place)
     for step in (10, 20, 30):
         save(to, step)
@@ -107,7 +107,7 @@ def test_the_newest_are_kept_and_all_else_goes(place: Place) -> None:
 
 
 def test_one_that_was_killed_before_its_manifest_is_never_taken(s3: S3Server, tmp_path: Path) -> None:
-    place, world_size = place_of(s3.uri(tmp_path.name)), 2
+    place, world_size = in_a_store(s3.uri(tmp_path.name)), 2
     s3.hold(r"PUT .*/step-00000020-\w+/manifest")
     spawn = multiprocessing.get_context("spawn")
     arguments = [(place, rank, world_size, tmp_path / "meeting_point") for rank in range(world_size)]
@@ -138,20 +138,20 @@ def test_one_that_was_killed_before_its_manifest_is_never_taken(s3: S3Server, tm
 
 
 def save_twice(place: Place, rank: int, world_size: int, meeting_point: Path) -> None:
-    """What a rank process does."""
+    """The work of a rank process."""
     torch.set_num_threads(1)
     context = single_process_context()
     if world_size > 1:
-        checkpoint_states.join_process_group(
+        join_process_group(
             rank=rank, world_size=world_size, init_method=f"file://{meeting_point}", timeout_seconds=PATIENCE_SECONDS
         )
-        context = checkpoint_states.process_group_context()
+        context = process_group_context()
     to = checkpoints(place, context)
     for step in (10, 20):
         save(to, step, context=context)
 
 
-def test_a_process_that_is_thought_dead_completes_nothing(place: Place) -> None:
+def test_a_process_that_is_thought_dead_completes_nothing(place: StoreUri) -> None:
     late = checkpoints(place)._files
     late.write(20, 1, "rank-00000.safetensors", lambda: [b"x"])
     save(checkpoints(place), 30)  # the trial goes on elsewhere
@@ -163,7 +163,7 @@ def test_a_process_that_is_thought_dead_completes_nothing(place: Place) -> None:
 def test_a_server_that_stops_for_a_second_or_fails_now_and_then_is_waited_for(
     s3: S3Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = place_of(s3.uri(tmp_path.name))
+    place = in_a_store(s3.uri(tmp_path.name))
     to = checkpoints(place)
     s3.fail("PUT", times=3, status=500, code="InternalError")
     save(to, 10)
@@ -181,7 +181,7 @@ def test_a_server_that_stops_for_a_second_or_fails_now_and_then_is_waited_for(
 def test_a_store_that_refuses_is_an_error_that_names_it_and_loses_nothing(
     s3: S3Server, tmp_path: Path, two_ranks: WarmRanks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = place_of(s3.uri(tmp_path.name))
+    place = in_a_store(s3.uri(tmp_path.name))
     two_ranks.run(checkpoint_states.save_steps, place, [10])
     s3.fail("PUT", times=99, status=403, code="AccessDenied")
     shown = rf"s3://tuning/{tmp_path.name}\?scheme=http&endpoint_override=127.0.0.1:{s3.port}&region=us-east-1"
@@ -200,7 +200,7 @@ def test_a_store_that_refuses_is_an_error_that_names_it_and_loses_nothing(
 
 
 def load_in_vain(place: Place) -> str:
-    context = checkpoint_states.process_group_context()
+    context = process_group_context()
     try:
         checkpoints(place, context).load(small_state(1))
     except StoreFailed as error:
@@ -210,7 +210,7 @@ def load_in_vain(place: Place) -> str:
 
 def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(stores, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(stores, "STORE_OUTAGE_SECONDS", 0.0)
     with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text

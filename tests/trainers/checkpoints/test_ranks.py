@@ -171,6 +171,7 @@ def test_checkpoints_of_two_trials_do_not_disturb_the_collectives_of_training(
     assert two_ranks.run(checkpoint_states.train_while_two_trials_save, tmp_path) == [expected] * 2
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_killed_while_it_writes_leaves_the_previous_one(tmp_path: Path, killed: int) -> None:

@@ -1,4 +1,4 @@
-"""Which files a path stands for, where lines begin in them, and when their content counts as the same."""
+"""The files that a path stands for, the beginnings of lines in them, and the equality of their content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainers.data.files import content_digest, data_files, line_end, stretches
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of files in an order that is not the alphabet's."""
+    """A directory of files in an order that is not the alphabet's."""
     root = tmp_path / "data"
     for name in ("day_10.txt", "day_2.txt", "more/a.txt", "notes.md", ".hidden.txt", "_SUCCESS", ".git/x.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)

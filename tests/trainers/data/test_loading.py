@@ -21,6 +21,8 @@ from tests.support.trainers.worker_processes import worker_processes
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.data.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
@@ -110,7 +112,7 @@ def test_a_reader_that_cannot_be_sent_is_refused() -> None:
 @pytest.mark.parametrize("num_killed", [1, 2])
 def test_killed_workers_are_replaced_and_nothing_is_lost(num_killed: int, caplog: pytest.LogCaptureFixture) -> None:
     num_restarts = count()
-    results = read_in_order(readers.pid_and_task, range(40), num_workers=2, on_restart=lambda: next(num_restarts))  # type: ignore[arg-type,return-value]
+    results = read_in_order(readers.pid_and_task, range(40), num_workers=2, on_restart=lambda: next(num_restarts))
     found = list(islice(results, 6))
     killed = worker_processes()[:num_killed]
     for worker in killed:

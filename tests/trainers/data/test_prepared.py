@@ -70,11 +70,13 @@ def test_an_entry_is_prepared_once_and_found_again(tmp_path: Path) -> None:
     assert (other != entry, numbers.times) == (True, 2)
 
 
+@pytest.mark.processes
 def test_of_processes_that_start_at_once_one_prepares(tmp_path: Path) -> None:
     assert processes(tmp_path, 3) == [0, 0, 0]
     assert (tmp_path / "log").read_text() == "prepared\n"
 
 
+@pytest.mark.processes
 def test_after_a_kill_the_next_prepares_all_of_it(tmp_path: Path) -> None:
     assert processes(tmp_path, 1, "die") == [9]
     assert len(list((tmp_path / "cache").glob(".numbers-*"))) == 1

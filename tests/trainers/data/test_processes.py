@@ -14,6 +14,8 @@ import pytest
 from tests.support.waiting import started, wait_until
 from trainers.data.processes import Job, run_jobs
 
+pytestmark = pytest.mark.processes
+
 MODULE = """
 import os, sys, time
 from pathlib import Path

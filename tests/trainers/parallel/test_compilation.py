@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.support.trainers.parallel_training import (
     MODES,
-    Outcome,
+    RankResult,
     modules_alive_after,
     train_alone,
     train_compiled,
@@ -21,6 +21,7 @@ from trainers.parallel.compilation import CompiledModel, run_uncompiled
 from trainers.ranks.context import single_process_context
 
 pytestmark = [
+    pytest.mark.processes,
     pytest.mark.slow,
     # The compiler's own, on being imported and in tracing.
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 
 
-def assert_close(found: Outcome, expected: Outcome) -> None:
+def assert_close(found: RankResult, expected: RankResult) -> None:
     """To 1e-5: fused kernels round otherwise, and 20 steps enlarge that little."""
     assert found.names == expected.names
     assert found.losses == pytest.approx(expected.losses, abs=1e-5)

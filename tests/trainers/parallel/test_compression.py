@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -18,7 +20,7 @@ from tests.support.trainers.trials import assert_same_bits
 from trainers.config import CompressionConfig, TrialConfig
 
 
-def compressed(rank: int, *, error_feedback: bool = True, **fields: object) -> TrialConfig:
+def compressed(rank: int, *, error_feedback: bool = True, **fields: Any) -> TrialConfig:
     return trial_config(
         compression=CompressionConfig(rank=rank, start_step=3, error_feedback=error_feedback),
         **{"num_steps": 8, **fields},

@@ -1,4 +1,4 @@
-"""Which modules count as a model's blocks."""
+"""The modules that count as a model's blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 from tests.support.trainers.parallel_models import TiedGPT
 from trainers.config import InvalidConfig
 from trainers.parallel.model_blocks import blocks_of
-from trainers.workloads.registry import Workload
+from trainers.workload.protocol import Workload
 
 
 class Names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 from tests.support.trainers.parallel_models import build
 from tests.support.trainers.parallel_training import (
     MODES,
-    Outcome,
+    RankResult,
     average_weights,
     gathered_weights_kept,
     gradients_that_overflow_on_rank_0,
@@ -43,12 +44,10 @@ def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRanks]:
 def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], *, atol: float) -> None:
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(
-            found[name], tensor, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=atol, msg=functools.partial("{}: {}".format, name))
 
 
-def assert_equals_one_process(by_rank: list[Outcome], alone: Outcome) -> None:
+def assert_equals_one_process(by_rank: list[RankResult], alone: RankResult) -> None:
     """Weights are of order 1, and rounding of the mean over ranks is the only difference: 1e-6 in the first step; AdamW
     and SGD with momentum enlarge it little, 1e-5 allows for 20 steps."""
     for rank, outcome in enumerate(by_rank):

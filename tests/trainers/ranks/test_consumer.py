@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_trial_that_was_given_up_goes_on_as_if_it_had_not_been(
 
 
 @pytest.mark.parametrize("every", [{"evaluate_every": 10}, {"evaluate_every": None, "evaluate_every_seconds": 1e6}])
-def test_a_patient_consumer_changes_nothing(every: dict[str, float]) -> None:
+def test_a_patient_consumer_changes_nothing(every: dict[str, Any]) -> None:
     context = single_process_context()
     heard = list(train(small_trial(**every), replace(context, consumer=Impatient())))
     assert without_clock(heard) == without_clock(list(train(small_trial(**every), context)))

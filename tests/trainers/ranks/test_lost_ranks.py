@@ -23,8 +23,10 @@ from trainers.ranks.context import DEFAULT_TIMEOUT_SECONDS
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.run import DONE, LOST
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT_SECONDS = 20.0
-"""How long a rank waits for the other: in a collective, and to join it at the start on a busy machine."""
+"""Time that a rank waits for the other: in a collective, and to join it at the start on a busy machine."""
 
 
 def start_rank(rank: int, config: Path, directory: Path, port: int) -> subprocess.Popen[str]:

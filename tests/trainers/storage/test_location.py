@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.s3_server import S3Server
-from trainers.storage import InvalidPlace, StoreUri, masked, place_of, text_of
+from tests.support.s3_server import S3Server, in_a_store
+from trainers.storage import InvalidPlace, StoreFailed, StoreUri, masked, place_of, text_of
 from trainers.storage import object_store as stores
-from trainers.storage.failure import StoreFailed
-from trainers.storage.object_store import Store
+from trainers.storage.object_store import ObjectStore
 
 
 @pytest.mark.parametrize("text", ["checkpoints", "/shared/a:b", "./s3", "C:checkpoints", ""])
@@ -78,6 +77,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     assert masked(text) == "no 's3://***@b/x?region=eu&sas=***&scheme=http' here, nor gs://***@b"
 
 
+@pytest.mark.processes
 def test_pyarrow_is_not_imported_without_a_store() -> None:
     code = "import sys, trainers.loop, trainers.run, service.scheduler.worker; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -85,7 +85,7 @@ def test_pyarrow_is_not_imported_without_a_store() -> None:
 
 
 def test_a_store_in_a_directory_is_that_directory(tmp_path: Path) -> None:
-    store = Store(place_of((tmp_path / "a b").as_uri()))
+    store = ObjectStore(in_a_store((tmp_path / "a b").as_uri()))
     assert (store.files(), store.directories()) == ({}, [])
     store.write("job/1/x", lambda: [b"ab", memoryview(b"c")])
     assert (tmp_path / "a b" / "job" / "1" / "x").read_bytes() == b"abc"
@@ -101,7 +101,7 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(stores, "FIRST_PAUSE_SECONDS", 0.01)
-    store = Store(place_of(s3.uri("again")))
+    store = ObjectStore(in_a_store(s3.uri("again")))
     # An error that the client itself does not try again.
     s3.fail("PUT .*/again/x", times=2, status=400, code="BadDay")
     checksum = store.write("x", lambda: [b"abc"])
@@ -116,11 +116,11 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
 
 @pytest.mark.parametrize("scheme", ["gs", "gcs"])
 def test_a_store_of_google_can_be_addressed(scheme: str) -> None:
-    Store(place_of(f"{scheme}://anonymous@bucket/x"))  # asks it for nothing
+    ObjectStore(in_a_store(f"{scheme}://anonymous@bucket/x"))  # asks it for nothing
 
 
 def test_what_no_patience_mends_fails_at_once(s3: S3Server) -> None:
     with pytest.raises(StoreFailed, match=r"^s3://missing/x\?.* cannot take y: .*bucket does not exist$"):
-        Store(place_of(s3.uri("x", bucket="missing"))).write("y", lambda: [b""])
+        ObjectStore(in_a_store(s3.uri("x", bucket="missing"))).write("y", lambda: [b""])
     with pytest.raises(StoreFailed, match=r"^s3://b/x\?colour=\*\*\* cannot be used: .*'colour'"):
-        Store(place_of("s3://b/x?colour=red"))
+        ObjectStore(in_a_store("s3://b/x?colour=red"))

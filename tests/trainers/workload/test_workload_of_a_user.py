@@ -81,6 +81,7 @@ def test_other_names_are_no_references(name: str) -> None:
     assert not is_reference(name)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("mine")
 def test_a_class_is_described_by_its_attributes_and_its_constructor() -> None:
     for description in (describe("mine:Mine"), ask("mine:Mine")):
@@ -167,6 +168,7 @@ def test_defaults_that_json_cannot_hold_and_positional_only_parameters_are_refus
     assert options_of(TakesAnything) == {}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -197,11 +199,13 @@ def test_a_module_that_cannot_be_imported_is_refused_with_its_error(mine: Path, 
     assert caught.value.message.isprintable()
 
 
+@pytest.mark.processes
 def test_a_missing_module_is_told_from_one_that_it_imports(mine: Path) -> None:
     with pytest.raises(InvalidConfig, match=rf"there is no module 'nowhere' among the installed packages and {mine}$"):
         ask("nowhere.at_all:Mine")
 
 
+@pytest.mark.processes
 def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) -> None:
     (mine / "mine.py").write_text(
         "import subprocess, sys, time\n"
@@ -214,6 +218,7 @@ def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) ->
     wait_until(lambda: not _is_running(int((mine / "pid").read_text())), "the end of its child")
 
 
+@pytest.mark.processes
 def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
     (mine / "described.py").write_text(
         "from trainers.workload.description import WorkloadDescription\n"
@@ -239,6 +244,7 @@ def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
     assert sorted(installed.problems) == ["broken", "wrong"]
 
 
+@pytest.mark.processes
 def test_the_command_prints_json_and_nothing_that_the_module_prints(mine: Path) -> None:
     (mine / "mine.py").write_text(f"{MINE}\nimport os\nprint('hello')\nos.write(1, b'\\xff\\x00')\n")
     shown = subprocess.run(

@@ -12,27 +12,28 @@ import pytest
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload_check.child import outcome_of
-from trainers.workload_check.outcome import Outcome
+from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.supervisor import check
 from trainers.workloads.describe import environment_of_children
 
 MODULE = broken_workloads.__name__
+OF_DATA = ["batches", "data order", "sharding", "start step", "epoch"]
 
 
-def outcomes(name: str) -> dict[str, Outcome]:
-    """What each rule finds, in this process; without the rule that starts another."""
+def outcomes(name: str) -> dict[str, RuleOutcome]:
+    """The outcome of each rule, in this process; without the rule that starts another."""
     subject = Subject(name, {}, batch_size=12)
     return {rule.name: outcome_of(rule, subject) for rule in RULES if rule.name != "processes"}
 
 
-def outcome(rule_name: str, class_name: str) -> Outcome:
+def outcome(rule_name: str, class_name: str) -> RuleOutcome:
     (rule,) = (rule for rule in RULES if rule.name == rule_name)
     return outcome_of(rule, Subject(f"{MODULE}:{class_name}", {}, batch_size=12))
 
 
-def not_ok(found: dict[str, Outcome]) -> dict[str, str]:
+def not_ok(found: dict[str, RuleOutcome]) -> dict[str, str]:
     return {name: one.status for name, one in found.items() if one.status not in ("ok", "skipped")}
 
 
@@ -54,7 +55,7 @@ def test_a_built_in_workload_keeps_every_rule(name: str) -> None:
     assert not_ok(found) == {}, found
 
 
-@pytest.mark.parametrize("name", ["Sound", "Extended"])
+@pytest.mark.parametrize("name", ["Sound", "SoundStream", "Extended"])
 def test_a_sound_workload_keeps_every_rule(name: str) -> None:
     found = outcomes(f"{MODULE}:{name}")
     assert not_ok(found) == {}, found
@@ -72,6 +73,10 @@ def test_a_sound_workload_keeps_every_rule(name: str) -> None:
         ("SharesItsModel", ["model", "trials"], r"the same module each time"),
         ("DrawsItsModelByChance", ["model", "trials"], r"two models of one seed differ in 0\.bias, 0\.weight"),
         ("HasNothingToTrain", ["model", "loss", "trials"], r"no parameter that is trained"),
+        ("IgnoresTheIndices", ["data order", "sharding"], r"seeds 1 and 2 give the same batches"),
+        ("RefusesTheRank", ["construction", *OF_DATA, "trials"], r"train_batches takes no argument rank, world_size"),
+        ("AsksForMoreThanIndices", ["construction", *OF_DATA, "trials"], r"batch cannot be called .* argument: 'seed'"),
+        ("WithoutBatches", ["construction", *OF_DATA, "trials"], r"there is neither batch nor train_batches"),
         ("GivesAPartWithoutRows", ["batches"], r"batch\[2\] of rank 0 of 1 has 1 rows instead of 12"),
         ("IgnoresTheSeed", ["data order"], r"seeds 1 and 2 give the same batches"),
         ("IgnoresTheRank", ["sharding"], r"6 examples go to more than one of 2 ranks"),
@@ -116,6 +121,12 @@ def test_batches_from_a_global_generator_are_found() -> None:
     assert found.text.startswith("the same seed gave other batches the second time. Shuffle and augment with")
 
 
+def test_examples_that_are_altered_by_chance_are_found() -> None:
+    found = outcome("data order", "AltersExamplesByChance")
+    assert found.status == "failed"
+    assert found.text.startswith("the same seed gave other batches the second time")
+
+
 def test_batches_that_end_are_found() -> None:
     found = outcome("batches", "EndsAfterOneBatch")
     assert (found.status, found.text.partition(".")[0]) == ("failed", "the batches of rank 0 of 1 end after 1")
@@ -127,6 +138,7 @@ def test_a_loss_that_does_not_fall_is_only_doubtful() -> None:
     assert "take its loss from 1 to 1" in found["learning"].text
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("name", "status"), [("Sound", "ok"), ("OrdersByHash", "failed")])
 def test_data_that_depend_on_the_process_are_found(name: str, status: str) -> None:
     found = outcome("processes", name)
@@ -146,6 +158,7 @@ def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
     assert not_ok(outcomes(f"{MODULE}:AddsNoise")) == {}
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
     found = {
@@ -164,6 +177,7 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
     assert found["counts"].status == "skipped"
 
 
+@pytest.mark.processes
 def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
     found = list(check(f"{MODULE}:HangsWhenBuilt", {}, batch_size=12, timeout_seconds=8, num_threads=1))
     assert [one.status for one in found] == ["ok", "failed"] + ["skipped"] * (len(RULES) - 2)
@@ -171,6 +185,7 @@ def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
     assert found[2].text == "the process does not survive 'construction'"
 
 
+@pytest.mark.processes
 def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from tests.support.trainers.broken_workloads import Sound\n"
@@ -186,6 +201,7 @@ def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(t
     assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 19 + ["skipped"] * 4
 
 
+@pytest.mark.processes
 def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from tests.support.trainers.broken_workloads import Sound\n"
@@ -198,6 +214,7 @@ def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) 
     assert checked.stderr == ""
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])
 def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
     assert run_checker(*arguments).returncode == 2

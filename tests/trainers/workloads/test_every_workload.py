@@ -1,4 +1,4 @@
-"""What every built-in workload promises, at its default options: the data of ranks, evaluation, training, resume."""
+"""Promises of every built-in workload, at its default options: the data of ranks, evaluation, training, resume."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.support.trainers.trials import assert_same_bits, final_state, run_tri
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import describe, load
 
 WORKLOADS = ["digits-mlp", "digits-autoencoder", "digits-convnet", "stdlib-gpt"]
@@ -41,7 +42,7 @@ def stream(name: str, *, seed: int, world_size: int, batch_size: int) -> Iterato
     """The global batches from the first step on, put together from all ranks' shares."""
     workload = load(name, {})
     shares = [
-        workload.train_batches(batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=0)
+        train_batches(workload, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=0)
         for rank in range(world_size)
     ]
     for batches in zip(*shares, strict=True):
@@ -61,8 +62,8 @@ def test_ranks_see_parts_of_one_global_batch(name: str) -> None:
 def test_batches_go_on_at_any_step(name: str) -> None:
     workload = load(name, {})
     arguments = {"batch_size": 32, "seed": 3, "rank": 1, "world_size": 2}
-    from_the_beginning = islice(workload.train_batches(**arguments, start_step=0), 50, 60)
-    from_step_50 = islice(workload.train_batches(**arguments, start_step=50), 10)
+    from_the_beginning = islice(train_batches(workload, **arguments, start_step=0), 50, 60)
+    from_step_50 = islice(train_batches(workload, **arguments, start_step=50), 10)
     for one, other in zip(from_the_beginning, from_step_50, strict=True):
         assert examples(one) == examples(other)
 
@@ -154,13 +155,13 @@ def test_small_is_a_larger_model_that_trains(name: str) -> None:
     workload = load(name, {"size": "small"})
     torch.manual_seed(0)
     model = workload.build_model()
-    batch = next(workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
+    batch = next(train_batches(workload, batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for _ in range(5):
         loss = workload.loss(model, batch)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
     # The same batch again and again: it is learnt.

@@ -10,6 +10,7 @@ from trainers.config import InvalidConfig
 from trainers.workloads.registry import UnknownWorkload, check_options, describe, descriptions, load
 
 
+@pytest.mark.processes
 def test_descriptions_are_read_without_importing_torch() -> None:
     program = """if True:
         import sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
-from trainers.workloads import option_values as check
+from trainers.workloads import options as check
 from trainers.workloads.clicks.examples import ClickLog, Examples, read_click_log
 from trainers.workloads.clicks.model import DLRM, ClickShape, click_loss, parameter_groups
 from trainers.workloads.clicks.parser import NUM_CATEGORIES
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 SHAPES = {
     "tiny": ClickShape(num_buckets=1_000, embedding_width=8, bottom_sizes=(32,), top_sizes=(64, 32)),
@@ -29,6 +28,7 @@ SHAPES = {
 }
 
 DEFAULT_VALIDATION_SHARE = 0.1
+"""The last tenth, where the user does not say."""
 NUM_EXAMPLES_AT_ONCE = 4096
 """In evaluation: bounds its memory."""
 
@@ -106,21 +106,9 @@ class ClickPrediction:
     def num_train_examples(self) -> int:
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Batch]:
-        """Batches of (counts (b, 13) float32, rows of the tables (b, 26) int64, labels (b,) float32)."""
-        # Each rank has read the same log, and the loop adds up what they count.
-        self._counts_here = rank == 0
-        order = rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        )
-        return (self._batch(self._train[indices.numpy()]) for indices in order)
+    def batch(self, indices: Tensor) -> Batch:
+        """Counts (b, 13) float32, rows of the tables (b, 26) int64, labels (b,) float32."""
+        return self._batch(self._train[indices.numpy()])
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per example."""
@@ -130,8 +118,10 @@ class ClickPrediction:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation example: `validation_loss` (nats), and `validation_normalized_entropy`,
-        which is that over the entropy of the base rate: 1 for a model that knows nothing of the features."""
+        """Metrics on every `world_size`-th validation example: `validation_loss` (nats), and
+        `validation_normalized_entropy`, which is that over the entropy of the base rate: 1 for a model that knows
+        nothing of the features."""
+        self._counts_here = rank == 0  # each rank has read the same log, and the loop adds up what they count
         share = self._validation[rank::world_size]
         loss_sum = 0.0
         for start in range(0, len(share), NUM_EXAMPLES_AT_ONCE):
@@ -195,7 +185,7 @@ def last_part(examples: Examples, *, share: float) -> tuple[Examples, Examples]:
 
 
 def table_rows(categories: np.ndarray[Any, np.dtype[np.uint32]], num_buckets: int) -> np.ndarray[Any, Any]:
-    """Where the embeddings of categories (b, 26) are in the one table of 26 x num_buckets rows: (b, 26) int64.
+    """Rows of the embeddings of categories (b, 26) in the one table of 26 x num_buckets rows: (b, 26) int64.
 
     The first row of each part is for what is missing; all else is hashed to the others.
     """

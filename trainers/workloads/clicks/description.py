@@ -1,4 +1,4 @@
-"""What is known of click prediction on logs without building anything."""
+"""The description of click prediction on a user's logs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ DESCRIPTIONS = (
         name="click-log",
         title="Your click log in Criteo's format, DLRM (embedding tables and two MLPs)",
         implementation="trainers.workloads.clicks.click_log:ClickPrediction",
+        extra="clicks",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

@@ -19,18 +19,18 @@ from trainers.data.files import DataFile, content_digest, data_files, stretches
 from trainers.data.prepared import prepared
 from trainers.data.processes import Job, run_jobs, serve
 from trainers.workloads.clicks.parquet import is_parquet, parquet_blocks, row_groups
-from trainers.workloads.clicks.parser import BLOCK_BYTES, EXAMPLE, Block, parse
+from trainers.workloads.clicks.parser import BLOCK_BYTES, EXAMPLE, ParsedLines, parse
 
 logger = getLogger(__name__)
 
 PART_BYTES = 64 * 2**20
-"""What one process parses at a time, roughly; a compressed file is one part."""
+"""Bytes that one process parses at a time, roughly; a compressed file is one part."""
 
 Examples: TypeAlias = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """A stretch of one file."""
 
     path: str
@@ -87,7 +87,7 @@ def parse_parts(job: Job) -> Job:
     num_examples, num_malformed = 0, 0
     parts = []
     with Path(job["output"]).open("wb") as output:
-        for part in (Part(**fields) for fields in job["parts"]):
+        for part in (LogPart(**fields) for fields in job["parts"]):
             if num_malformed > job["max_malformed_lines"]:
                 break
             num_lines, of_part, first = 0, 0, -1
@@ -139,7 +139,7 @@ def _check_malformed(option: str, number: int, first: str, limit: int) -> None:
 
 
 def _first_malformed_line(parts: Sequence[dict[str, Any]]) -> str:
-    """Where it is, if there is one; the parts are in the order of the files."""
+    """Its line, if there is one; the parts are in the order of the files."""
     path, lines_before = "", 0
     for part in parts:
         if part["path"] != path:
@@ -151,9 +151,9 @@ def _first_malformed_line(parts: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
-def _in_portions(files: Sequence[DataFile]) -> Iterator[list[Part]]:
+def _in_portions(files: Sequence[DataFile]) -> Iterator[list[LogPart]]:
     """The parts of all files in order, in portions for one process each: at least one."""
-    portion: list[Part] = []
+    portion: list[LogPart] = []
     num_bytes = 0
     for file in files:
         for part, size in _parts(file):
@@ -165,24 +165,24 @@ def _in_portions(files: Sequence[DataFile]) -> Iterator[list[Part]]:
     yield portion
 
 
-def _parts(file: DataFile) -> Iterator[tuple[Part, int]]:
-    """With the bytes of each."""
+def _parts(file: DataFile) -> Iterator[tuple[LogPart, int]]:
+    """The parts of a file, with the bytes of each."""
     if is_parquet(file.path):
         for group, num_bytes in enumerate(row_groups(file.path)):
-            yield Part(str(file.path), group, group + 1), num_bytes
+            yield LogPart(str(file.path), group, group + 1), num_bytes
     elif _is_compressed(file.path):
-        yield Part(str(file.path), 0, file.num_bytes), file.num_bytes
+        yield LogPart(str(file.path), 0, file.num_bytes), file.num_bytes
     else:
         for start, stop in stretches(file.path, 0, file.num_bytes, num_bytes=PART_BYTES):
-            yield Part(str(file.path), start, stop), stop - start
+            yield LogPart(str(file.path), start, stop), stop - start
 
 
 def _is_compressed(path: str | Path) -> bool:
     return str(path).lower().endswith(".gz")
 
 
-def _blocks(part: Part) -> Iterator[tuple[Block, int]]:
-    """What was read, with the number of its lines."""
+def _blocks(part: LogPart) -> Iterator[tuple[ParsedLines, int]]:
+    """The parsed lines of a part, each time with their number."""
     if is_parquet(part.path):
         yield from parquet_blocks(Path(part.path), part.start, part.stop)
         return
@@ -207,7 +207,7 @@ def _blocks(part: Part) -> Iterator[tuple[Block, int]]:
         raise ValueError(f"{part.path} is not a whole gzip file: {error}") from error
 
 
-def _open(part: Part) -> IO[bytes]:
+def _open(part: LogPart) -> IO[bytes]:
     if _is_compressed(part.path):
         return cast("IO[bytes]", gzip.open(part.path, "rb"))
     stream = Path(part.path).open("rb")  # noqa: SIM115  # the caller closes it

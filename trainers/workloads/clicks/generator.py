@@ -22,17 +22,21 @@ from numpy.typing import NDArray
 from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
 
 NUM_AT_ONCE = 10_000
+"""Lines that are drawn at once, which bounds memory. Each portion has its own seed: another number, another log."""
 VOCABULARY_SIZES = tuple(int(size) for size in np.geomspace(4, 20_000, NUM_CATEGORIES))
 """Of the tables: from a few values to many, most of which are rare."""
 ZIPF_EXPONENT = 1.1
+"""Of the frequencies of categories: a few are frequent and most are rare, as in real logs."""
 MISSING_COUNT_SHARE = 0.2
 MISSING_CATEGORY_SHARE = 0.05
+"""Shares of fields that are empty, as some of every real log are."""
 CLICK_LOGIT = -1.3
 """Gives about a quarter of clicks, as in Criteo's smaller log."""
 COUNT_DEVIATION, CATEGORY_DEVIATION, PAIR_DEVIATION = 0.8, 1.5, 1.0
 """Of what counts, categories and pairs each add to the logit."""
 NUM_PAIRS = 8
 HIDDEN_WIDTH = 4
+"""Of the model that decides on clicks: products of features, so that a linear model does not learn all of it."""
 
 
 class ClickTruth:
@@ -48,7 +52,7 @@ class ClickTruth:
         self.pairs = generator.permutation(NUM_CATEGORIES)[: 2 * NUM_PAIRS].reshape(NUM_PAIRS, 2)
 
     def click_probabilities(self, counts: NDArray[np.int64], categories: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of counts (k, 13) and categories (k, 26), -1 where missing, which adds nothing: (k,)."""
+        """Probabilities (k,) of clicks, from counts (k, 13) and categories (k, 26); -1 is missing, and adds nothing."""
         logits = CLICK_LOGIT + np.where(counts < 0, 0, np.log1p(np.maximum(counts, 0)) - 2) @ self.count_weights
         for table in range(NUM_CATEGORIES):
             logits += np.where(categories[:, table] < 0, 0, self.category_effects[table][categories[:, table]])

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, Block, examples_of, hexadecimals
+from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, ParsedLines, examples_of, hexadecimals
 from trainers.workloads.optional_library import optional_library
 
 SUFFIXES = (".parquet", ".pq")
 ROWS_AT_ONCE = 4096
+"""Bounds memory: about a megabyte of text."""
 PURPOSE = "a click log in Parquet files"
 
 
@@ -45,7 +46,7 @@ def row_groups(path: Path) -> list[int]:
     return [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
 
 
-def parquet_blocks(path: Path, start: int, stop: int) -> Iterator[tuple[Block, int]]:
+def parquet_blocks(path: Path, start: int, stop: int) -> Iterator[tuple[ParsedLines, int]]:
     """The rows of those row groups, with the number of rows of each block.
 
     Strings are hexadecimal numbers, as in the text files; integers stand for themselves.
@@ -64,7 +65,7 @@ def parquet_blocks(path: Path, start: int, stop: int) -> Iterator[tuple[Block, i
                 values[is_well_formed],
                 are_missing[is_well_formed],
             )
-            yield Block(examples, np.flatnonzero(~is_well_formed)), batch.num_rows
+            yield ParsedLines(examples, np.flatnonzero(~is_well_formed)), batch.num_rows
 
 
 def _is_legal(kind: Any, index: int, types: Any) -> bool:

@@ -6,16 +6,15 @@ Eight layers with a narrow code in the middle make a badly conditioned problem, 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.digits.digits import NUM_PIXELS, digits
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 ENCODER_SIZES = {"tiny": (128, 64, 32, 8), "small": (512, 256, 128, 16)}
 """Units of the encoder's layers, the code last; the decoder is its mirror image."""
@@ -59,19 +58,9 @@ class DigitsAutoencoder:
     def num_train_examples(self) -> int:
         return len(self._digits.train_pixels)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Tensor]:
-        """Batches of pixels (b, 64) float32 in [0, 1], b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._digits.train_pixels[indices]
+    def batch(self, indices: Tensor) -> Tensor:
+        """Pixels (b, 64) float32 in [0, 1]."""
+        return self._digits.train_pixels[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per image."""
@@ -81,8 +70,8 @@ class DigitsAutoencoder:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th image: `validation_loss` (nats per image) and `validation_squared_error` (summed
-        over the image's pixels)."""
+        """Metrics on every `world_size`-th image: `validation_loss` (nats per image) and `validation_squared_error`
+        (summed over the image's pixels)."""
         pixels = self._digits.validation_pixels[rank::world_size].to(device)
         logits = model(pixels)
         squared_error = functional.mse_loss(logits.sigmoid(), pixels, reduction="sum")

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from trainers.workloads.digits.digits import NUM_CLASSES, DigitsClassification, digits
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 CHANNELS = {"tiny": (16, 32, 64), "small": (32, 64, 128)}
 """Output channels of the convolutions."""

@@ -11,13 +11,20 @@ from typing import TypeAlias
 
 import numpy as np
 
+from trainers.installation.distribution import needs
+
 Integers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def read_digits() -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float64]], Integers]:
-    """The images (1797, 64), with rows of the image one after the other, and their labels (1797,)."""
+    """The images (1797, 64), with rows of the image one after the other, and their labels (1797,).
+
+    Raises:
+        ValueError: scikit-learn is not installed.
+    """
     found = find_spec("sklearn")
-    assert found is not None, "scikit-learn is one of the dependencies"
+    if found is None:
+        raise ValueError(f"the handwritten digits: {needs('scikit-learn', extra='digits')}")
     assert found.submodule_search_locations, "it is a package"
     file = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     if file.is_file():

@@ -1,15 +1,16 @@
-"""What is known of the handwritten digits' workloads without building them."""
+"""The descriptions of the workloads on handwritten digits."""
 
 from __future__ import annotations
 
 from trainers.workload.description import WorkloadDescription, WorkloadOption
-from trainers.workloads.size_option import SIZE
+from trainers.workloads.options import SIZE
 
 DESCRIPTIONS = (
     WorkloadDescription(
         name="digits-mlp",
         title="Handwritten digits (8x8, 1,797 images from scikit-learn), multi-layer perceptron",
         implementation="trainers.workloads.digits.digits:DigitsMLP",
+        extra="digits",
         metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
         default_objective="validation_loss",
         default_num_steps=100,  # nine epochs: with more the best value is decided by overfitting, not optimization
@@ -25,6 +26,7 @@ DESCRIPTIONS = (
         name="digits-autoencoder",
         title="Handwritten digits (8x8, 1,797 images from scikit-learn), deep autoencoder",
         implementation="trainers.workloads.digits.autoencoder:DigitsAutoencoder",
+        extra="digits",
         metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_squared_error": "minimize"},
         default_objective="validation_loss",
         default_num_steps=400,  # with more, a good optimizer's best value is decided by overfitting here, too
@@ -36,6 +38,7 @@ DESCRIPTIONS = (
         name="digits-convnet",
         title="Handwritten digits (8x8, 1,797 images from scikit-learn), convolutional network",
         implementation="trainers.workloads.digits.convnet:DigitsConvnet",
+        extra="digits",
         metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
         default_objective="validation_loss",
         default_num_steps=100,  # four and a half epochs: later the loss is near its floor with any optimizer

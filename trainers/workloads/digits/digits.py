@@ -7,7 +7,7 @@ their own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.digits.data import read_digits, stratified_split
+from trainers.workloads.options import share
 
 NUM_PIXELS = 64
 NUM_CLASSES = 10
@@ -78,17 +78,6 @@ def digits() -> Digits:
     )
 
 
-def share(name: str, value: object) -> float:
-    """The value of an option that is a share.
-
-    Raises:
-        ValueError: it is not a number in [0, 1); the message names the option.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
-    return float(value)
-
-
 class DigitsClassification:
     """Data, loss and metrics of the workloads that classify the digits; a subclass builds the model.
 
@@ -106,19 +95,9 @@ class DigitsClassification:
     def num_train_examples(self) -> int:
         return len(self._train_labels)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of (images (b, 64) float32, labels (b,) int64), b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train_images[indices], self._train_labels[indices]
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (b, 64) float32, labels (b,) int64."""
+        return self._train_images[indices], self._train_labels[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         images, labels = cast("tuple[Tensor, Tensor]", batch)

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
+from trainers.torch_internals import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
 from trainers.workloads.optional_library import optional_library
 
@@ -62,9 +62,10 @@ _BUILD_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What the library's models raise where a config is impossible; they check few fields by themselves."""
+"""The errors of the library's models where a config is impossible; they check few fields by themselves."""
 
 _PROBE_LENGTH = 4
+"""Tokens of the probe for attention to later ones: the shortest with some that no change may reach."""
 _PROBE_TOLERANCE = 1e-4
 """Relative to the largest logit. Rounding differs by about 1e-6; attention to one token too many, by 1e-3 and more,
 also in a model that is next to zero at its start."""

@@ -1,4 +1,4 @@
-"""What is known of architectures that `transformers` builds without building anything."""
+"""The description of the workload on architectures that `transformers` builds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ DESCRIPTIONS = (
         name="huggingface",
         title="Any architecture of Hugging Face transformers: language model, image or text classifier",
         implementation="trainers.workloads.huggingface.huggingface:HuggingFace",
+        extra="huggingface",
         metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
         default_objective="validation_loss",
         default_num_steps=400,

@@ -8,7 +8,7 @@ from typing import Any
 from trainers.workloads.huggingface.architecture import Weights
 from trainers.workloads.huggingface.images import image_classification
 from trainers.workloads.huggingface.text import CausalLM, SequenceClassification
-from trainers.workloads.option_values import one_of, without_effect
+from trainers.workloads.options import one_of, without_effect
 
 _TASKS: Mapping[str, tuple[Callable[..., Any], frozenset[str]]] = {
     "causal-lm": (CausalLM, frozenset({"text_column", "cache_directory", "tokenizer", "context_length"})),

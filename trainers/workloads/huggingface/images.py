@@ -13,10 +13,11 @@ from trainers.workloads.digits.digits import NUM_CLASSES, digits
 from trainers.workloads.huggingface.architecture import Architecture, Weights
 from trainers.workloads.huggingface.tasks import ArchitectureWorkload, Batch, ExamplesInMemory, WorkloadInMemory
 from trainers.workloads.images.image_folder import ImageFolder
-from trainers.workloads.option_values import integer, without_effect
+from trainers.workloads.options import integer, without_effect
 
 DIGIT_SIDE = 8
 DEFAULT_IMAGE_SIZE = 32
+"""Side of the images of models whose config names none: small enough for a CPU."""
 SMALL_ARCHITECTURE = "vit"
 SMALL_CONFIG: Mapping[str, Any] = {
     "num_hidden_layers": 2,
@@ -94,7 +95,7 @@ class DigitsImages(WorkloadInMemory):
         )
 
     def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of (images (b, 1, 8, 8) float32, labels (b,) int64); the images are enlarged on the device."""
+        """Logits and labels of (images (b, 1, 8, 8) float32, labels (b,) int64); images are enlarged on the device."""
         images, labels = batch
         pixels = functional.interpolate(images, size=self._side, mode="bilinear", align_corners=False)
         return model(pixel_values=pixels.expand(-1, self._num_channels, -1, -1)).logits, labels
@@ -145,13 +146,9 @@ class FolderImages(ArchitectureWorkload):
     def num_train_examples(self) -> int:
         return self._folder.num_train_examples
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[object]:
+    def train_batches(self, **order: int) -> Iterator[object]:
         """Batches as `ImageFolder` gives them."""
-        return self._folder.train_batches(
-            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
-        )
+        return self._folder.train_batches(**order)
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         return self._folder.loss(_logits_of(model), batch)
@@ -159,11 +156,11 @@ class FolderImages(ArchitectureWorkload):
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """As `ImageFolder`."""
+        """The same as `ImageFolder`'s."""
         return self._folder.evaluate(_logits_of(model), rank=rank, world_size=world_size, device=device)
 
     def counts(self) -> Mapping[str, int]:
-        """As `ImageFolder`."""
+        """The same as `ImageFolder`'s."""
         return self._folder.counts()
 
 

@@ -30,6 +30,7 @@ _PARQUET_SUFFIXES = (".parquet", ".pq")
 
 
 NUM_WORDS = 1024
+"""Vocabulary of `WordTokenizer`: enough to tell the packages apart, and small beside any model."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 """Parts of identifiers, numbers, and every other sign by itself; white space counts for nothing."""
 

@@ -1,24 +1,23 @@
-"""What the workloads on architectures of `transformers` share: batches, loss and metrics over examples in memory."""
+"""The common part of workloads on models of `transformers`: batches, loss and metrics over examples in memory."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
-from trainers.workloads.digits.digits import share
 from trainers.workloads.huggingface.architecture import Architecture, blocks, parameter_groups
-from trainers.workloads.option_values import boolean, integer
+from trainers.workloads.options import boolean, integer, share
 
 Batch: TypeAlias = tuple[Tensor, ...]
 """Parts of some examples, each with the examples as its first dimension."""
 
 DEFAULT_VALIDATION_EXAMPLES = 512
+"""Enough to tell configs apart, and evaluated in a fraction of the time between two measurements."""
 NUM_EXAMPLES_AT_ONCE = 64
 """In evaluation, of examples that are predicted once each."""
 
@@ -93,19 +92,9 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
     def num_train_examples(self) -> int:
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Batch]:
-        """Batches as the data set gives them, of batch_size / world_size examples."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train[indices]
+    def batch(self, indices: Tensor) -> Batch:
+        """The examples as the data set gives them."""
+        return self._train[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Mean cross-entropy, in nats."""

@@ -26,10 +26,11 @@ from trainers.workloads.language.corpus import read_corpus as read_tokens
 from trainers.workloads.language.stdlib_text import END_OF_FILE, stdlib_text
 from trainers.workloads.language.text_lm import NUM_LOGITS_AT_ONCE, sequences
 from trainers.workloads.language.tokenizer import BYTE, NUM_BYTES, TextTokenizer, text_tokenizer
-from trainers.workloads.option_values import integer, without_effect
-from trainers.workloads.option_values import text as string
+from trainers.workloads.options import integer, without_effect
+from trainers.workloads.options import text as string
 
 DEFAULT_CONTEXT_LENGTH = 64
+"""Tokens that a model sees at once, where nobody says: as text-lm's size tiny, for a CPU."""
 CHARACTERS_PER_TOKEN = 4
 """Of source, roughly, where tokens are words or parts of them."""
 
@@ -60,7 +61,7 @@ SMALL_CLASSIFIER: tuple[str, Mapping[str, Any]] = (
         "attention_probs_dropout_prob": 0.0,
     },
 )
-"""What is trained when no architecture is named."""
+"""The classifier that is trained when no architecture is named."""
 
 
 class CausalLM(WorkloadInMemory):
@@ -135,7 +136,7 @@ class CausalLM(WorkloadInMemory):
         return self.context_length
 
     def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of (tokens (b, `context_length` + 1) int32,)."""
+        """Logits and following tokens of (tokens (b, `context_length` + 1) int32,)."""
         tokens = batch[0].long()  # on the device: half as many bytes on the way there
         return model(input_ids=tokens[:, :-1]).logits.flatten(0, 1), tokens[:, 1:].flatten()
 
@@ -215,7 +216,7 @@ class SequenceClassification(WorkloadInMemory):
         return self.context_length
 
     def logits_and_targets(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of (tokens (b, `context_length`) int32, lengths (b,) int64, labels (b,) int64)."""
+        """Logits and labels of (tokens (b, `context_length`) int32, lengths (b,) int64, labels (b,) int64)."""
         tokens, lengths, labels = batch
         mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         return model(input_ids=tokens.long(), attention_mask=mask.long()).logits, labels
@@ -262,7 +263,7 @@ def _context_length(config: Any, context_length: int | None) -> int:
 
 
 def _named_tokenizer(tokenizer: str | None, model_path: str | None) -> str | None:
-    """As `text_tokenizer` takes it: the option, or the model's own; None: the task's default."""
+    """The tokenizer as `text_tokenizer` takes it: the option, or the model's own; None: the task's default."""
     if tokenizer is not None:
         return tokenizer
     own = Path(model_path) / "tokenizer.json" if isinstance(model_path, str) else None

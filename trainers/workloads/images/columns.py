@@ -24,15 +24,16 @@ Label: TypeAlias = int | str
 logger = getLogger(__name__)
 
 ARROW_FILE_MAGIC = b"ARROW1"
-"""How an Arrow file begins; without it, it is a stream, which is what `datasets` writes."""
+"""The first bytes of an Arrow file; without them it is a stream, which is what `datasets` writes."""
 MAX_KEPT_BYTES = 256 * 2**20
 """Of row groups that a process keeps in memory."""
 MAX_OPEN_FILES = 64
+"""Per process: well below the usual limit of 1,024, of which every worker has its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """Where rows lie: in the row groups of Parquet files or the record batches of Arrow files, one after the other."""
+    """The places of rows: row groups of Parquet files or record batches of Arrow files, one after the other."""
 
     paths: tuple[str, ...]
     image_column: str
@@ -124,7 +125,7 @@ class ParquetChunks:
         return [self._file.metadata.row_group(place).num_rows for place in range(self._file.num_row_groups)]
 
     def num_bytes(self) -> int:
-        """Of all columns, before compression."""
+        """Bytes of all columns, before compression."""
         return sum(self._file.metadata.row_group(place).total_byte_size for place in range(self._file.num_row_groups))
 
     def images(self, place: int) -> Any:
@@ -185,7 +186,7 @@ def open_chunks(path: str, image_column: str) -> ParquetChunks | ArrowChunks:
 
 
 def read_columns(paths: Sequence[Path], image_column: str, label_column: str) -> tuple[Chunks, list[Label]]:
-    """Where the images of some files lie, and their labels as they are there (integers or strings).
+    """The places of the images of some files, and their labels as they are there (integers or strings).
 
     Raises:
         ValueError: a file cannot be read, or has no such columns of a usable type; the message names the file, the

@@ -1,4 +1,4 @@
-"""What is known of images in a directory or in Parquet files without building anything."""
+"""The description of the workload on a user's images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ DESCRIPTIONS = (
             "cosine and a warm-up of 5"
         ),
         implementation="trainers.workloads.images.image_folder:ImageFolder",
+        extra="vision",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

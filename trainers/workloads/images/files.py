@@ -27,6 +27,7 @@ VALIDATION_NAMES = ("validation", "val", "valid")
 SPLIT_SEED = 0
 """Fixed, and not the trial's seed: all trials are compared on the same validation images."""
 DEFAULT_VALIDATION_SHARE = 0.1
+"""A tenth, where the user does not say."""
 NUM_FOUND_KEPT = 4
 """Data sets whose names and labels a process keeps, for the next trial on them."""
 
@@ -41,7 +42,7 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, index: int) -> str:
-        """Where the image lies, for messages."""
+        """The place of the image, for messages."""
 
     def encoded(self, index: int) -> bytes:
         """The bytes of the image's file.
@@ -234,7 +235,7 @@ def _hold_out(images: Images, share: float | None, classes: tuple[str, ...], whe
 
 
 def _split_directories(root: Path) -> tuple[Path, Path | None]:
-    """Where the training images are, and where the validation images are if they are apart."""
+    """The places of the training images, and of the validation images if they are apart."""
     validation = next((root / name for name in VALIDATION_NAMES if (root / name).is_dir()), None)
     return (root / "train" if (root / "train").is_dir() else root), validation
 

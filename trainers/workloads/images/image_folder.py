@@ -17,8 +17,8 @@ from trainers.workloads.images.files import FoundImages, Integers, find_images
 from trainers.workloads.images.resnet import RESNETS, ResNet
 from trainers.workloads.images.unreadable import UnreadableCount
 from trainers.workloads.images.vision_transformer import VISION_TRANSFORMERS, VisionTransformer
-from trainers.workloads.option_values import boolean, integer, one_of, open_share, text, without_effect
 from trainers.workloads.optional_library import optional_library
+from trainers.workloads.options import boolean, integer, one_of, open_share, positive_share, share, text, without_effect
 
 if TYPE_CHECKING:
     from trainers.workloads.images.reading import ReadBatch, TrainingTask
@@ -70,8 +70,8 @@ class ImageFolder:
         self.architecture = one_of("architecture", architecture, (*RESNETS, *VISION_TRANSFORMERS))
         self.image_size = integer("image_size", image_size, minimum=8)
         self.patch_size = _patch_size(patch_size, self.architecture, self.image_size)
-        self.label_smoothing = _share("label_smoothing", label_smoothing)
-        self.min_crop_area = _positive_share("min_crop_area", min_crop_area)
+        self.label_smoothing = share("label_smoothing", label_smoothing)
+        self.min_crop_area = positive_share("min_crop_area", min_crop_area)
         self.horizontal_flip = boolean("horizontal_flip", horizontal_flip)
         self.num_workers = integer("num_workers", num_workers, minimum=0)
         self.images: FoundImages = find_images(
@@ -80,8 +80,8 @@ class ImageFolder:
             image_column=text("image_column", image_column),
             label_column=text("label_column", label_column),
         )
-        """What was found."""
-        self._unreadable = UnreadableCount(_share("max_unreadable_share", max_unreadable_share))
+        """The images that were found."""
+        self._unreadable = UnreadableCount(share("max_unreadable_share", max_unreadable_share))
         self._num_restarted_loaders = 0
 
     def build_model(self) -> nn.Module:
@@ -124,11 +124,10 @@ class ImageFolder:
         """The number of training images, the unreadable ones included."""
         return len(self.images.train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Generator[tuple[Tensor, Tensor], None, None]:
+    def train_batches(self, *, seed: int, **order: int) -> Generator[tuple[Tensor, Tensor], None, None]:
         """Batches of (images (b, image_size, image_size, 3) uint8, labels (b,) int64), b = batch_size / world_size.
 
+        What is due is read ahead, so that the rest of `ReadsAhead.train_batches`' arguments go to `training_tasks`.
         In pinned memory, where CUDA is in use. The worker processes live until the generator is closed.
 
         Raises:
@@ -144,14 +143,7 @@ class ImageFolder:
             min_crop_area=self.min_crop_area,
             horizontal_flip=self.horizontal_flip,
         )
-        tasks = training_tasks(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        )
+        tasks = training_tasks(self.num_train_examples, seed=seed, **order)
         with closing(self._read(reader, tasks)) as batches:
             yield from batches
 
@@ -170,8 +162,8 @@ class ImageFolder:
         """
         from trainers.workloads.images.reading import ValidationReader  # needs Pillow
 
-        share = np.arange(rank, len(self.images.validation), world_size, dtype=np.int64)
-        tasks = [share[start : start + NUM_IMAGES_AT_ONCE] for start in range(0, len(share), NUM_IMAGES_AT_ONCE)]
+        own = np.arange(rank, len(self.images.validation), world_size, dtype=np.int64)
+        tasks = [own[start : start + NUM_IMAGES_AT_ONCE] for start in range(0, len(own), NUM_IMAGES_AT_ONCE)]
         # Summed up on the device: the host goes on to the next images meanwhile.
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         num_correct = torch.zeros((), dtype=torch.int64, device=device)
@@ -196,7 +188,7 @@ class ImageFolder:
     def _read(
         self, reader: Any, tasks: Iterator[TrainingTask] | list[Integers], *, num_workers: int | None = None
     ) -> Generator[tuple[Tensor, Tensor], None, None]:
-        is_on_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # then the model is there, too
+        is_on_cuda = torch.cuda.is_initialized()  # then the model is there, too
         results = read_in_order(
             reader,
             tasks,
@@ -217,7 +209,8 @@ class ImageFolder:
 def training_tasks(
     num_examples: int, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
 ) -> Iterator[TrainingTask]:
-    """What is to be read for each step from `start_step` on, in the order of `trainers.data.order`."""
+    """The images of each step from `start_step` on, in the order of `trainers.data.order`, as `TrainingReader` takes
+    them."""
     from trainers.workloads.images.reading import TrainingTask  # needs Pillow
 
     position = start_step * batch_size + rank * (batch_size // world_size)
@@ -246,15 +239,3 @@ def _patch_size(patch_size: object, architecture: str, image_size: int) -> int |
     if image_size % size != 0:
         raise ValueError(f"patch_size {size} must divide image_size {image_size}")
     return size
-
-
-def _positive_share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
-    return float(value)
-
-
-def _share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
-    return float(value)

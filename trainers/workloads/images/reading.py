@@ -1,4 +1,4 @@
-"""What a worker does for one batch of images: read, decode and transform each, and pass over those it cannot."""
+"""A worker's part of one batch of images: to read, decode and transform each, and pass over those it cannot."""
 
 from __future__ import annotations
 

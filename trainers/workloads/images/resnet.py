@@ -77,7 +77,7 @@ class ResNetShape:
     width: int
     """Channels of the first stage."""
     is_for_small_images: bool
-    """Whether the network begins with a 3x3 convolution, instead of shrinking the image to a quarter of its sides."""
+    """True if the network begins with a 3x3 convolution, instead of shrinking the image to a quarter of its sides."""
 
 
 RESNETS = {

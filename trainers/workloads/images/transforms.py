@@ -1,4 +1,4 @@
-"""From the bytes of an image file to pixels: decoding, cropping and scaling with Pillow. No torch: workers run it.
+"""Decoding, cropping and scaling of images with Pillow, from a file's bytes to pixels. No torch: workers run it.
 
 The transforms are those of the ImageNet recipe (He et al., arXiv 1512.03385, with the crops of Szegedy et al.,
 arXiv 1409.4842): in training a crop of random area and shape, scaled to the model's size, and a random mirroring; in
@@ -47,7 +47,7 @@ ORIENTATIONS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What turns an image of that orientation upright."""
+"""The operation of Pillow that turns an image of that orientation upright."""
 SIDEWAYS = (5, 6, 7, 8)
 """The orientations that exchange width and height."""
 
@@ -64,7 +64,7 @@ DECODING_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
-"""What Pillow raises on bytes that are no image, or a broken one."""
+"""The errors of Pillow on bytes that are no image, or a broken one."""
 
 
 def training_image(
@@ -110,7 +110,7 @@ def random_crop(width: int, height: int, *, random: Random, min_area: float) -> 
 
 
 def middle_square(width: int, height: int) -> Box:
-    """What is left if the shorter side is scaled to 8/7 of a square's and the square is cut out of the middle."""
+    """The middle of an image: its shorter side is scaled to 8/7 of a square's, and the square is cut out."""
     side = min(width, height) / VALIDATION_SCALE
     return _in_the_middle(width, height, side, side)
 

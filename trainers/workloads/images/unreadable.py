@@ -18,7 +18,7 @@ class UnreadableImage(Exception):
 
 
 class UnreadableCount:
-    """How often an unreadable image was met, among how many; each is logged once, with its name."""
+    """A count of unreadable images among those read; each is logged once, with its name."""
 
     def __init__(self, max_share: float) -> None:
         self.max_share = max_share

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 NORM_EPSILON = 1e-6
+"""As in the published vision transformers (arXiv 2010.11929)."""
 MLP_RATIO = 4
 """Width inside a block's two layers, relative to the model's."""
 POSITION_DEVIATION = 0.02
@@ -51,7 +52,7 @@ class VisionTransformer(nn.Module):
         self.patch_embed = PatchEmbedding(shape.width, patch_size)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, shape.width))
         self.pos_embed = nn.Parameter(torch.randn(1, 1 + num_patches, shape.width) * POSITION_DEVIATION)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.num_blocks))
+        self.blocks = nn.ModuleList(EncoderBlock(shape) for _ in range(shape.num_blocks))
         self.norm = nn.LayerNorm(shape.width, eps=NORM_EPSILON)
         self.head = nn.Linear(shape.width, num_classes)
         self._initialise()
@@ -89,7 +90,7 @@ class PatchEmbedding(nn.Module):
         return embedded.flatten(2).transpose(1, 2)
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Self-attention, then two layers with GELU, each added to the residual stream: (b, t, width) to the same."""
 
     def __init__(self, shape: VisionTransformerShape) -> None:

@@ -19,7 +19,7 @@ from trainers.workloads.language.documents import (
     PARQUET_SUFFIXES,
     PART_BYTES,
     TEXT_SUFFIXES,
-    Part,
+    CorpusPart,
     held_out_documents,
     is_parquet,
     parts,
@@ -32,13 +32,14 @@ from trainers.workloads.language.tokens import SIDES, token_job, tokenise, token
 logger = getLogger(__name__)
 
 DEFAULT_VALIDATION_SHARE = 0.1
+"""A tenth, where the user does not say."""
 
 Tokens: TypeAlias = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSource:
-    """Where the text of a corpus is, and how it is split and read."""
+    """The place of a corpus' text, and the ways to split and read it."""
 
     path: str
     file_pattern: str | None = None
@@ -165,7 +166,7 @@ def _prepare(
 
 def _plan(
     files: Sequence[DataFile], validation_files: Sequence[DataFile], source: CorpusSource
-) -> tuple[list[Part], NDArray[np.bool_] | None]:
+) -> tuple[list[CorpusPart], NDArray[np.bool_] | None]:
     """The parts of the corpus, and which documents are held out where parts do not say."""
     column = source.text_column
     if validation_files:
@@ -181,9 +182,9 @@ def _plan(
     return mixed, held_out_documents(num_documents, share=_share(source), seed=source.validation_seed)
 
 
-def _in_portions(all_parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _in_portions(all_parts: Sequence[CorpusPart]) -> Iterator[list[CorpusPart]]:
     """The parts in order, in portions for one process each: at least one."""
-    portion: list[Part] = []
+    portion: list[CorpusPart] = []
     num_bytes = 0
     for part in all_parts:
         if portion and num_bytes + part.num_bytes > PART_BYTES:

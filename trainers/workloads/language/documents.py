@@ -18,17 +18,18 @@ TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 
 PART_BYTES = 64 * 2**20
-"""What one process tokenises at a time, roughly."""
+"""Bytes that one process tokenises at a time, roughly."""
 CHUNK_BYTES = 2**16
 """Text that is tokenised at once, which bounds memory; with a megabyte a byte-level BPE takes a third longer."""
 ROWS_AT_ONCE = 256
+"""Of a Parquet file: bounds memory."""
 
 _LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)
 """Up to the last: tokenizers look at runs of white space, line ends among them, as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CorpusPart:
     """A stretch of one file, all of whose text is on one side of the split, or, in Parquet, split by row."""
 
     path: str
@@ -40,13 +41,13 @@ class Part:
     first_document: int
     """Number of its first document: text files are one document each, Parquet files one in each row."""
     ends_document: bool = True
-    """Whether a text file's document ends with the part."""
+    """True if a text file's document ends with the part."""
     is_validation: bool | None = None
     """None: as `held_out` says of each document."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """Text of one document, in a piece that can be tokenised by itself."""
 
     document: int
@@ -61,7 +62,7 @@ def is_parquet(path: str | Path) -> bool:
 
 
 def held_out_documents(num_documents: int, *, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which documents are for validation: (num_documents,), the share of them, drawn with the seed; at least one is,
+    """The documents for validation: (num_documents,), the share of them, drawn with the seed; at least one is,
     and at least one is not.
 
     Raises:
@@ -75,13 +76,15 @@ def held_out_documents(num_documents: int, *, share: float, seed: int) -> NDArra
     return held_out
 
 
-def parts(files: Sequence[DataFile], *, text_column: str, is_validation: bool | None = None) -> tuple[list[Part], int]:
+def parts(
+    files: Sequence[DataFile], *, text_column: str, is_validation: bool | None = None
+) -> tuple[list[CorpusPart], int]:
     """All parts of the files in order, and the number of documents in them.
 
     Raises:
         ValueError: a Parquet file has no such column of text.
     """
-    found: list[Part] = []
+    found: list[CorpusPart] = []
     num_documents = 0
     for file in files:
         if is_parquet(file.path):
@@ -98,14 +101,14 @@ def parts(files: Sequence[DataFile], *, text_column: str, is_validation: bool | 
 
 def text_parts(
     path: Path, start: int, stop: int, *, document: int, is_validation: bool | None = None
-) -> Iterator[Part]:
+) -> Iterator[CorpusPart]:
     """The parts of a stretch of a text file, cut behind line ends; its document ends with the last of them."""
     for begin, end in stretches(path, start, stop, num_bytes=PART_BYTES):
-        yield Part(str(path), begin, end, end - begin, document, end == stop, is_validation)
+        yield CorpusPart(str(path), begin, end, end - begin, document, end == stop, is_validation)
 
 
 def tail_start(path: Path, num_bytes: int, *, share: float) -> int:
-    """Where the last `share` of a text file begins: at a line, or at a character if there are no more lines.
+    """The byte where the last `share` of a text file begins: at a line, or at a character if there are no more lines.
 
     Raises:
         ValueError: the file is too short to be cut.
@@ -123,7 +126,7 @@ def tail_start(path: Path, num_bytes: int, *, share: float) -> int:
     return start
 
 
-def pieces(part: Part, *, text_column: str) -> Iterator[Piece]:
+def pieces(part: CorpusPart, *, text_column: str) -> Iterator[TextPiece]:
     """The text of the part in pieces of at most `CHUNK_BYTES`, but for rows of Parquet, which are whole documents.
 
     Text is cut behind the end of a line that other lines touch, where tokenizers of the field cut it too; without one,
@@ -143,12 +146,12 @@ def pieces(part: Part, *, text_column: str) -> Iterator[Piece]:
             if not is_last:
                 block = block[: _cut(block)]
                 stream.seek(position + len(block))
-            yield Piece(part.first_document, block, is_last and part.ends_document, position)
+            yield TextPiece(part.first_document, block, is_last and part.ends_document, position)
             position += len(block)
 
 
 def _cut(block: bytes) -> int:
-    """Behind the last line end between other characters, or any line end, or before the last space or character."""
+    """The best place to cut: behind the last line end between other characters, or any, or before the last space"""
     if (match := _LONE_LINE_END.match(block)) is not None:
         return match.end()
     if (index := block.rfind(b"\n")) >= 0:
@@ -162,12 +165,12 @@ def _cut(block: bytes) -> int:
 
 
 def _begins_character(byte: int) -> bool:
-    """In UTF-8, whose characters have up to three more bytes, all of them 10xxxxxx."""
+    """True at the beginning of a character of UTF-8, whose further bytes, up to three, are all 10xxxxxx."""
     return byte & 0b1100_0000 != 0b1000_0000
 
 
-def _on_side(part: Part, is_validation: bool) -> Part:
-    return Part(
+def _on_side(part: CorpusPart, is_validation: bool) -> CorpusPart:
+    return CorpusPart(
         part.path, part.start, part.stop, part.num_bytes, part.first_document, part.ends_document, is_validation
     )
 
@@ -176,7 +179,7 @@ def _parquet() -> Any:
     return optional_library("pyarrow.parquet", extra="text", purpose="text in Parquet files")
 
 
-def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> tuple[list[Part], int]:
+def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> tuple[list[CorpusPart], int]:
     """The row groups of a file, several to a part, and the number of its rows."""
     arrow = optional_library("pyarrow", extra="text", purpose="text in Parquet files")
     try:
@@ -198,12 +201,12 @@ def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> 
         num_bytes += metadata.row_group(group).column(leaf).total_uncompressed_size
         num_rows += metadata.row_group(group).num_rows
         if num_bytes >= PART_BYTES or group + 1 == metadata.num_row_groups:
-            found.append(Part(str(file.path), start, group + 1, num_bytes, row))
+            found.append(CorpusPart(str(file.path), start, group + 1, num_bytes, row))
             start, num_bytes, row, num_rows = group + 1, 0, row + num_rows, 0
     return found, row - first_document
 
 
-def _parquet_pieces(part: Part, text_column: str) -> Iterator[Piece]:
+def _parquet_pieces(part: CorpusPart, text_column: str) -> Iterator[TextPiece]:
     """Each row; nulls are documents without text."""
     document = part.first_document
     with _parquet().ParquetFile(part.path) as stream:
@@ -211,6 +214,6 @@ def _parquet_pieces(part: Part, text_column: str) -> Iterator[Piece]:
         row = sum(stream.metadata.row_group(group).num_rows for group in range(part.start))
         for batch in stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=groups, columns=[text_column]):
             for text in batch.column(0).to_pylist():
-                yield Piece(document, (text or "").encode(), ends_document=True, position=row)
+                yield TextPiece(document, (text or "").encode(), ends_document=True, position=row)
                 document += 1
                 row += 1

@@ -9,8 +9,9 @@ from torch.nn import functional
 from trainers.workloads.language.transformer import TransformerShape, initialise
 
 NORM_EPSILON = 1e-5
+"""As in Llama 2."""
 ROTATION_PERIOD = 10_000.0
-"""What the slowest pair of a head would need, over 2 pi, to turn once (arXiv 2104.09864, section 3.2.2)."""
+"""Positions that the slowest pair of a head would need, over 2 pi, to turn once (arXiv 2104.09864, section 3.2.2)."""
 MLP_WIDTH_MULTIPLE = 64
 """The width inside the MLP is rounded up to it, for the sake of matrix units."""
 
@@ -98,7 +99,7 @@ def swiglu_width(width: int) -> int:
 
 
 def rotation_angles(context_length: int, head_width: int) -> Tensor:
-    """By how much each pair of a head is turned at each position: (context_length, head_width / 2) float32, radians."""
+    """The angles of each pair of a head at each position: (context_length, head_width / 2) float32, radians."""
     frequencies = ROTATION_PERIOD ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
     # In float64: a product of two float32 would be off by 1e-4 radians at position 1000.
     return torch.outer(torch.arange(context_length, dtype=torch.float64), frequencies).float()

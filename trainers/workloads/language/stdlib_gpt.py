@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 NUM_SEQUENCES_AT_ONCE = 64
 """In evaluation: bounds its memory."""
@@ -23,7 +22,7 @@ class Shape(TransformerShape):
     """The shape of the model, whose tokens are bytes, and of what it reads."""
 
     num_validation_sequences: int
-    """How many sequences of the held-out text are evaluated: all of it would take longer than training."""
+    """Sequences of the held-out text that are evaluated: all of it would take longer than training."""
 
 
 SHAPES = {
@@ -42,7 +41,7 @@ class StdlibGPT:
     def __init__(self, *, size: str) -> None:
         self.shape = shape_of_size(size, SHAPES)
         self.text: StdlibText = stdlib_text()
-        """What was read."""
+        """The text, in its two parts."""
         self._train = sequences(self.text.train_text, self.shape.context_length)
         validation = sequences(self.text.validation_text, self.shape.context_length)
         num_validation = min(self.shape.num_validation_sequences, len(validation))
@@ -63,19 +62,9 @@ class StdlibGPT:
         """The bytes that a sequence predicts."""
         return self.shape.context_length
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Tensor]:
-        """Batches of sequences (b, `context_length` + 1) uint8, b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield self._train[indices]
+    def batch(self, indices: Tensor) -> Tensor:
+        """Sequences (b, `context_length` + 1) uint8."""
+        return self._train[indices]
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per byte."""
@@ -87,8 +76,8 @@ class StdlibGPT:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation sequence: `validation_loss` (nats per byte) and `validation_accuracy`
-        (the share of bytes of which the model is surest)."""
+        """Metrics on every `world_size`-th validation sequence: `validation_loss` (nats per byte) and
+        `validation_accuracy` (the share of bytes of which the model is surest)."""
         loss_sum, num_correct, num_bytes = 0.0, 0, 0
         share = self._validation[rank::world_size]
         for start in range(0, len(share), NUM_SEQUENCES_AT_ONCE):

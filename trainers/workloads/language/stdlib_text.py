@@ -90,5 +90,5 @@ def read_text(directory: Path) -> StdlibText:
 
 
 def is_held_out(file_name: str) -> bool:
-    """Whether a file is for validation: by its name alone, so that it is on the same side in every Python version."""
+    """True if a file is for validation: by its name alone, so that it is on the same side in every Python version."""
     return zlib.crc32(file_name.encode()) % VALIDATION_PERIOD == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.data.order import rank_batches
 from trainers.data.prepared import cache_directory as chosen_cache_directory
-from trainers.workloads import option_values as check
+from trainers.workloads import options as check
 from trainers.workloads.language.corpus import Corpus, CorpusSource, Tokens, read_corpus, text_files
 from trainers.workloads.language.documents import is_parquet
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.transformer import GPT, TransformerShape, parameter_groups
-from trainers.workloads.sizes import shape_of_size
+from trainers.workloads.options import shape_of_size
 
 ARCHITECTURES = ("gpt", "llama")
 SHAPES: Mapping[str, Mapping[str, TransformerShape]] = {
@@ -91,7 +90,7 @@ class TextLM:
         if num_validation_sequences is not None:
             check.integer("num_validation_sequences", num_validation_sequences)
         self.corpus: Corpus = read_corpus(source, cache_directory=chosen_cache_directory(cache_directory))
-        """What was read."""
+        """The tokens that were read."""
         self.shape = replace(shape, num_tokens=rounded_vocabulary(self.corpus.num_tokens))
         self._train = sequences(self.corpus.train_tokens, shape.context_length, side="training")
         validation = sequences(self.corpus.validation_tokens, shape.context_length, side="validation")
@@ -109,12 +108,12 @@ class TextLM:
         return list(model.blocks)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        """As nanoGPT's, with tables apart: `trainers.workloads.language.transformer.parameter_groups`."""
+        """Groups as nanoGPT's, with tables apart: `trainers.workloads.language.transformer.parameter_groups`."""
         return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
 
     @property
     def tokens_per_example(self) -> int:
-        """Those that are predicted: `context_length`."""
+        """The tokens that are predicted: `context_length`."""
         return self.shape.context_length
 
     @property
@@ -122,19 +121,9 @@ class TextLM:
         """The number of sequences."""
         return len(self._train)
 
-    def train_batches(
-        self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
-    ) -> Iterator[Tensor]:
-        """Batches of sequences (b, `context_length` + 1) int32, b = batch_size / world_size."""
-        for indices in rank_batches(
-            self.num_train_examples,
-            batch_size=batch_size,
-            seed=seed,
-            rank=rank,
-            world_size=world_size,
-            start_step=start_step,
-        ):
-            yield _as_tensor(self._train[indices.numpy()])
+    def batch(self, indices: Tensor) -> Tensor:
+        """Sequences (b, `context_length` + 1) int32."""
+        return _as_tensor(self._train[indices.numpy()])
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         """Nats per token."""
@@ -146,8 +135,8 @@ class TextLM:
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
-        """On every `world_size`-th validation sequence: `validation_loss` (nats per token), `validation_accuracy` (the
-        share of tokens of which the model is surest) and `validation_bits_per_byte`.
+        """Metrics on every `world_size`-th validation sequence: `validation_loss` (nats per token),
+        `validation_accuracy` (the share of tokens of which the model is surest) and `validation_bits_per_byte`.
 
         The last is comparable between tokenizers. Where not all of the validation text is evaluated, a token counts as
         many bytes as it does there on average.

@@ -1,4 +1,4 @@
-"""From text to tokens: the bytes themselves, or a Hugging Face tokenizer file."""
+"""Tokenizers: the bytes themselves, or a Hugging Face tokenizer file."""
 
 from __future__ import annotations
 

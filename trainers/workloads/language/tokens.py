@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from trainers.data.processes import Job, serve
-from trainers.workloads.language.documents import Part, Piece, is_parquet, pieces
+from trainers.workloads.language.documents import CorpusPart, TextPiece, is_parquet, pieces
 from trainers.workloads.language.tokenizer import TextTokenizer, text_tokenizer
 
 SIDES = ("train", "validation")
@@ -23,7 +23,7 @@ def tokens_dtype(tokenizer: TextTokenizer) -> str:
 
 
 def token_job(
-    some_parts: Sequence[Part], *, tokenizer: str, text_column: str, held_out: Path | None, output: Path
+    some_parts: Sequence[CorpusPart], *, tokenizer: str, text_column: str, held_out: Path | None, output: Path
 ) -> Job:
     """The job of tokenising the parts in order.
 
@@ -53,7 +53,7 @@ def tokenise(job: Job) -> Job:
     is_in_document = dict.fromkeys(SIDES, False)
     with ExitStack() as stack:
         outputs = {side: stack.enter_context(Path(f"{job['output']}.{side}").open("wb")) for side in SIDES}
-        for part in (Part(**fields) for fields in job["parts"]):
+        for part in (CorpusPart(**fields) for fields in job["parts"]):
             for piece in pieces(part, text_column=job["text_column"]):
                 is_validation = part.is_validation
                 if is_validation is None:
@@ -74,7 +74,9 @@ def tokenise(job: Job) -> Job:
     return {"num_tokens": num_tokens, "num_bytes": num_bytes}
 
 
-def _encode(tokenizer: TextTokenizer, piece: Piece, part: Part) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+def _encode(
+    tokenizer: TextTokenizer, piece: TextPiece, part: CorpusPart
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
     try:
         return tokenizer.encode(piece.text)
     except UnicodeDecodeError as error:

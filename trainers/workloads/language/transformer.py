@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 GPT2_WIDTH = 768
+"""Of GPT-2's smallest model (124 million parameters)."""
 GPT2_DEVIATION = 0.02
 """GPT-2's initial deviation of every weight, chosen for its width."""
 
@@ -33,7 +34,7 @@ class TransformerShape:
     num_key_value_heads: int | None = None
     """With the Llama, heads of keys and values, each shared by equally many heads of queries; None: `num_heads`."""
     is_tied: bool = False
-    """Whether the output layer is the embedding, as GPT-2's is."""
+    """True if the output layer is the embedding, as GPT-2's is."""
 
 
 class GPT(nn.Module):

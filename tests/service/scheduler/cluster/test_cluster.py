@@ -18,6 +18,7 @@ from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 
 pytestmark = [
+    pytest.mark.services,
     pytest.mark.slow,
     # Ray leaves its log files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -43,7 +44,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         monkeypatch.setenv("RAY_ADDRESS", cluster.address)
         yield cluster
     finally:
-        cluster.shutdown()
+        cluster.shutdown()  # type: ignore[no-untyped-call]  # untyped in Ray
 
 
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(

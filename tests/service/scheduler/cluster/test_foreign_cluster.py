@@ -20,7 +20,7 @@ from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, started
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.services, pytest.mark.slow]
 
 # In a process of its own: a test's process is never a Ray driver, and the cluster must outlive every run.
 CLUSTER = """

@@ -89,6 +89,7 @@ def cluster() -> Iterator[None]:
         ray.shutdown()
 
 
+@pytest.mark.patient
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

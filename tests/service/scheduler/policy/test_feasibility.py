@@ -61,6 +61,7 @@ def test_what_cannot_be_predicted_is_feasible() -> None:
     assert Feasibility().why_infeasible(0, config) is None
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.PRUNED, TrialState.COMPLETED])
 def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: Database, ending: TrialState) -> None:
     resources = {"memory_per_worker": 2 * predicted_bytes(config_of("shampoo"))}
@@ -83,6 +84,7 @@ def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: D
         assert feasibility.why_infeasible(2, config_of("none")) is None
 
 
+@pytest.mark.patient
 @pytest.mark.slow
 def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: ServiceProcesses) -> None:
     limit = predicted_bytes(config_of("shampoo")) - 1

@@ -8,8 +8,7 @@ from service.scheduler.policy.time_limit import RESERVE, Pace
 def test_a_trial_takes_what_its_steps_took_without_the_time_it_was_paused() -> None:
     now = [0.0]
     pace = Pace(100, clock=lambda: now[0])
-    assert pace.seconds_per_trial is None
-    assert not pace.is_time_to_close(0.0)
+    assert (pace.seconds_per_trial, pace.is_time_to_close(0.0)) == (None, False)
     for number, step, at in [(0, 10, 5.0), (1, 10, 6.0), (0, 20, 7.0), (1, 20, 9.0)]:
         now[0] = at
         pace.measured(number, step)

@@ -237,7 +237,8 @@ def test_a_rank_keeps_nothing_of_a_trial_that_ended(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the rank sets it; so it is restored
     rank = Rank(num_threads=torch.get_num_threads())  # in this process
     rank.start(1, order(trouble=trouble), str(tmp_path), until_step=None)
-    rank.take(1, 4)  # all of them, before they come
+    # All of them, before they come. For Ray's types it is a method of an actor.
+    rank.take(1, 4)  # type: ignore[operator]
     while isinstance(rank.advance(), Measurement):
         pass
     rank.stop()

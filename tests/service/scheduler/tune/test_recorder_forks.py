@@ -35,7 +35,7 @@ def tune(sqlite_database: Database, tmp_path: Path) -> Tune:
         assert (order.until_step, order.begins_at_step) == (10, 0)
         if order.number == 0:
             context = single_process_context(checkpoint_directory=Path(order.checkpoint_directory))
-            with closing(train(order.config, context)) as training:  # type: ignore[type-var]
+            with closing(train(order.config, context)) as training:
                 list(islice(training, 1))
         assert tune.give(trial, measured(10, metrics={"validation_loss": loss})) == "STOP"
     return tune

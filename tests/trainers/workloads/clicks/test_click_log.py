@@ -16,11 +16,13 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import CountsEvents, HasParameterGroups
 from trainers.workloads.clicks.click_log import SHAPES, ClickPrediction, entropy, table_rows
 from trainers.workloads.clicks.generator import write_click_log
 from trainers.workloads.clicks.model import DLRM, ClickShape
 from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
-from trainers.workloads.registry import CountsEvents, HasParameterGroups, describe, load
+from trainers.workloads.registry import describe, load
 
 NUM_EXAMPLES = 12_000
 
@@ -57,7 +59,7 @@ def test_validation_examples_of_their_own(options: dict[str, Any], tmp_path: Pat
 
 def test_batches_are_examples_with_rows_of_the_tables(options: dict[str, Any]) -> None:
     workload = click_log(options, num_buckets=50)
-    counts, rows, labels = next(workload.train_batches(batch_size=64, seed=0, rank=1, world_size=2, start_step=0))
+    counts, rows, labels = next(train_batches(workload, batch_size=64, seed=0, rank=1, world_size=2, start_step=0))
     assert [(part.shape, part.dtype) for part in (counts, rows, labels)] == [
         ((32, NUM_COUNTS), torch.float32),
         ((32, NUM_CATEGORIES), torch.int64),
@@ -168,6 +170,7 @@ def test_adamw_learns_more_than_the_base_rate(options: dict[str, Any]) -> None:
     assert found[-1].metrics["validation_loss"] < click_log(options).base_rate_entropy
 
 
+@pytest.mark.processes
 def test_two_ranks_under_torchrun_count_malformed_lines_once(options: dict[str, Any], tmp_path: Path) -> None:
     fields = {"cache_directory": str(tmp_path / "cache")}
     result = torchrun(config_file(tmp_path, promises.trial("click-log", {**options, **fields})))
@@ -180,8 +183,10 @@ def test_malformed_lines_are_counted_by_rank_0_alone(options: dict[str, Any]) ->
     workload = click_log(options)
     assert isinstance(workload, CountsEvents)
     assert workload.counts() == {"num_malformed_lines": 3}
+    model = workload.build_model()
     for rank, number in ((1, 0), (0, 3)):
-        workload.train_batches(batch_size=4, seed=0, rank=rank, world_size=2, start_step=0)
+        with torch.no_grad():
+            workload.evaluate(model, rank=rank, world_size=2, device="cpu")
         assert workload.counts() == {"num_malformed_lines": number}
 
 

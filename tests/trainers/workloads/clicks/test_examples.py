@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainers.data.files import data_files
 from trainers.workloads.clicks import examples
 from trainers.workloads.clicks.examples import ClickLog, read_click_log
 from trainers.workloads.clicks.generator import click_lines
 from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, parse
+
+pytestmark = pytest.mark.processes
 
 pyarrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
@@ -60,7 +63,7 @@ def test_files_of_a_directory_are_one_log_in_their_order(
     root = in_three_files(tmp_path / "days")
     if in_processes:
         monkeypatch.setattr(examples, "PART_BYTES", 200_000)
-        assert len(list(examples._in_portions(examples.data_files("path", str(root))))) == 4
+        assert len(list(examples._in_portions(data_files("path", str(root))))) == 4
     log = read(tmp_path, root)
     assert log.examples.tobytes() == parse(LINES).examples.tobytes()
     assert (log.num_malformed_lines, log.first_malformed_line) == (0, "")

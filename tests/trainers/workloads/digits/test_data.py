@@ -41,6 +41,7 @@ def test_the_split_is_that_of_scikit_learn(num_validation: int) -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.processes
 def test_a_rank_gets_the_digits_without_importing_scikit_learn() -> None:
     program = (
         "import sys, trainers.loop\n"

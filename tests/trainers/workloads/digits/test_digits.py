@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from trainers.config import InvalidConfig
+from trainers.workload.batches import train_batches
 from trainers.workloads.digits.digits import DigitsMLP, digits
 from trainers.workloads.registry import load
 
@@ -66,8 +67,8 @@ def test_the_model_has_the_layers_asked_for() -> None:
 def test_two_ranks_see_one_global_batch() -> None:
     workload = digits_mlp()
     arguments: dict[str, int] = {"batch_size": 32, "seed": 1, "start_step": 3}
-    whole = workload.train_batches(**arguments, rank=0, world_size=1)
-    halves = [workload.train_batches(**arguments, rank=rank, world_size=2) for rank in range(2)]
+    whole = train_batches(workload, **arguments, rank=0, world_size=1)
+    halves = [train_batches(workload, **arguments, rank=rank, world_size=2) for rank in range(2)]
     for (images, labels), *shares in islice(zip(whole, *halves, strict=True), 60):
         assert torch.equal(images, torch.cat([share[0] for share in shares]))
         assert torch.equal(labels, torch.cat([share[1] for share in shares]))
@@ -90,7 +91,7 @@ def test_ranks_share_the_evaluation(world_size: int) -> None:
 def test_label_smoothing_changes_the_training_loss_alone() -> None:
     plain, smoothed = digits_mlp(), digits_mlp(label_smoothing=0.2)
     model = plain.build_model().eval()
-    batch = next(plain.train_batches(batch_size=32, seed=0, rank=0, world_size=1, start_step=0))
+    batch = next(train_batches(plain, batch_size=32, seed=0, rank=0, world_size=1, start_step=0))
     with torch.no_grad():
         assert plain.loss(model, batch) != smoothed.loss(model, batch)
         assert plain.evaluate(model, rank=0, world_size=1, device="cpu") == smoothed.evaluate(

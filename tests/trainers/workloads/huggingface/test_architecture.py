@@ -23,6 +23,7 @@ from tests.trainers.workloads.huggingface.test_huggingface import ATTENTION, BER
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
 from trainers.workloads.huggingface.architecture import Architecture, quiet, transformers
 from trainers.workloads.registry import load
 
@@ -53,7 +54,7 @@ def of_path(directory: Path, options: Mapping[str, Any], weights: str = "pretrai
 
 def logits(model: nn.Module, options: Mapping[str, Any]) -> Tensor:
     workload = load(NAME, {**options, "max_validation_examples": 16})
-    batch: Any = next(workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
+    batch: Any = next(train_batches(workload, batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
     with torch.no_grad():
         found: Tensor = workload.logits_and_targets(model.eval(), batch)[0]  # type: ignore[attr-defined]
     return found
@@ -100,8 +101,9 @@ def test_weights_of_another_dtype_are_trained_in_float32(tmp_path: Path) -> None
 def test_another_task_takes_the_base_model_and_draws_its_head(gpt2: Path) -> None:
     options = of_path(gpt2, {"task": "sequence-classification", "context_length": 32}, tokenizer="byte")
     one, other = (build(options, seed) for seed in (1, 2))
-    assert torch.equal(one.transformer.wte.weight, other.transformer.wte.weight)  # type: ignore[union-attr]
-    assert not torch.equal(one.score.weight, other.score.weight)  # type: ignore[union-attr]
+    embedding, head = "transformer.wte.weight", "score.weight"
+    assert torch.equal(one.get_parameter(embedding), other.get_parameter(embedding))
+    assert not torch.equal(one.get_parameter(head), other.get_parameter(head))
 
 
 def test_a_config_that_does_not_fit_the_weights_is_refused(gpt2: Path) -> None:
@@ -127,11 +129,11 @@ def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None
     model = workload.build_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _, batch in zip(
-        range(40), workload.train_batches(batch_size=16, seed=0, rank=0, world_size=1, start_step=0), strict=False
+        range(40), train_batches(workload, batch_size=16, seed=0, rank=0, world_size=1, start_step=0), strict=False
     ):
         optimizer.zero_grad()
         loss = workload.loss(model, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     with quiet():
         model.save_pretrained(tmp_path)  # type: ignore[operator]
@@ -152,7 +154,7 @@ def test_a_tokenizer_beside_the_weights_is_used(gpt2: Path, tmp_path: Path) -> N
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     workload = load(NAME, of_path(tmp_path, GPT2))
-    (batch,) = next(workload.train_batches(batch_size=64, seed=0, rank=0, world_size=1, start_step=0))  # type: ignore[misc]
+    (batch,) = next(train_batches(workload, batch_size=64, seed=0, rank=0, world_size=1, start_step=0))
     assert set(batch.unique().tolist()) <= set(range(6))
     assert {1, 2, 3} <= set(batch.unique().tolist())
     # The weights' own vocabulary stays, larger than the tokenizer's.
@@ -283,15 +285,16 @@ def test_parameters_without_a_part_in_the_task_are_frozen() -> None:
     # BART's decoder has attention to an encoder that a language model does not have; DINOv2 masks in pretraining only.
     bart = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 64}
     dino = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 4, "image_size": 16}
-    for options, part in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"architecture": "bart", "config": bart, "context_length": 16}, "encoder_attn"),
         ({"task": "image-classification", "architecture": "dinov2", "config": dino}, "mask_token"),
-    ):
+    ]
+    for options, part in cases:
         workload = load(NAME, options)
         model = workload.build_model()
         workload.loss(
-            model, next(workload.train_batches(batch_size=2, seed=0, rank=0, world_size=1, start_step=0))
-        ).backward()  # type: ignore[no-untyped-call]
+            model, next(train_batches(workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0))
+        ).backward()
         for name, parameter in model.named_parameters():
             assert parameter.requires_grad == (part not in name)
             assert (parameter.grad is not None) == parameter.requires_grad
@@ -307,7 +310,7 @@ def test_experts_are_trained() -> None:
 
 @pytest.fixture
 def caught_logs() -> Iterator[list[str]]:
-    """What the library logs above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
+    """The library's log above its debugging; it does not propagate, so that pytest's own fixture sees nothing."""
     messages: list[str] = []
 
     class Handler(logging.Handler):
@@ -332,6 +335,7 @@ def test_building_and_loading_say_nothing(
     assert transformers().utils.logging.is_progress_bar_enabled()
 
 
+@pytest.mark.processes
 def test_nothing_is_fetched(gpt2: Path) -> None:
     # In a process of its own, where every connection fails loudly, the hub is not switched off, and its library is
     # imported before this project's.
@@ -344,14 +348,15 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.c
 import huggingface_hub, transformers
 import torch
 from trainers.config import InvalidConfig
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import load
 from huggingface_hub import constants
 assert not constants.HF_HUB_OFFLINE
 local = {{"model_path": {str(gpt2)!r}, "weights": "pretrained"}}
 for options in (local, {{"architecture": "llama", "config": {ATTENTION!r}}}):
     workload = load("huggingface", options)
-    workload.loss(workload.build_model(), next(workload.train_batches(
-        batch_size=2, seed=0, rank=0, world_size=1, start_step=0))).backward()
+    workload.loss(workload.build_model(), next(train_batches(
+        workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0))).backward()
 assert constants.HF_HUB_OFFLINE and os.environ["HF_HUB_OFFLINE"] == "1"
 hub = "openai-community/gpt2"
 for options in ({{"model_path": hub, "weights": "pretrained"}}, {{"architecture": hub}}):

@@ -1,8 +1,9 @@
-"""What the workload `huggingface` reads: a user's text, tables and images, and the pieces of the standard library."""
+"""The data of the workload `huggingface`: a user's text, tables and images, and the pieces of the standard library."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.trainers.workloads.huggingface.test_huggingface import BERT, GPT2, NA
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import CountsEvents
 from trainers.workloads.huggingface.labelled_text import PACKAGES, WordTokenizer, read_corpus, stdlib_packages
-from trainers.workloads.registry import CountsEvents, load
+from trainers.workloads.registry import load
 
 ROWS = [
     (f"review {number}: {word}\nsecond line", label)
@@ -36,7 +39,7 @@ def written(
     return path
 
 
-def table(path: Path, rows: list[tuple[str, Any]]) -> Path:
+def table(path: Path, rows: Sequence[tuple[str | None, object]]) -> Path:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]}), path)
     return path
@@ -115,7 +118,7 @@ def test_short_texts_are_filled_up_with_what_the_model_does_not_see(tmp_path: Pa
     assert workload.class_names == ("bad", "good")
     torch.manual_seed(0)
     model = workload.build_model().eval()
-    tokens, lengths, labels = next(workload.train_batches(batch_size=8, seed=0, rank=0, world_size=1, start_step=0))
+    tokens, lengths, labels = next(train_batches(workload, batch_size=8, seed=0, rank=0, world_size=1, start_step=0))
     assert (tokens.shape, tokens.dtype) == ((8, 24), torch.int32)
     texts = [bytes(row[:length].tolist()).decode() for row, length in zip(tokens, lengths, strict=True)]
     assert all(text.startswith("review ") and len(text) == 24 for text in texts)  # cut
@@ -181,8 +184,8 @@ def test_a_users_text_is_read_as_by_text_lm(tmp_path: Path, two_ranks: WarmRanks
     workload = load(NAME, chosen)
     arguments = {"batch_size": 16, "seed": 3, "rank": 1, "world_size": 2, "start_step": 5}
     assert workload.num_train_examples == own.num_train_examples
-    (batch,) = next(workload.train_batches(**arguments))  # type: ignore[misc]
-    assert torch.equal(batch, next(own.train_batches(**arguments)))  # type: ignore[call-overload]
+    (batch,) = next(train_batches(workload, **arguments))
+    assert torch.equal(batch, next(train_batches(own, **arguments)))
     promises.assert_one_rank_equals_two(NAME, chosen, two_ranks)
 
 
@@ -196,7 +199,7 @@ def test_digits_are_enlarged_to_the_side_the_model_takes() -> None:
             shapes.append(tuple(named["pixel_values"].shape))
 
         model.register_forward_pre_hook(note, with_kwargs=True)
-        workload.loss(model, next(workload.train_batches(batch_size=2, seed=0, rank=0, world_size=1, start_step=0)))
+        workload.loss(model, next(train_batches(workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0)))
         (shape,) = shapes
         return shape
 
@@ -221,9 +224,7 @@ def test_a_users_images_are_read_as_by_image_folder(tmp_path: Path) -> None:
     workload = load(NAME, chosen)
     assert isinstance(workload, CountsEvents)
     assert workload.num_train_examples == 32
-    images, labels = next(  # type: ignore[misc]
-        workload.train_batches(batch_size=4, seed=0, rank=0, world_size=1, start_step=0)
-    )
+    images, labels = next(train_batches(workload, batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
     assert (images.shape, labels.shape) == ((4, 16, 16, 3), (4,))
     trial = promises.trial(NAME, chosen, num_steps=30, evaluate_every=30, batch_size=8)
     (measurement,) = train(trial, single_process_context())

@@ -1,4 +1,4 @@
-"""What the workload `huggingface` promises for each kind of architecture: data, training, resume, ranks, sharding."""
+"""Promises of the workload `huggingface` for each kind of architecture: data, training, resume, ranks, sharding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, T
 from trainers.loop import train
 from trainers.optimizers import parameter_groups
 from trainers.ranks.context import single_process_context
-from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload, describe, load
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups, HasTokens, Workload
+from trainers.workloads.registry import describe, load
 
 NAME = "huggingface"
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -138,9 +140,9 @@ def test_loss_and_evaluation_are_the_same_mean(architecture: str) -> None:
     model = built.build_model().eval()
     with torch.no_grad():
         shares = built.evaluate(model, rank=0, world_size=1, device="cpu")
-        every = next(built.train_batches(batch_size=64, seed=0, rank=0, world_size=1, start_step=0))
+        every = next(train_batches(built, batch_size=64, seed=0, rank=0, world_size=1, start_step=0))
         halves = (
-            next(built.train_batches(batch_size=64, seed=0, rank=rank, world_size=2, start_step=0)) for rank in (0, 1)
+            next(train_batches(built, batch_size=64, seed=0, rank=rank, world_size=2, start_step=0)) for rank in (0, 1)
         )
         losses = [float(built.loss(model, batch)) for batch in (every, *halves)]
     assert losses[0] == pytest.approx(sum(losses[1:]) / 2, rel=1e-5)  # float32 sums
@@ -261,6 +263,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(fields: dict[str, Any
         load(NAME, fields)
 
 
+@pytest.mark.processes
 def test_the_library_is_imported_by_this_workload_alone() -> None:
     script = (
         "import sys, trainers.loop, trainers.workloads.registry\n"

@@ -21,6 +21,8 @@ from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.images.transforms import training_image
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -1,4 +1,4 @@
-"""Where images are found, how they are split, and what is said where they are not."""
+"""Images as they are found and split, and the messages where they are not."""
 
 from __future__ import annotations
 

@@ -33,10 +33,13 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups
 from trainers.workloads.images import image_folder
 from trainers.workloads.images.image_folder import standardised
 from trainers.workloads.images.transforms import validation_image
-from trainers.workloads.registry import CountsEvents, HasBlocks, HasParameterGroups, describe, load
+from trainers.workloads.registry import describe, load
+
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +111,9 @@ def test_ranks_share_the_evaluation(tree: Path, world_size: int) -> None:
     whole, shared = evaluation(workload), evaluation(workload, world_size)
     assert whole["validation_loss"][1] == 2 * NUM_VALIDATION
     for metric, (total, weight) in whole.items():
-        assert shared[metric] == (pytest.approx(total, rel=1e-5), weight)  # float32 rounding, by batch size
+        shared_total, shared_weight = shared[metric]
+        assert shared_total == pytest.approx(total, rel=1e-5)  # float32 rounding, by batch size
+        assert shared_weight == weight
 
 
 def test_workers_change_nothing_of_the_evaluation(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

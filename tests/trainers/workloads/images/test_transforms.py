@@ -17,12 +17,12 @@ from tests.support.trainers.image_data import drawing, encoded
 from trainers.workloads.images.transforms import (
     MAX_PIXELS,
     Pixels,
-    UnreadableImage,
     middle_square,
     random_crop,
     training_image,
     validation_image,
 )
+from trainers.workloads.images.unreadable import UnreadableImage
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -54,7 +54,7 @@ def is_near(found: list[tuple[int, ...]], expected: list[tuple[int, ...]], *, at
 )
 def test_formats(kind: str, settings: dict[str, object], atol: int) -> None:
     pixels = validation_image(encoded(quarters(), kind, **settings), image_size=32)
-    assert (pixels.shape, pixels.dtype) == ((32, 32, 3), np.uint8)
+    assert (pixels.shape, pixels.dtype) == ((32, 32, 3), np.dtype(np.uint8))
     assert is_near(corners(pixels), [RED, GREEN, BLUE, WHITE], atol=atol)
 
 

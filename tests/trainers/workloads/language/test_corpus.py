@@ -35,7 +35,7 @@ def document(number: int) -> str:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of 40 text files, one of them empty."""
+    """A directory of 40 text files, one of them empty."""
     root = tmp_path / "text"
     root.mkdir()
     for number in range(40):
@@ -48,7 +48,7 @@ def read(tmp_path: Path, path: Path, **fields: Any) -> Corpus:
 
 
 def byte_documents(tokens: Any) -> list[str]:
-    """What lies between end-of-text tokens, as text."""
+    """The documents between end-of-text tokens, as text."""
     ends = np.flatnonzero(tokens == NUM_BYTES)
     assert ends[-1] == len(tokens) - 1
     return [bytes(part[part != NUM_BYTES].astype(np.uint8)).decode() for part in np.split(tokens, ends + 1)[:-1]]
@@ -117,7 +117,8 @@ def test_rows_of_parquet_are_documents(tmp_path: Path) -> None:
     texts = [document(number) for number in range(100)]
     root = tmp_path / "rows"
     root.mkdir()
-    for index, rows in enumerate((texts[:60], [*texts[60:], None, ""])):
+    files: list[list[str | None]] = [[*texts[:60]], [*texts[60:], None, ""]]
+    for index, rows in enumerate(files):
         table = pyarrow.table({"id": list(range(len(rows))), "body": rows})
         parquet.write_table(table, root / f"{index}.parquet", row_group_size=7)
     corpus = read(tmp_path, root, text_column="body")
@@ -140,6 +141,7 @@ def test_validation_files_of_their_own(directory: Path, tmp_path: Path) -> None:
         read(tmp_path, directory, validation_path=str(directory / "3.txt"))
 
 
+@pytest.mark.processes
 def test_however_it_is_cut_the_tokens_are_the_same(
     directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +193,7 @@ def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("w65536 w69999\nw1 w2\n")
     corpus = read(tmp_path, tmp_path / "text.txt", tokenizer=str(tmp_path / "words.json"), validation_share=0.3)
     # It has no token that ends text.
-    assert (corpus.train_tokens.dtype, corpus.train_tokens.tolist()) == (np.uint32, [65536, 69999])
+    assert (corpus.train_tokens.dtype, corpus.train_tokens.tolist()) == (np.dtype(np.uint32), [65536, 69999])
     assert corpus.validation_tokens.tolist() == [1, 2]
 
 

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
-from trainers.workloads.language.stdlib_gpt import GPT, SHAPES, StdlibGPT, sequences
+from trainers.workload.batches import train_batches
+from trainers.workloads.language.stdlib_gpt import SHAPES, StdlibGPT, sequences
 from trainers.workloads.language.stdlib_text import stdlib_text
+from trainers.workloads.language.transformer import GPT
 
 CONTEXT = SHAPES["tiny"].context_length
 
@@ -31,7 +33,7 @@ def test_batches_are_bytes_of_the_training_text() -> None:
     workload = StdlibGPT(size="tiny")
     text = stdlib_text().train_text.numpy().tobytes()
     assert workload.num_train_examples == (len(text) - 1) // CONTEXT
-    batch = next(workload.train_batches(batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
+    batch = next(train_batches(workload, batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
     assert (batch.shape, batch.dtype) == ((4, CONTEXT + 1), torch.uint8)
     assert all(row.numpy().tobytes() in text for row in batch)
 
@@ -98,6 +100,7 @@ def test_weights_begin_as_gpt_2s_at_this_width(size: str) -> None:
 
 def test_embedding_and_output_are_matrices_of_their_own() -> None:
     model = seeded_model()
+    assert model.output is not None
     assert model.token_embedding.weight.shape == model.output.weight.shape == (256, 64)
     assert model.token_embedding.weight is not model.output.weight
     assert not torch.equal(model.token_embedding.weight, model.output.weight)

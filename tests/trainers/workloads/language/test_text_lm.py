@@ -18,10 +18,12 @@ from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
+from trainers.workload.protocol import HasBlocks, HasParameterGroups, HasTokens
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.text_lm import SHAPES, TextLM, rounded_vocabulary
 from trainers.workloads.language.transformer import GPT
-from trainers.workloads.registry import HasBlocks, HasParameterGroups, HasTokens, describe, load
+from trainers.workloads.registry import describe, load
 
 FILES = ("argparse", "ast", "calendar", "configparser", "dataclasses", "doctest", "inspect", "pdb", "tarfile", "typing")
 CONTEXT = SHAPES["gpt"]["tiny"].context_length
@@ -30,7 +32,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", ["gpt", "llama"])
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of a tiny model on half a megabyte of text in ten files."""
+    """Options of a tiny model on half a megabyte of text in ten files."""
     root = tmp_path_factory.mktemp("text")
     for name in FILES:
         source = Path(sysconfig.get_paths()["stdlib"]) / f"{name}.py"
@@ -50,7 +52,7 @@ def test_batches_and_validation_are_text_of_their_side(options: dict[str, Any]) 
     train, validation = (side.tobytes() for side in (workload.corpus.train_tokens, workload.corpus.validation_tokens))
     assert workload.num_train_examples == (len(train) // 2 - 1) // CONTEXT
     assert workload.tokens_per_example == CONTEXT
-    batch = next(workload.train_batches(batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
+    batch = next(train_batches(workload, batch_size=8, seed=0, rank=1, world_size=2, start_step=3))
     assert (batch.shape, batch.dtype) == ((4, CONTEXT + 1), torch.int32)
     assert all(row.numpy().astype(np.uint16).tobytes() in train for row in batch)
     places = [validation.index(row.tobytes()) / len(validation) for row in workload._validation]
@@ -144,6 +146,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 
+@pytest.mark.processes
 def test_two_ranks_under_torchrun_prepare_the_text_once(options: dict[str, Any], tmp_path: Path) -> None:
     fields = {"architecture": "llama", "cache_directory": str(tmp_path / "cache")}
     result = torchrun(config_file(tmp_path, promises.trial("text-lm", {**options, **fields})))
@@ -223,11 +226,12 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(
 def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("text\n" * 1000)
     one = str(tmp_path / "one.txt")
-    for wrong, message in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"validation_path": one, "validation_share": 0.1}, "validation_share has no effect beside validation_path"),
         ({"validation_path": one, "validation_seed": 0}, "validation_seed has no effect beside validation_path"),
         ({"path": one, "validation_seed": 0}, "validation_seed has no effect with a single text file"),
-    ):
+    ]
+    for wrong, message in cases:
         with pytest.raises(InvalidConfig, match=message):
             load("text-lm", {**options, **wrong})
 

@@ -87,7 +87,8 @@ def test_queries_of_a_group_share_keys_and_values() -> None:
         mixed = block._attention(hidden, angles.cos(), angles.sin())
 
         def heads(layer: nn.Linear) -> Tensor:
-            return layer(hidden).unflatten(-1, (-1, 8)).transpose(1, 2)
+            of_heads: Tensor = layer(hidden).unflatten(-1, (-1, 8)).transpose(1, 2)
+            return of_heads
 
         query, key = (rotate(heads(layer), angles.cos(), angles.sin()) for layer in (block.query, block.key))
         key, value = key.repeat_interleave(2, dim=1), heads(block.value).repeat_interleave(2, dim=1)

@@ -15,7 +15,7 @@ from service.scheduler.policy.searching.pruners import Asha, Hyperband, MedianRu
 CONTINUE, STOP = Decision.CONTINUE, Decision.STOP
 
 
-def _asha(direction: Direction = Direction.MINIMIZE, **changes: int) -> Asha:
+def _asha(direction: Direction = Direction.MINIMIZE, /, **changes: int) -> Asha:
     return Asha(**{"min_steps": 10, "max_steps": 100, "reduction_factor": 3, **changes}, direction=direction)
 
 

@@ -13,7 +13,7 @@ from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory, Wait
 from tests.benchmarks import search_quality
-from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, task
+from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import DATA, read_table, table_objective
 from tests.benchmarks.search.search_simulation import Problem, simulate
 
@@ -60,9 +60,18 @@ class Script:
         return Decision.CONTINUE
 
     def tell(
-        self, number: int, state: TrialState, value: float | None = None, reason: FailureReason | None = None
+        self,
+        number: int,
+        state: TrialState,
+        value: float | None = None,
+        reason: FailureReason | None = None,
+        *,
+        further: Sequence[float] = (),
     ) -> None:
         self.told.append((number, state, value, reason))
+
+    def close(self) -> None:
+        raise NotImplementedError
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         raise NotImplementedError
@@ -108,12 +117,12 @@ def test_a_diverged_trial_fails_where_its_curve_ends() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_draws_the_same_task_again(family: str) -> None:
-    one, other = task(family, 3), task(family, 3)  # type: ignore[arg-type]  # a parameter of the test
+def test_a_family_draws_the_same_task_again(family: Family) -> None:
+    one, other = task(family, 3), task(family, 3)
     config = one.space.defaults()
     assert one.objective(config) == other.objective(config)
     problem = Problem.sampled(one.objective, one.space, Direction.MAXIMIZE, num_configs=200)
-    assert problem.num_units == NUM_UNITS[family]  # type: ignore[index]
+    assert problem.num_units == NUM_UNITS[family]
 
 
 @pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in DATA.glob("*.curves.json.gz")))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from trainers.data.order import rank_batches
 from trainers.workloads.digits.digits import DigitsMLP
 
 
@@ -42,10 +43,15 @@ class TroubledDigits(DigitsMLP):
     def train_batches(
         self, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        batches = super().train_batches(
-            batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=start_step
+        order = rank_batches(
+            self.num_train_examples,
+            batch_size=batch_size,
+            seed=seed,
+            rank=rank,
+            world_size=world_size,
+            start_step=start_step,
         )
-        for step, batch in enumerate(batches, start=start_step):
+        for step, indices in enumerate(order, start=start_step):
             if self._steps is not None and rank == 0:
                 with self._steps.open("a") as file:
                     file.write(f"{step + 1}\n")
@@ -53,7 +59,7 @@ class TroubledDigits(DigitsMLP):
                 self._sleep()
             if step == self._trouble_step and rank == world_size - 1:
                 self._meet_trouble()
-            yield batch
+            yield self.batch(indices)
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
         loss = super().loss(model, batch)

@@ -1,14 +1,27 @@
-"""What is known of language models on text files without building anything."""
+"""Descriptions of the language models: on Python's standard library, and on a user's text."""
 
 from __future__ import annotations
 
 from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workloads.options import SIZE
 
 DESCRIPTIONS = (
+    WorkloadDescription(
+        name="stdlib-gpt",
+        title="Source of Python's own standard library (about 4 MB, differs between versions), byte-level GPT",
+        implementation="trainers.workloads.language.stdlib_gpt:StdlibGPT",
+        metrics={"train_loss": "minimize", "validation_loss": "minimize", "validation_accuracy": "maximize"},
+        default_objective="validation_loss",
+        default_num_steps=400,  # a fifth of an epoch: no sequence is seen twice
+        default_evaluate_every=40,
+        default_batch_size=32,
+        options={"size": SIZE},
+    ),
     WorkloadDescription(
         name="text-lm",
         title="Your text (files or Parquet), GPT-like or Llama-like language model",
         implementation="trainers.workloads.language.text_lm:TextLM",
+        extra="text",
         metrics={
             "train_loss": "minimize",
             "validation_loss": "minimize",

@@ -1,8 +1,18 @@
-"""Checks of workload options: each gives the value, or a ValueError that names the option and what it got."""
+"""Checks of workload options: each gives the value, or a ValueError that names the option and what it got.
+
+And the option `size`, which several workloads have. Nothing here imports torch: the descriptions use it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from trainers.workload.description import WorkloadOption
+
+Shape = TypeVar("Shape")
+
+SIZE = WorkloadOption("tiny", "size of the model: tiny or small; steps and batch size have defaults for tiny")
 
 
 def integer(name: str, value: object, *, minimum: int = 1) -> int:
@@ -19,6 +29,20 @@ def integers(name: str, value: object) -> tuple[int, ...]:
     return tuple(integer(f"{name}[{index}]", element) for index, element in enumerate(value))
 
 
+def share(name: str, value: object) -> float:
+    """A number in [0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
+    return float(value)
+
+
+def positive_share(name: str, value: object) -> float:
+    """A number in (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+    return float(value)
+
+
 def open_share(name: str, value: object) -> float:
     """A number in (0, 1)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
@@ -27,6 +51,7 @@ def open_share(name: str, value: object) -> float:
 
 
 def boolean(name: str, value: object) -> bool:
+    """True or false, and no number that stands for it."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {value!r}")
     return value
@@ -40,6 +65,7 @@ def text(name: str, value: object) -> str:
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+    """One of some words."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     return value
@@ -49,3 +75,8 @@ def without_effect(name: str, value: object, reason: str) -> None:
     """Refuses an option that is given (not None) where it would do nothing."""
     if value is not None:
         raise ValueError(f"{name} has no effect {reason}, got {value!r}")
+
+
+def shape_of_size(size: object, shapes: Mapping[str, Shape]) -> Shape:
+    """The shape that a workload gives its option `size`, a word such as `tiny`."""
+    return shapes[one_of("size", size, tuple(shapes))]

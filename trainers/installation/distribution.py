@@ -1,0 +1,164 @@
+"""What is installed: the version, missing extras, and packages of other projects under the names of ours."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+
+DISTRIBUTION = "shampoo-tuner"
+PACKAGES = ("search_spaces", "service", "shampoo", "trainers")
+SERVICE_EXTRA = "service"
+"""What every command needs, and a worker all of: the slim image has a part of it, and no worker."""
+MARK = "# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.\n"
+"""A line in the `__init__.py` of each of `PACKAGES`."""
+
+_EXTRA = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
+_REFERENCE = re.compile(rf"{DISTRIBUTION}\[([\w.,\s-]+)\]")
+_NAME = re.compile(r"[\w.-]+")
+
+
+class ForeignPackage(ImportError):
+    """Python finds another project's package where it should find ours; the message says which, where and why."""
+
+
+class MissingExtra(ImportError):
+    """Distributions of an extra are not installed; the message says which, and the command that installs them."""
+
+    def __init__(self, extra: str, missing: Iterable[str]) -> None:
+        super().__init__(
+            f"this command needs the extra {extra!r}, which is not installed: {install_command(extra)}\n"
+            f"(missing: {', '.join(missing)})"
+        )
+
+
+def version() -> str:
+    """The installed version; "unknown" for a checkout that was never installed."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def needs(library: str, *, extra: str) -> str:
+    """The words for a library that is missing, and the command that installs it with the extra that has it."""
+    return f"needs {library}, which is not installed: {install_command(extra)}"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def missing_of(extra: str) -> list[str]:
+    """The distributions of an extra that are not installed, by name; of a checkout without metadata, none is known."""
+    try:
+        names = requirements_of(extra, importlib.metadata.requires(DISTRIBUTION) or [])
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return sorted(name for name in names if not _is_installed(name))
+
+
+def require(extra: str) -> None:
+    """Refuses to go on without an extra, where it is known what belongs to it.
+
+    Raises:
+        MissingExtra: a distribution of it is not installed.
+    """
+    if missing := missing_of(extra):
+        raise MissingExtra(extra, missing)
+
+
+def requirements_of(extra: str, requirements: Sequence[str]) -> set[str]:
+    """The names of the distributions that an extra asks for, those of the extras that it refers to included.
+
+    Args:
+        requirements: the distribution's own, as its metadata list them.
+    """
+    found: set[str] = set()
+    waiting, seen = [extra], {extra}
+    while waiting:
+        current = waiting.pop()
+        for requirement in requirements:
+            text, _, marker = requirement.partition(";")
+            if _EXTRA.findall(marker) != [current]:
+                continue
+            if reference := _REFERENCE.match(text.strip()):
+                others = {name.strip() for name in reference.group(1).split(",")} - seen
+                waiting += others
+                seen |= others
+            elif name := _NAME.match(text.strip()):
+                found.add(name.group())
+    return found
+
+
+def is_command() -> bool:
+    """True in a process that the console script started."""
+    return Path(sys.argv[0]).stem == DISTRIBUTION
+
+
+def check_packages(names: Iterable[str], *, directories: Sequence[str] | None = None) -> None:
+    """Refuses packages of other projects that Python finds under names of ours.
+
+    It looks at files and imports nothing. A name that is not found at all is left to the import that needs it.
+
+    Args:
+        names: some of `PACKAGES`.
+        directories: where to look, instead of where this process imports from.
+
+    Raises:
+        ForeignPackage: the first that is not ours.
+    """
+    for name in names:
+        spec = find_spec(name) if directories is None else PathFinder.find_spec(name, directories)
+        if spec is not None and spec.origin is not None and not _is_ours(spec):
+            raise ForeignPackage(_told(name, spec.origin), name=name, path=spec.origin)
+
+
+def check_packages_here() -> None:
+    """Refuses packages of other projects, under names of ours, in the current directory.
+
+    The processes that a service starts import from there first: it is where a user's own workloads are.
+
+    Raises:
+        ForeignPackage: there is one.
+    """
+    check_packages(PACKAGES, directories=[str(Path.cwd())])
+
+
+def _is_ours(spec: ModuleSpec) -> bool:
+    assert spec.origin is not None
+    try:
+        return MARK in Path(spec.origin).read_text(encoding="utf-8")
+    except OSError:  # not a file, as within a zip archive
+        return True
+    except UnicodeDecodeError:
+        return False
+
+
+def _told(name: str, origin: str) -> str:
+    site = Path(__file__).parents[2]
+    if Path(origin).parents[1] != site:
+        return (
+            f"Python finds another project's {name!r} in {origin}, and not the package of that name that "
+            f"{DISTRIBUTION} has in {site}. Rename it, start from another directory, or take its directory off "
+            "PYTHONPATH"
+        )
+    others = set(importlib.metadata.packages_distributions().get(name, ())) - {DISTRIBUTION}
+    return (
+        f"{' and '.join(sorted(others)) or 'something else'} has put a package called {name!r} in the place of the one "
+        f"that {DISTRIBUTION} has in {site}. They cannot share an environment: install {DISTRIBUTION} in one of its "
+        "own (python -m venv)"
+    )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
