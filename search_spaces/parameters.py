@@ -133,3 +133,9 @@ def is_active(parameter: Parameter, values: Mapping[str, Any]) -> bool:
         name in values and any(is_same(values[name], wanted) for wanted in allowed)
         for name, allowed in parameter.when.items()
     )
+
+
+def sectioned(name: str) -> tuple[str, str]:
+    """The section of a trial config that a name addresses, "" for the optimizer's arguments, and the name there."""
+    section, _, own = name.rpartition(".")
+    return section, own

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 from search_spaces.optimizers import ARGUMENTS, IN_FLIGHT
-from search_spaces.parameters import Categorical, Float, Parameter, Scalar
+from search_spaces.parameters import Categorical, Float, Parameter, Scalar, sectioned
 from search_spaces.space import SearchSpace
 
 FACTORS = (0.8, 1.2)
@@ -19,7 +19,7 @@ def may_change_in_flight(space: SearchSpace, parameter: Parameter) -> bool:
     """True if values of a parameter may change between two steps of a training run; see `IN_FLIGHT`."""
     if isinstance(parameter, Categorical):
         return False
-    section, _, name = parameter.name.rpartition(".")
+    section, name = sectioned(parameter.name)
     return name.partition("[")[0] in IN_FLIGHT.get(section or space.optimizer, ())
 
 

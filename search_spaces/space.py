@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from search_spaces import decoding, validation
 from search_spaces.errors import SpaceError, require, show
 from search_spaces.optimizers import ARGUMENTS, SECTIONS, OptimizerName
-from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same
+from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same, sectioned
 
 FixedValue: TypeAlias = Scalar | Sequence[float]
 
@@ -151,7 +151,7 @@ class SearchSpace:
         merged: dict[str, Any] = {**self.fixed, **self.check(values)}
         sections: dict[str, dict[str, Any]] = {section: {} for section in ("", "workload", *SECTIONS)}
         for name, value in merged.items():
-            section, _, field_name = name.rpartition(".")
+            section, field_name = sectioned(name)
             sections[section][field_name] = list(value) if isinstance(value, list | tuple) else value
         return Assignment(
             optimizer=self.optimizer,

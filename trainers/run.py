@@ -25,6 +25,7 @@ import torch
 
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
+from trainers.dotted import set_at
 from trainers.loop import train
 from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (
@@ -116,20 +117,8 @@ def read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
     except ValueError as error:
         raise InvalidConfig(str(path), f"is not JSON: {error}") from error
     for field, value in changes:
-        _set(data, field, value)
+        set_at(data, field, value)
     return TrialConfig.from_json(data)
-
-
-def _set(data: Json, field: str, value: Json) -> None:
-    *outer, name = field.split(".")
-    for key in outer:
-        if isinstance(data, dict):
-            if data.get(key) is None:  # as if it were not there
-                data[key] = {}
-            data = data[key]
-    if not isinstance(data, dict):
-        raise InvalidConfig(field, f"cannot be set to {value!r}: it is in no object")
-    data[name] = value
 
 
 def _change(text: str) -> tuple[str, Json]:

@@ -51,7 +51,7 @@ SPECIFICATION: dict[str, Any] = {
         "accumulation_steps": 1,
         "seed": 0,
         "gradient_clip_norm": None,
-        "max_loss": None,
+        "max_loss": 10_000.0,
         "precision": "float32",
         "activation_checkpointing": False,
         "compile": False,

@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 
 from service.errors import InvalidInput
-
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d+\])*")
+from trainers.config import InvalidConfig
+from trainers.dotted import set_at
 
 
 class _Loader(yaml.SafeLoader):
@@ -74,9 +73,12 @@ def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str
     result: dict[str, Any] = _copy(content)
     for setting in settings:
         path, separator, text = setting.partition("=")
-        if not separator or not _PATH.fullmatch(path):
+        if not separator:
             raise InvalidInput(setting, "must be FIELD=VALUE, e.g. budget.num_trials=8")
-        _put(result, path, _parse(path, text))
+        try:
+            set_at(result, path, _parse(path, text))
+        except InvalidConfig as error:
+            raise InvalidInput(error.field, error.message) from error
     return result
 
 
@@ -102,25 +104,6 @@ def _parse(source: str, text: str) -> Any:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(source, " ".join(str(error).split())) from error
-
-
-def _put(content: dict[str, Any], path: str, value: Any) -> None:
-    steps: list[str | int] = [int(index) if index else name for name, index in _STEP.findall(path)]
-    node: Any = content
-    for position, step in enumerate(steps):
-        is_last = position == len(steps) - 1
-        if isinstance(step, int):
-            if not isinstance(node, list) or step >= len(node):
-                raise InvalidInput(path, f"there is no element [{step}] to set")
-        elif isinstance(node, dict):
-            if not is_last and node.get(step) is None:
-                node[step] = {}
-        else:
-            raise InvalidInput(path, f"{step!r} cannot be set in {node!r:.100}")
-        if is_last:
-            node[step] = value
-        else:
-            node = node[step]
 
 
 def _copy(node: Any) -> Any:

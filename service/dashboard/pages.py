@@ -34,7 +34,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases.steer import RETRIABLE, budget_is_left
-from service.use_cases.submit import progress_of, specification_of
+from service.use_cases.submit import progress_of
 from service.use_cases.waiting import waiting_of
 
 __all__ = ["router", "static_mounts"]
@@ -126,7 +126,7 @@ def job_page(
         )
     progress = progress_of(session, [job], now=now)[job.id]
     trials = TrialRepository(session).page(job.id)
-    labels = view.phase_labels(job.specification, trials)
+    labels = view.phase_labels(job.stored_specification, trials)
     recommendation = RecommendationRepository(session).of_job(job.id)
     evidence = recommendation.content["evidence"] if recommendation else None
     told = evidence_from_json(evidence) if evidence and job.state.is_final else None
@@ -141,12 +141,12 @@ def job_page(
         "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
         "bar": view.bar(progress),
         "labels": labels,
-        "budget": specification_of(job).budget,
+        "budget": job.specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
-        "retriable": () if specification_of(job).pruner.name == "pbt" else RETRIABLE,
-        "has_baseline": bool(job.specification.get("baseline")),
+        "retriable": () if job.specification.pruner.name == "pbt" else RETRIABLE,
+        "has_baseline": job.specification.baseline is not None,
         "verdict": view.verdict(
-            job, progress, labels, has_baseline=bool(job.specification.get("baseline")), evidence=evidence
+            job, progress, labels, has_baseline=job.specification.baseline is not None, evidence=evidence
         ),
         "verdict_caveats": told.verdict_caveats if told else [],
         "seeds": seeds,
@@ -158,7 +158,7 @@ def job_page(
         "best_numbers": best_numbers,
         "recommendation": recommendation.content if recommendation else None,
         "snippet": snippet_from_json(recommendation.content) if recommendation else None,
-        "specification": json.dumps(job.specification, indent=2, ensure_ascii=False),
+        "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
     return _templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
 
@@ -214,7 +214,7 @@ def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
         [view.plot_trial(trial, started_at=job.started_at) for trial in trials],
         metric=job.metric,
         direction=job.direction,
-        labels=view.phase_labels(job.specification, trials),
+        labels=view.phase_labels(job.stored_specification, trials),
         axis=axis,
     )
 
@@ -230,7 +230,7 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
         [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
         metric=job.metric,
         direction=job.direction,
-        labels=view.phase_labels(job.specification, trials),
+        labels=view.phase_labels(job.stored_specification, trials),
     )
 
 
@@ -249,7 +249,7 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
             for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
         ],
         metrics=metrics,
-        labels=view.phase_labels(job.specification, trials),
+        labels=view.phase_labels(job.stored_specification, trials),
     )
 
 

@@ -46,8 +46,7 @@ from service.use_cases import run
 from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable
-from service.use_cases.submit import specification_of
-from trainers.config import TrialConfig
+from trainers.config import InvalidConfig, TrialConfig
 from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
@@ -120,7 +119,7 @@ def _search(
         JobImpossible: the job cannot be run, or not any further.
     """
     try:
-        plan = plan_job(specification_of(stored.job))
+        plan = plan_job(stored.job.specification)
     except InvalidInput as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
     _set_limits(watch, plan, stored)
@@ -160,7 +159,7 @@ def _search(
         pruner=pruner,
         size=size,
         retries=retries,
-        configs={trial.number: trial.config for trial in stored.trials if not trial.state.is_final},
+        configs=_unfinished_configs(stored),
         checkpoints=checkpoints,
         ending=watch.ending,
         feasibility=feasibility,
@@ -274,6 +273,20 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
         if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
             feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
     return feasibility
+
+
+def _unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
+    """The configs of the trials that have not ended, by number.
+
+    Raises:
+        JobImpossible: one that was stored is none any more.
+    """
+    try:
+        return {
+            trial.number: TrialConfig.from_json(trial.config) for trial in stored.trials if not trial.state.is_final
+        }
+    except InvalidConfig as error:
+        raise JobImpossible(f"a trial of the job can no longer be run: {error}") from error
 
 
 def _is_to_be_judged(trial: Trial) -> bool:

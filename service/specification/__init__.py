@@ -1,1 +1,1 @@
-"""What a user may ask for, and the plan that follows from it. Never what became of it, and no SQL."""
+"""The specification of a job, and the plan that follows from it. Never the outcome of a job, and no SQL."""

@@ -1,5 +1,5 @@
-"""What a user asks for: the JSON of a job. Fields left out take the workload's defaults; see
-`service.specification.planning`."""
+"""The specification of a job: the JSON that a user submits. Fields left out take the workload's defaults, which
+`service.specification.planning` fills in."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pydantic import Field, JsonValue
 
 from service.domain import PrunerName, SamplerName
 from service.specification.resources import Resources
-from service.specification.strict_model import MAX_COUNT, MAX_SEED, StrictModel
-from service.specification.training import Training
+from service.specification.strict_model import StrictModel
+from service.specification.training import RequestedTraining, Training
+from trainers.config import MAX_COUNT, MAX_SEED
 
 MAX_TRIALS = 10_000
 MAX_SEEDS = 100
@@ -27,7 +28,7 @@ class EarlierWinner(StrictModel):
     trial: int = Field(ge=0, le=MAX_COUNT)
     """Its number there."""
     value: float
-    """What it reached there."""
+    """Its value of the objective there."""
     parameters: dict[str, JsonValue]
     clipped: list[str] = Field(default_factory=list)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
@@ -58,7 +59,7 @@ class Target(StrictModel):
     metric: str = Field(examples=["validation_loss"])
     """One of the workload's metrics."""
     value: float
-    """What it is to reach."""
+    """The value to reach."""
 
 
 class Objective(StrictModel):
@@ -167,12 +168,12 @@ class JobSpecification(StrictModel):
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
     """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)
-    training: Training = Field(default_factory=Training)
+    training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
     sampler: Sampler = Field(default_factory=Sampler)
     pruner: Pruner = Field(default_factory=Pruner)
     pinned: Pinned = Field(default_factory=list)
-    """What the search tries first, after the defaults."""
+    """Trials that the search begins with, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
     confirmation: Confirmation | None = None

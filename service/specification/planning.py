@@ -1,22 +1,31 @@
-"""From a job specification to the plan that a run follows: every default filled in, every field checked."""
+"""The plan of a job: its specification with every default filled in and every field checked. Its run follows it."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
+from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput
-from service.specification.job import Constraint, EarlierWinner, JobSpecification, Objective, Pinned, WorkloadChoice
+from service.specification.job import JobSpecification, WorkloadChoice
+from service.specification.objectives import (
+    check_constraint,
+    first_objective,
+    further_objectives,
+    summaries_of,
+    target_of,
+)
+from service.specification.phases import FIELDS, allot, check_workload_options, pinned_of, spaces_of
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
-from service.specification.strict_model import MAX_SEED
+from service.specification.search_method import search_method
 from service.specification.workloads import describe_workload
-from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
-from trainers.workload.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
+from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import check_options
 
 
@@ -64,22 +73,23 @@ class JobPlan:
         Args:
             seed: None: the job's.
         """
-        space = self.spaces[phase]
+        space, requested = self.spaces[phase], self.specification
         assignment = space.assign(parameters)
-        return TrialConfig.from_json(
-            {
-                "workload": self.workload.name,
-                "workload_options": {**self.specification.workload.options, **assignment.workload_options},
-                "optimizer": {"name": space.optimizer, "arguments": dict(assignment.optimizer_arguments)},
-                "schedule": assignment.schedule,
-                "num_steps": self.num_steps,
-                "batch_size": self.batch_size,
-                "evaluate_every": self.evaluate_every,
-                **measured_fields(self.specification.objective, self.workload),
-                **self.specification.training.trial_fields(assignment),
-                **({} if self.population is None else {"checkpoint_every": self.population.interval}),
-                **({} if seed is None else {"seed": seed}),
-            }
+        training = dataclasses.replace(requested.training.with_assigned(assignment), evaluate_every=self.evaluate_every)
+        if self.population is not None:
+            training = dataclasses.replace(training, checkpoint_every=self.population.interval)
+        if seed is not None:
+            training = dataclasses.replace(training, seed=seed)
+        return TrialConfig.of(
+            training,
+            workload=self.workload.name,
+            workload_options={**requested.workload.options, **assignment.workload_options},
+            optimizer=OptimizerConfig(space.optimizer, dict(assignment.optimizer_arguments)),
+            schedule=ScheduleConfig(**assignment.schedule),
+            num_steps=self.num_steps,
+            batch_size=self.batch_size,
+            target=target_of(requested.objective, self.workload),
+            summaries=summaries_of(requested.objective, self.workload),
         )
 
 
@@ -89,15 +99,55 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     Raises:
         InvalidInput: names the first field that is impossible.
     """
-    workload = _workload(specification.workload)
-    metric, direction = _objective(specification.objective, workload)
-    further = _further(specification.objective, workload)
+    workload, objective = _workload(specification.workload), specification.objective
+    metric, direction = first_objective(objective, workload)
+    further = further_objectives(objective, workload)
     for index, constraint in enumerate(specification.constraints):
-        _check_constraint(f"constraints[{index}]", constraint, specification.objective, workload)
-    training = specification.training
+        check_constraint(f"constraints[{index}]", constraint, objective, workload)
     specification.resources.check()
-    if training.averaging is not None:
-        training.averaging.check_arguments()
+    specification.training.check_averaging()
+    length = _length(specification, workload)
+    min_pruning_steps = _min_pruning_steps(specification, length)
+    sampler, pruner = search_method(specification)
+    spaces = spaces_of(specification)
+    pinned = pinned_of(specification, spaces)
+    allotments = allot(specification)
+    plan = JobPlan(
+        specification=specification,
+        workload=workload,
+        metric=metric,
+        direction=direction,
+        further=further,
+        num_steps=length.num_steps,
+        evaluate_every=length.evaluate_every,
+        batch_size=length.batch_size,
+        sampler=sampler,
+        pruner=pruner,
+        min_pruning_steps=min_pruning_steps,
+        population=_population(specification, pruner, spaces, allotments, length),
+        spaces=spaces,
+        allotments=allotments,
+        pinned=pinned,
+    )
+    for phase in spaces:
+        _check_default_trial(plan, phase)
+    mode = specification.training.parallelism.mode
+    if specification.resources.workers_per_trial == 1 and mode != "ddp":
+        raise InvalidInput("training.parallelism.mode", f"{mode!r} has no effect with workers_per_trial = 1")
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """The steps, the measurements and the batch of a trial, with the workload's defaults filled in."""
+
+    num_steps: int
+    evaluate_every: int | None
+    batch_size: int
+
+
+def _length(specification: JobSpecification, workload: WorkloadDescription) -> _Length:
+    training, workers = specification.training, specification.resources.workers_per_trial
     num_steps = training.num_steps or workload.default_num_steps
     evaluate_every = training.evaluate_every
     if evaluate_every is None and training.evaluate_every_epochs is None and training.evaluate_every_seconds is None:
@@ -105,7 +155,6 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     if evaluate_every is not None and evaluate_every > num_steps:
         raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
     batch_size = training.batch_size or workload.default_batch_size
-    workers = specification.resources.workers_per_trial
     if batch_size % (workers * training.accumulation_steps):
         parts = f"workers_per_trial = {workers}"
         if training.accumulation_steps > 1:
@@ -116,93 +165,47 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         raise InvalidInput(
             "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
         )
-    min_pruning_steps = specification.pruner.min_steps or max(evaluate_every or 1, num_steps // 4)
-    if specification.pruner.min_steps is not None and min_pruning_steps > num_steps:
-        raise InvalidInput("pruner.min_steps", f"{min_pruning_steps} exceeds the trial's {num_steps} steps")
+    return _Length(num_steps, evaluate_every, batch_size)
 
-    sampler, pruner = _search(specification)
-    spaces = {Phase.SEARCH: _space("search_space", specification.search_space)}
-    if specification.baseline is not None:
-        spaces[Phase.BASELINE] = _space("baseline.search_space", specification.baseline.search_space)
-    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
-    if specification.baseline is not None:
-        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
-    allotments = allot(specification)
-    population = None
-    if pruner == "pbt":
-        population = plan_populations(
-            specification, spaces, allotments, num_steps=num_steps, evaluate_every=evaluate_every
-        )
-    else:
+
+def _min_pruning_steps(specification: JobSpecification, length: _Length) -> int:
+    given = specification.pruner.min_steps
+    if given is not None and given > length.num_steps:
+        raise InvalidInput("pruner.min_steps", f"{given} exceeds the trial's {length.num_steps} steps")
+    return given or max(length.evaluate_every or 1, length.num_steps // 4)
+
+
+def _population(
+    specification: JobSpecification,
+    pruner: Literal["auto"] | PrunerName,
+    spaces: Mapping[Phase, SearchSpace],
+    allotments: Mapping[Phase, int],
+    length: _Length,
+) -> PopulationPlan | None:
+    if pruner != "pbt":
         refuse_without_pbt(specification)
-    plan = JobPlan(
-        specification=specification,
-        workload=workload,
-        metric=metric,
-        direction=direction,
-        further=further,
-        num_steps=num_steps,
-        evaluate_every=evaluate_every,
-        batch_size=batch_size,
-        sampler=sampler,
-        pruner=pruner,
-        min_pruning_steps=min_pruning_steps,
-        population=population,
-        spaces=spaces,
-        allotments=allotments,
-        pinned=pinned,
+        return None
+    return plan_populations(
+        specification, spaces, allotments, num_steps=length.num_steps, evaluate_every=length.evaluate_every
     )
-    for phase, space in spaces.items():
-        field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
-        _check_workload_options(field, space, workload, given=specification.workload.options)
-        try:
-            config = plan.trial_config(phase, space.defaults())
-        except InvalidConfig as error:
-            section = error.field.partition(".")[0]
-            if section in training.model_fields_set:
-                raise InvalidInput(f"training.{error.field}", error.message) from error
-            raise InvalidInput(field, f"its default trial is impossible: {error}") from error
-        except ValueError as error:
-            raise InvalidInput(field, f"its default trial is impossible: {error}") from error
-        if workers == 1 and config.compression is not None:
-            where = "training.compression" if training.compression is not None else field
-            raise InvalidInput(where, "compression of gradients has no effect with workers_per_trial = 1")
-    if workers == 1 and training.parallelism.mode != "ddp":
-        raise InvalidInput(
-            "training.parallelism.mode", f"{training.parallelism.mode!r} has no effect with workers_per_trial = 1"
-        )
-    return plan
 
 
-def allot(specification: JobSpecification) -> dict[Phase, int]:
-    """How many trials each phase gets; the confirmation fewer, if fewer configs complete than it is to confirm.
-
-    More trials for the job are never fewer for a phase.
-
-    Raises:
-        InvalidInput: there are too few for the phases.
-    """
-    budget, baseline = specification.budget, specification.baseline
-    num_trials = budget.num_trials
-    allotments = {Phase.SEARCH: num_trials}
-    if baseline is None and budget.extra_baseline_trials:
-        raise InvalidInput("budget.extra_baseline_trials", "has no effect without a baseline")
-    if baseline is not None:
-        if num_trials < 2:
-            raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
-        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
-        allotments = {
-            Phase.SEARCH: num_trials - of_baseline,
-            Phase.BASELINE: of_baseline + budget.extra_baseline_trials,
-        }
-    allotments[Phase.SEARCH] += budget.extra_search_trials
-    if (confirmation := specification.confirmation) is not None:
-        num_search = allotments[Phase.SEARCH]
-        if confirmation.top_k > num_search:
-            raise InvalidInput("confirmation.top_k", f"{confirmation.top_k} exceeds the search's {num_search} trials")
-        num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
-        allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
-    return allotments
+def _check_default_trial(plan: JobPlan, phase: Phase) -> None:
+    """Checks that a phase's space goes with the workload and the training, by the trial of its defaults."""
+    specification, space, field = plan.specification, plan.spaces[phase], FIELDS[phase]
+    check_workload_options(field, space, plan.workload, given=specification.workload.options)
+    try:
+        config = plan.trial_config(phase, space.defaults())
+    except InvalidConfig as error:
+        section = error.field.partition(".")[0]
+        if getattr(specification.training, section, None) is not None:
+            raise InvalidInput(f"training.{error.field}", error.message) from error
+        raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+    except ValueError as error:
+        raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+    if specification.resources.workers_per_trial == 1 and config.compression is not None:
+        where = "training.compression" if specification.training.compression is not None else field
+        raise InvalidInput(where, "compression of gradients has no effect with workers_per_trial = 1")
 
 
 def check_proposal(
@@ -232,123 +235,6 @@ def check_proposal(
         raise InvalidInput("parameters", f"give an impossible trial: {error}") from error
 
 
-def _search(specification: JobSpecification) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
-    """Which sampler and which pruner a job has."""
-    given = specification.pruner.name
-    if specification.objective is not None and specification.objective.also:
-        return _search_for_front(specification)
-    sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
-    if sampler in ("nsga2", "nsga3"):
-        raise InvalidInput(
-            "sampler.name", f"{sampler!r} is for several objectives: name further ones in objective.also"
-        )
-    if sampler != "auto":
-        return sampler, given or "asha"
-    if given not in (None, "none"):
-        raise InvalidInput(
-            "pruner.name", f"{given!r} does not go with the sampler 'auto', which pauses trials itself (or 'none')"
-        )
-    if specification.pruner.reduction_factor is not None:
-        raise InvalidInput("pruner.reduction_factor", "has no effect with the sampler 'auto'")
-    return sampler, given or "auto"
-
-
-def _search_for_front(specification: JobSpecification) -> tuple[SamplerName, PrunerName]:
-    """Sampler and pruner of a job with several objectives. In budgets of up to 50 trials TPE finds more of the front
-    than the genetic ones do."""
-    sampler, pruner = specification.sampler.name or "tpe", specification.pruner.name
-    if sampler == "auto" or sampler in ("gp", "cmaes"):
-        raise InvalidInput(
-            "sampler.name",
-            f"{sampler!r} knows one objective, and objective.also names further ones: "
-            "choose 'tpe', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid'",
-        )
-    if pruner not in (None, "none"):
-        raise InvalidInput(
-            "pruner.name",
-            f"{pruner!r} judges trials by one objective, and objective.also names further ones, in which a trial that "
-            "falls behind may be the best: choose 'none'",
-        )
-    return sampler, "none"
-
-
-def measured_fields(objective: Objective | None, workload: WorkloadDescription) -> dict[str, Any]:
-    """The fields of a trial's config that make it measure the objective."""
-    if objective is None:
-        return {}
-    fields: dict[str, Any] = {}
-    summaries = [
-        metric
-        for metric in (objective.metric, *objective.also)
-        if metric.startswith(SUMMARY_PREFIXES) and metric not in workload.metrics
-    ]
-    if summaries:
-        fields["summaries"] = summaries
-    if objective.target is not None:
-        target = objective.target
-        fields["target"] = {**target.model_dump(), "direction": workload.metrics[target.metric]}
-    return fields
-
-
-def _objective(objective: Objective | None, workload: WorkloadDescription) -> tuple[str, Direction]:
-    """The metric and the direction in which it is better."""
-    if objective is None:
-        return workload.default_objective, Direction(workload.metrics[workload.default_objective])
-    if objective.target is not None and objective.target.metric not in workload.metrics:
-        raise InvalidInput(
-            "objective.target.metric", _no_such_metric(workload, objective.target.metric, sorted(workload.metrics))
-        )
-    return objective.metric, _direction("objective.metric", objective.metric, objective, workload)
-
-
-def _further(objective: Objective | None, workload: WorkloadDescription) -> tuple[tuple[str, Direction], ...]:
-    """The objectives after the first, with the direction in which each is better."""
-    if objective is None:
-        return ()
-    found: dict[str, Direction] = {}
-    for index, metric in enumerate(objective.also):
-        field = f"objective.also[{index}]"
-        if metric == objective.metric or metric in found:
-            raise InvalidInput(field, f"{metric!r} is an objective already")
-        found[metric] = _direction(field, metric, objective, workload)
-    return tuple(found.items())
-
-
-def _direction(field: str, metric: str, objective: Objective, workload: WorkloadDescription) -> Direction:
-    """In which an objective is better; `field` names it in errors."""
-    measured = {**LOOP_METRICS, **workload.metrics}
-    if metric in TARGET_METRICS and metric not in workload.metrics and objective.target is None:
-        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
-    summarised = metric
-    if metric.startswith(SUMMARY_PREFIXES) and metric not in (*measured, *SUMMARY_PREFIXES):
-        summarised = split_summary(metric)[1]
-        if summarised in TARGET_METRICS and summarised not in workload.metrics:
-            raise InvalidInput(field, f"{metric!r}: {summarised} is of the whole curve already")
-    if summarised not in measured:
-        known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
-        raise InvalidInput(field, _no_such_metric(workload, metric, known))
-    return Direction(measured[summarised])
-
-
-def _check_constraint(
-    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
-) -> None:
-    measured = {**LOOP_METRICS, **workload.metrics}
-    if constraint.metric not in measured:
-        raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
-    has_target = objective is not None and objective.target is not None
-    if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
-        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
-    if constraint.min is None and constraint.max is None:
-        raise InvalidInput(field, "needs a min or a max")
-    if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
-        raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
-
-
-def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
-    return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
-
-
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
         workload = describe_workload(choice.name)
@@ -359,56 +245,3 @@ def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     except InvalidConfig as error:
         raise InvalidInput(error.field.replace("workload_options", "workload.options"), error.message) from error
     return workload
-
-
-def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
-    if isinstance(given, str):
-        if given not in presets():
-            known = ", ".join(sorted(presets()))
-            raise InvalidInput(field, f"unknown preset {given!r} (known: {known})")
-        return preset(given)
-    try:
-        return SearchSpace.from_json(given)
-    except SpaceError as error:
-        raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
-
-
-def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
-    """The assignments of a space that are to be tried first."""
-    found: list[dict[str, Scalar]] = []
-    for index, entry in enumerate(given):
-        try:
-            if entry == "winners":
-                continue  # they are found when the job is submitted
-            if entry != "algoperf":
-                values = entry.parameters if isinstance(entry, EarlierWinner) else entry
-                found.append(space.defaults(values))  # type: ignore[arg-type]  # it checks the values
-                continue
-            points = algoperf_points(space)
-        except SpaceError as error:
-            where = f"{field}[{index}]{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
-            names_one = error.field in {parameter.name for parameter in space.parameters}
-            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
-        if not points:
-            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
-        found.extend(points)
-    return tuple(found)
-
-
-def _check_workload_options(
-    field: str, space: SearchSpace, workload: WorkloadDescription, *, given: Mapping[str, JsonValue]
-) -> None:
-    """Each option that the space assigns is the workload's, and not one that the job holds fixed."""
-    named = {f"parameters[{index}].name": parameter.name for index, parameter in enumerate(space.parameters)}
-    named.update({f"fixed.{name}": name for name in space.fixed})
-    for where, name in named.items():
-        section, _, option = name.partition(".")
-        if section == "workload" and option not in workload.options:
-            known = ", ".join(sorted(workload.options)) or "none"
-            raise InvalidInput(
-                f"{field}.{where}", f"workload {workload.name!r} has no option {option!r} (it has: {known})"
-            )
-        if section == "workload" and option in given:
-            raise InvalidInput(
-                f"{field}.{where}", f"workload.options holds {option!r} at {given[option]!r}: leave one of them out"
-            )

@@ -1,4 +1,4 @@
-"""What population based training needs to know of a job, from its specification; every field checked."""
+"""The populations of a job whose pruner is `pbt`, population based training: sizes and interval, checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIN_KEPT_CHECKPOINTS = 2
 
 @dataclass(frozen=True, slots=True)
 class PopulationPlan:
-    """How a job's trials are trained by populations."""
+    """The populations of a job, and how often their trials are compared."""
 
     sizes: Mapping[Phase, int]
     interval: int
@@ -93,7 +93,7 @@ def refuse_without_pbt(specification: JobSpecification) -> None:
 
 
 def population_sizes(given: int | None, allotments: Mapping[Phase, int]) -> dict[Phase, int]:
-    """How many trials train side by side in each phase.
+    """The number of trials that train side by side in each phase.
 
     Raises:
         InvalidInput: the search has too few trials for `given`, or at all.

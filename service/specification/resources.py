@@ -1,4 +1,4 @@
-"""What a job's trials take of the cluster: the part of its specification that is not about training."""
+"""The resources that a job's trials take of the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from pydantic import Field
 
 from service.errors import InvalidInput
-from service.specification.strict_model import MAX_COUNT, StrictModel
+from service.specification.strict_model import StrictModel
+from trainers.config import MAX_COUNT
 
 MIN_SHARE = 0.01
 """Of a CPU or GPU."""
@@ -20,7 +21,7 @@ class Resources(StrictModel):
     workers_per_trial: int = Field(default=1, ge=1, le=4096)
     """Ranks of a trial's process group."""
     cpus_per_worker: float = Field(default=1.0, ge=MIN_SHARE, le=MAX_COUNT)
-    """What a rank takes of the cluster; it computes with as many threads, at least one."""
+    """Taken of the cluster by a rank; it computes with as many threads, at least one."""
     gpus_per_worker: float = Field(default=0.0, ge=0, le=1)
     """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A part, such as 0.5, lets several trials of one rank share a
     GPU; nothing keeps them from its whole memory."""

@@ -1,4 +1,4 @@
-"""What every part of a request's JSON has in common."""
+"""The base of every part of a request's JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,3 @@ class StrictModel(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
-
-
-MAX_COUNT = 2**31 - 1
-"""Steps and examples: what an INTEGER column holds."""
-MAX_SEED = 2**63 - 1
-"""What torch and NumPy both take, and JSON readers in other languages do not overflow on."""

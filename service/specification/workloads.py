@@ -74,5 +74,5 @@ def _names() -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=1)
 def _installed(names: tuple[tuple[str, str], ...]) -> Installed:
-    """What these entry points describe, read once: packages do not change while a service that uses them runs."""
+    """The workloads that these entry points describe, read once: packages do not change while a service uses them."""
     return ask_for_installed() if names else Installed((), {})

@@ -24,6 +24,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.specification.job import JobSpecification
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -78,6 +79,10 @@ class Base(DeclarativeBase):
     }
 
 
+_PARSED = "_parsed_specification"
+"""Where a job keeps the specification that was parsed, beside the JSON that it was parsed from."""
+
+
 class Job(Base):
     """What a user submitted, and how far it is."""
 
@@ -92,7 +97,8 @@ class Job(Base):
     state: Mapped[JobState]
     failure: Mapped[str | None]
     """Why the job failed, for a person."""
-    specification: Mapped[dict[str, Any]]
+    stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
+    """As JSON; `specification` is what it says."""
     model: Mapped[str] = mapped_column(String(200), index=True)
     """What recommendations are asked by: the workload's name."""
     metric: Mapped[str] = mapped_column(String(200))
@@ -133,6 +139,19 @@ class Job(Base):
     """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
+
+    @property
+    def specification(self) -> JobSpecification:
+        """The specification as submitted, with its defaults, and with the budget as it is now; parsed once."""
+        stored = self.stored_specification
+        parsed: tuple[dict[str, Any], JobSpecification] | None = self.__dict__.get(_PARSED)
+        if parsed is None or parsed[0] is not stored:  # it was refreshed
+            parsed = self.__dict__[_PARSED] = stored, JobSpecification.model_validate(stored)
+        return parsed[1]
+
+    @specification.setter
+    def specification(self, specification: JobSpecification) -> None:
+        self.stored_specification = specification.model_dump(mode="json")
 
     @property
     def objectives(self) -> list[tuple[str, Direction]]:

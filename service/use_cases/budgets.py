@@ -8,7 +8,7 @@ from datetime import datetime
 
 from service.domain import Phase
 from service.specification.job import Budget, JobSpecification
-from service.specification.planning import allot
+from service.specification.phases import allot
 from service.store.models import Job
 
 SECONDS_PER_HOUR = 3600.0

@@ -6,6 +6,7 @@ has torch.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.memory_estimates import MemoryEstimate
-from service.use_cases.submit import specification_of
 
 JOBS_LOOKED_AT = 50
 """How many of a model's newest jobs are searched for one like that to be estimated."""
@@ -112,7 +112,7 @@ def _measured(session: Session, plan: JobPlan) -> Measured | None:
     """What the newest job like that of `plan` measured."""
     wanted = _kind(plan.specification)
     for job in _jobs_of(session, plan.workload.name):
-        if _kind(specification_of(job)) != wanted:
+        if _kind(job.specification) != wanted:
             continue
         metrics = [trial.metrics for trial in TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))]
         speeds = list(_values(metrics, "step_seconds"))
@@ -134,7 +134,9 @@ def _jobs_of(session: Session, model: str) -> list[Job]:
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:
     """What decides how long a step takes, apart from the hyperparameters."""
     resources = specification.resources.model_dump(exclude={"parallel_trials"})
-    return specification.workload.model_dump(), specification.training.model_dump(exclude=UNLIKE), resources
+    training = specification.training
+    alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)
+    return specification.workload.model_dump(), alike, resources
 
 
 def _values(metrics: Iterable[Mapping[str, Any]], name: str) -> Iterable[float]:

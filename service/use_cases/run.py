@@ -27,7 +27,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases.leases import Lease, lock_leased_job, put_back
-from service.use_cases.submit import parameter_groups_of, specification_of
+from service.use_cases.submit import parameter_groups_of
 from service.use_cases.transitions import (
     cancel_unfinished_trials,
     move_job,
@@ -283,13 +283,14 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
     trials = TrialRepository(session).with_measurements(job.id)
+    confirmation = job.specification.confirmation
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         metric=job.metric,
         direction=job.direction,
         further=job.objectives[1:],
-        num_planned=specification_of(job).budget.num_searched,
-        num_seeds=(job.specification.get("confirmation") or {}).get("num_seeds"),
+        num_planned=job.specification.budget.num_searched,
+        num_seeds=None if confirmation is None else confirmation.num_seeds,
         parameter_groups=parameter_groups_of(job),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):

@@ -29,13 +29,13 @@ from service.errors import (
     TrialOfPopulation,
 )
 from service.specification.job import MAX_TRIALS, Budget, JobSpecification
-from service.specification.planning import allot, check_proposal, plan_job
+from service.specification.phases import allot
+from service.specification.planning import check_proposal, plan_job
 from service.specification.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
-from service.use_cases.submit import specification_of
 from service.use_cases.transitions import (
     STOPPED,
     cancel_unfinished_trials,
@@ -110,7 +110,7 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
         InvalidInput: fewer trials than have begun, or too few for the job's phases.
     """
     job = JobRepository(session).get_locked(job_id)
-    specification = specification_of(job)
+    specification = job.specification
     budget = Budget.model_validate({**specification.budget.model_dump(), **changes})
     if budget == specification.budget:
         return job
@@ -123,7 +123,7 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
                 f"{budget.num_trials} would leave {allotted.get(phase, 0)} for the {phase}, which has begun {begun}"
             )
             raise InvalidInput("budget.num_trials", message)
-    job.specification = changed.model_dump(mode="json")
+    job.specification = changed
     job.num_trials = sum(allotted.values())
     _restart(job)
     record_change_event(session, job, now=now)
@@ -190,7 +190,7 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     trial = TrialRepository(session).get(job_id, number)
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
-    if specification_of(job).pruner.name == "pbt":
+    if job.specification.pruner.name == "pbt":
         raise TrialOfPopulation(job.id, number)
     trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
     trial.spared, trial.losses, trial.memory_failures = True, 0, 0
@@ -228,7 +228,7 @@ def propose_trial(
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     jobs, trials = JobRepository(session), TrialRepository(session)
-    values, config = check_proposal(plan_job(specification_of(jobs.get(job_id))), phase, parameters)
+    values, config = check_proposal(plan_job(jobs.get(job_id).specification), phase, parameters)
     job = jobs.get_locked(job_id)
     digest = hashlib.sha256(json.dumps([phase, dict(parameters)], sort_keys=True).encode()).hexdigest()
     if idempotency_key is not None:
@@ -263,20 +263,20 @@ def propose_trial(
 
 
 def _add_trial_to_budget(job: Job, phase: Phase) -> None:
-    specification = specification_of(job)
+    specification = job.specification
     field = f"extra_{phase}_trials"
     extra = getattr(specification.budget, field) + 1
     if extra > MAX_TRIALS:
         raise InvalidInput("phase", f"budget.{field} is {MAX_TRIALS} already, which is the most there can be")
     budget = specification.budget.model_copy(update={field: extra})
     changed = specification.model_copy(update={"budget": budget})
-    job.specification = changed.model_dump(mode="json")
+    job.specification = changed
     job.num_trials = sum(allot(changed).values())
 
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     """Whether the budget of a job would allow further trials."""
-    return why_spent(specification_of(job), _spent(session, job, now=now)) is None
+    return why_spent(job.specification, _spent(session, job, now=now)) is None
 
 
 def _unfinished_job(session: Session, job_id: str) -> Job:
@@ -306,11 +306,11 @@ def _restart(job: Job) -> None:
 
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
     if job.state.is_final:
-        why = why_spent(specification_of(job), _spent(session, job, now=now), needs_trials=needs_trials)
+        why = why_spent(job.specification, _spent(session, job, now=now), needs_trials=needs_trials)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
         job.reopened_at = now
-        job.num_trials = sum(allot(specification_of(job)).values())  # its end had corrected it to those it needed
+        job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
 
@@ -321,4 +321,4 @@ def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
     for summary in TrialRepository(session).summaries([job.id]):
         trials[summary.phase] += summary.count
         seconds += summary.spent_seconds
-    return Spent(trials, running_seconds(job, now), device_hours(specification_of(job), seconds))
+    return Spent(trials, running_seconds(job, now), device_hours(job.specification, seconds))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 from ulid import ULID
@@ -21,7 +20,8 @@ from service.evidence.best_values import BestTrial, best_of
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.types import evidence_from_json
 from service.specification.job import JobSpecification
-from service.specification.planning import allot, plan_job
+from service.specification.phases import allot
+from service.specification.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
@@ -42,7 +42,7 @@ RECENT_TRIALS = 50
 
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
-    """How far a phase of a job is."""
+    """The progress of a phase of a job."""
 
     num_finished: int
     num_trials: int
@@ -51,7 +51,7 @@ class PhaseProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is."""
+    """The progress of a job."""
 
     trials: dict[TrialState, int]
     phases: dict[Phase, PhaseProgress]
@@ -106,7 +106,7 @@ def create_job(
         tags=dict(tags),
         priority=priority,
         state=JobState.QUEUED,
-        specification=resolve_winners(session, plan).model_dump(mode="json"),
+        specification=resolve_winners(session, plan),
         model=plan.workload.name,
         metric=plan.metric,
         direction=plan.direction,
@@ -187,7 +187,7 @@ def _progress(
     spent_seconds: float,
     now: datetime,
 ) -> JobProgress:
-    specification = specification_of(job)
+    specification = job.specification
     elapsed = None if job.started_at is None else running_seconds(job, now)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
@@ -237,9 +237,3 @@ def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
     if job.parameter_groups is None:
         return BUILT_IN[job.model].parameter_groups if job.model in BUILT_IN else ()
     return [ParameterGroup(**group) for group in job.parameter_groups]
-
-
-def specification_of(job: Job) -> JobSpecification:
-    """The specification a job was created with."""
-    content: dict[str, Any] = job.specification
-    return JobSpecification.model_validate(content)

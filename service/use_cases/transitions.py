@@ -47,7 +47,7 @@ def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
     """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
     data = {
-        "budget": job.specification["budget"],
+        "budget": job.specification.budget.model_dump(mode="json"),
         "priority": job.priority,
         "name": job.name,
         "tags": job.tags,

@@ -100,6 +100,7 @@ def warm_trainable(directory: Path) -> Any:
 
     from service.scheduler.ranks.rank_group import GroupSize
     from service.scheduler.tune.trainable import TrialOrder, WarmTrainable, trial_resources
+    from trainers.config import TrialConfig
 
     size = GroupSize(WORLD_SIZE, 1.0, 0)
 
@@ -115,7 +116,7 @@ def warm_trainable(directory: Path) -> Any:
         @staticmethod
         def _order(config: dict[str, Any]) -> dict[str, Any]:
             checkpoints = Path(tempfile.mkdtemp(dir=directory))
-            return TrialOrder(config["number"], CONFIG, str(checkpoints), size).to_tune()
+            return TrialOrder(config["number"], TrialConfig.from_json(CONFIG), str(checkpoints), size).to_tune()
 
     return tune.with_resources(Ordered, trial_resources(size))
 

@@ -83,7 +83,7 @@ def propose_trial(
     tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A paused job
     tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
-    refuse_module_workload(JobRepository(session).get(job_id).specification["workload"]["name"], settings)
+    refuse_module_workload(JobRepository(session).get(job_id).specification.workload.name, settings)
     job, trial, is_new = steer.propose_trial(
         session,
         job_id,

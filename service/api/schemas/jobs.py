@@ -241,7 +241,7 @@ class JobRead(ReadModel):
                     FurtherObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives[1:]
                 ],
             ),
-            specification=JobSpecification.model_validate(job.specification),
+            specification=job.specification,
             num_trials=job.num_trials,
             num_steps=job.num_steps,
             disk_bytes=job.disk_bytes,

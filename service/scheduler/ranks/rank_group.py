@@ -103,7 +103,7 @@ class Rank:
     def start(
         self,
         trial: int,
-        config: Mapping[str, Any],
+        config: TrialConfig,
         checkpoint_directory: str,
         *,
         until_step: int | None,
@@ -129,7 +129,7 @@ class Rank:
             begins_at_step=begins_at_step,
             pause_step=until_step,
         )
-        self._measurements = train(TrialConfig.from_json(config), context)
+        self._measurements = train(config, context)
 
     def advance(self) -> Outcome:
         """Trains up to the next measurement."""
@@ -259,7 +259,7 @@ class RankGroup:
 
     def start(
         self,
-        config: Mapping[str, Any],
+        config: TrialConfig,
         checkpoint_directory: str,
         *,
         until_step: int | None = None,
@@ -277,7 +277,7 @@ class RankGroup:
         self._pending += [
             rank.start.remote(
                 self.num_trials,
-                dict(config),
+                config,
                 checkpoint_directory,
                 until_step=until_step,
                 begins_at_step=begins_at_step,

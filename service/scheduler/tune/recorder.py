@@ -67,7 +67,7 @@ class Recorder(TuneAdapter, tune.Callback):
         pruner: PolicyPruner,
         size: GroupSize,
         retries: Retries,
-        configs: Mapping[int, dict[str, Any]],
+        configs: Mapping[int, TrialConfig],
         checkpoints: Place,
         ending: Callable[[], Ending | None],
         feasibility: Feasibility | None = None,
@@ -126,7 +126,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 raise JobImpossible(
                     f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
                 ) from error
-            self._configs[asked.number] = config.to_json()  # before the fork has files, which are collected otherwise
+            self._configs[asked.number] = config  # before the fork has files, which are collected otherwise
             why_not = self._fork(asked, config)
             self.write(
                 lambda session: run.add_trial(
@@ -147,8 +147,7 @@ class Recorder(TuneAdapter, tune.Callback):
             if repeats is None and asked.fork is None:  # else the like of it has been trained before
                 self._never_launched.add(asked.number)
         if asked.number in self._never_launched:
-            config = TrialConfig.from_json(self._configs[asked.number])
-            why = self._feasibility.why_infeasible(asked.number, config)
+            why = self._feasibility.why_infeasible(asked.number, self._configs[asked.number])
             if why is not None:
                 self._end(asked.number, _End(TrialState.FAILED, FailureReason.INFEASIBLE, why))
                 return None
@@ -282,7 +281,7 @@ class Recorder(TuneAdapter, tune.Callback):
         # As it will be stored, so that a later run finds the same errors alike.
         verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
         if reason is FailureReason.OUT_OF_MEMORY:
-            self._feasibility.ran_out(number, TrialConfig.from_json(self._configs[number]))
+            self._feasibility.ran_out(number, self._configs[number])
         if verdict.reason is None:
             logger.warning("trial %d of job %s: %s", number, self._lease.job_id, verdict.detail)
             return _End(TrialState.QUEUED, detail=verdict.detail)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import ray.util
 from ray import tune
 
 from service.domain import FailureReason
 from service.scheduler.ranks.rank_group import Failure, GroupSize, RankGroup
-from trainers.config import Measurement
+from trainers.config import Measurement, TrialConfig
 
 TRIALS_PER_GROUP = 200
 """A group is replaced after so many trials: what leaks in a user's code or a driver stays bounded."""
@@ -18,11 +18,10 @@ TRIALS_PER_GROUP = 200
 
 @dataclass(frozen=True, slots=True)
 class TrialOrder:
-    """What a trainable is asked to train; travels as Tune's config."""
+    """A trial to train; travels as it is in Tune's config."""
 
     number: int
-    config: dict[str, Any]
-    """A `TrialConfig` as JSON."""
+    config: TrialConfig
     checkpoint_directory: str
     """A path, or the URI of a store."""
     size: GroupSize
@@ -35,11 +34,13 @@ class TrialOrder:
     """
 
     def to_tune(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"order": self}
 
-    @classmethod
-    def from_tune(cls, config: dict[str, Any]) -> Self:
-        return cls(**{**config, "size": GroupSize(**config["size"])})
+    @staticmethod
+    def from_tune(config: dict[str, Any]) -> TrialOrder:
+        order = config["order"]
+        assert isinstance(order, TrialOrder)
+        return order
 
 
 Kind: TypeAlias = Literal["measured", "completed", "failed"]
@@ -118,7 +119,7 @@ class WarmTrainable(tune.Trainable):
             placement_group = ray.util.get_current_placement_group()
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
-        self._num_steps = int(order.config["num_steps"])
+        self._num_steps = order.config.num_steps
         self._report_timeout_seconds = order.report_timeout_seconds
         self._group.start(
             order.config,

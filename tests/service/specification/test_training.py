@@ -61,6 +61,21 @@ def test_left_out_they_are_the_trials_own_defaults() -> None:
     assert config == bare
 
 
+def test_the_max_loss_of_jobs_that_are_stored_without_one_is_the_trials_default() -> None:
+    assert trial(plan(training={"max_loss": None})).max_loss == 10_000.0
+
+
+def test_the_schema_of_a_request_has_the_prose_and_the_bounds_of_the_trials_settings() -> None:
+    fields = JobSpecification.model_json_schema()["$defs"]["Training"]["properties"]
+    assert [name for name, field in fields.items() if "description" not in field] == [
+        "parallelism",  # parts, which describe themselves
+        "compression",
+        "averaging",
+    ]
+    assert (fields["keep_checkpoints"]["minimum"], fields["keep_checkpoints"]["maximum"]) == (1, 2**31 - 1)
+    assert fields["max_loss"]["exclusiveMinimum"] == 0
+
+
 def test_a_space_varies_what_a_job_sets() -> None:
     space = {
         "optimizer": "adamw",

@@ -20,7 +20,7 @@ from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
 from service.use_cases.estimates import estimate_job
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
-from service.use_cases.submit import create_job, specification_of
+from service.use_cases.submit import create_job
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, claimed_job, run_trial, specification, submit
 
@@ -69,7 +69,7 @@ def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_fr
     older, newer = finished_job(database), finished_job(database)  # all of their trials have the defaults
     job_id = submit(database, pinned=["winners"], baseline={"pinned": ["winners", {"lr": 0.002}]})
     with database.reading() as session:
-        found = specification_of(JobRepository(session).get(job_id))
+        found = JobRepository(session).get(job_id).specification
     [winner] = found.pinned  # the older one's is the same
     assert isinstance(winner, EarlierWinner)
     assert (winner.job_id, winner.trial, winner.value, winner.clipped) == (newer, 2, 0.2, [])

@@ -19,7 +19,7 @@ from service.use_cases import steer
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
-from service.use_cases.submit import progress_of, specification_of
+from service.use_cases.submit import progress_of
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, run_trial, submit
 
 
@@ -42,7 +42,7 @@ def asks(database: Database, job_id: str, count: int) -> list[Start | Resume]:
     with database.reading() as session:
         job = JobRepository(session).get(job_id)
         trials = TrialRepository(session).with_measurements(job_id)
-    plan = plan_job(specification_of(job))
+    plan = plan_job(job.specification)
     policy = make_policy(plan)
     policy.restore(history_of(trials, plan.metric))
     found = [policy.ask() for _ in range(count)]
@@ -53,14 +53,14 @@ def asks(database: Database, job_id: str, count: int) -> list[Start | Resume]:
 @pytest.mark.parametrize("phase", [Phase.SEARCH, Phase.BASELINE])
 def test_a_proposed_trial_is_a_queued_row_beside_the_budgets_trials(database: Database, phase: Phase) -> None:
     job_id = submit(database)
-    before = plan_job(specification_of(_job(database, job_id))).allotments
+    before = plan_job(_job(database, job_id).specification).allotments
     job, trial, is_new = propose(database, job_id, phase, lr=0.01)
     assert (is_new, job.state, job.requested, job.num_trials) == (True, JobState.QUEUED, None, 5)
     assert (trial.number, trial.phase, trial.state, trial.proposed) == (0, phase, TrialState.QUEUED, True)
     assert trial.parameters["lr"] == trial.config["optimizer"]["arguments"]["lr"] == 0.01
-    assert trial.parameters == plan_job(specification_of(job)).spaces[phase].defaults({"lr": 0.01})
-    assert job.specification["budget"][f"extra_{phase}_trials"] == 1
-    after = plan_job(specification_of(job)).allotments
+    assert trial.parameters == plan_job(job.specification).spaces[phase].defaults({"lr": 0.01})
+    assert getattr(job.specification.budget, f"extra_{phase}_trials") == 1
+    after = plan_job(job.specification).allotments
     assert after == {**before, phase: before[phase] + 1}
     with database.reading() as session:
         progress = progress_of(session, [JobRepository(session).get(job_id)], now=NOW)[job_id]
@@ -79,7 +79,7 @@ def test_proposals_come_before_all_that_the_job_would_try_and_take_the_place_of_
     assert isinstance(second, Resume)
     assert [first.parameters["lr"], second.parameters["lr"]] == [0.01, 0.02]
     # The space's defaults and the pinned assignments all have their turn.
-    num_pinned = len(plan_job(specification_of(_job(database, job_id))).spaces[Phase.SEARCH].branch_defaults()) + 1
+    num_pinned = len(plan_job(_job(database, job_id).specification).spaces[Phase.SEARCH].branch_defaults()) + 1
     count = min(num_pinned, 4)
     assert [asked.parameters for asked in others[:count]] == [asked.parameters for asked in own[:count]]
     assert [asked.number for asked in others] == [2, 3, 4, 5]
@@ -146,7 +146,7 @@ def test_a_finished_job_without_time_refuses_a_proposal_and_stays_as_it_was(data
     with pytest.raises(BudgetSpent, match=r"raise budget.wall_clock_seconds first"):
         propose(database, lease.job_id, lr=0.01)
     job = _job(database, lease.job_id)
-    assert (job.state, job.specification["budget"]["extra_search_trials"]) == (JobState.SUCCEEDED, 0)
+    assert (job.state, job.specification.budget.extra_search_trials) == (JobState.SUCCEEDED, 0)
 
 
 def test_a_cancelled_job_goes_on_with_a_proposal(database: Database) -> None:

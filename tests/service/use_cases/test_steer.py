@@ -200,7 +200,7 @@ def test_a_larger_budget_restarts_the_run_which_begins_nothing_more(database: Da
     begin_trial(database, lease, 1, Phase.BASELINE)
     job = change(database, lease.job_id, num_trials=12, wall_clock_seconds=100.0)
     assert (job.num_trials, job.requested) == (12, JobRequest.RESTART)
-    assert job.specification["budget"] == Budget(num_trials=12, wall_clock_seconds=100.0).model_dump()
+    assert job.specification.budget == Budget(num_trials=12, wall_clock_seconds=100.0)
     with pytest.raises(RunAskedToEnd):
         begin_trial(database, lease, 2)
     measure(database, lease, 1, 10, 0.9)

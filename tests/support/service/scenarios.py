@@ -16,7 +16,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, claim_job, register_worker
 from service.use_cases.run import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
-from service.use_cases.submit import create_job, specification_of
+from service.use_cases.submit import create_job
 from trainers.config import Measurement, TrialConfig
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -86,7 +86,7 @@ def begin_trial(
 ) -> None:
     """A running trial with the default parameters of its phase."""
     with database.writing() as session:
-        plan = plan_job(specification_of(JobRepository(session).get(lease.job_id)))
+        plan = plan_job(JobRepository(session).get(lease.job_id).specification)
         parameters = plan.spaces[phase].defaults()
         config = plan.trial_config(phase, parameters)
         add_trial(session, lease, number=number, phase=phase, parameters=parameters, config=config, now=now)
@@ -96,7 +96,7 @@ def begin_trial(
 def fork_trial(database: Database, lease: Lease, number: int, *, parent: int, step: int, lr: float) -> None:
     """A running fork with the default parameters but for `lr`."""
     with database.writing() as session:
-        plan = plan_job(specification_of(JobRepository(session).get(lease.job_id)))
+        plan = plan_job(JobRepository(session).get(lease.job_id).specification)
         parameters = {**plan.spaces[Phase.SEARCH].defaults(), "lr": lr}
         config = plan.trial_config(Phase.SEARCH, parameters)
         add_trial(
@@ -176,7 +176,7 @@ def store_trials(database: Database, job_id: str, trials: Sequence[Mapping[str, 
     """
     rows = []
     with database.writing() as session:
-        plan = plan_job(specification_of(JobRepository(session).get(job_id)))
+        plan = plan_job(JobRepository(session).get(job_id).specification)
         parameters = {phase: space.defaults() for phase, space in plan.spaces.items()}
         configs = {phase: plan.trial_config(phase, own).to_json() for phase, own in parameters.items()}
         for number, fields in enumerate(trials):

@@ -24,7 +24,7 @@ from service.use_cases.run import (
     record_measurements,
     start_trial,
 )
-from service.use_cases.submit import create_job, specification_of
+from service.use_cases.submit import create_job
 from tests.support.service.scenarios import add_worker, claim
 from trainers.config import Measurement, TrialConfig
 
@@ -70,7 +70,7 @@ class Story:
         """Starts trial `number`; every fourth is the baseline's."""
         phase = Phase.BASELINE if number % 4 == 3 else Phase.SEARCH
         with self.database.writing() as session:
-            plan = plan_job(specification_of(JobRepository(session).get(self.job_id)))
+            plan = plan_job(JobRepository(session).get(self.job_id).specification)
             space = plan.spaces[phase]
             parameters = space.defaults() if number in (0, 3) else space.sample(random.Random(number))
             config = plan.trial_config(phase, parameters)
@@ -128,7 +128,7 @@ class Story:
     def crowd(self, numbers: range) -> None:
         """Trials of the search with default parameters that were cancelled before they began, at once as rows."""
         with self.database.writing() as session:
-            plan = plan_job(specification_of(JobRepository(session).get(self.job_id)))
+            plan = plan_job(JobRepository(session).get(self.job_id).specification)
             parameters = plan.spaces[Phase.SEARCH].defaults()
             config = plan.trial_config(Phase.SEARCH, parameters)
             session.add_all(

@@ -12,7 +12,6 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.memory_estimates import NotPredictable
 from service.use_cases.run import requeue_trial
-from service.use_cases.submit import specification_of
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from tests.support.service.service_process import ServiceProcesses
 from trainers.config import TrialConfig
@@ -79,7 +78,7 @@ def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: D
     with sqlite_database.reading() as session:
         job = JobRepository(session).get(lease.job_id)
         stored = Stored(job, TrialRepository(session).with_measurements(lease.job_id))
-    with make_feasibility(plan_job(specification_of(job)), stored, is_local=True) as feasibility:
+    with make_feasibility(plan_job(job.specification), stored, is_local=True) as feasibility:
         why = feasibility.why_infeasible(1, config_of("shampoo"))
         assert (why is None) == (ending in (TrialState.PRUNED, TrialState.COMPLETED)), why
         assert feasibility.why_infeasible(2, config_of("none")) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import re
@@ -27,7 +28,7 @@ from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
-from trainers.config import Diverged, InvalidConfig, Measurement
+from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
 from trainers.workloads.digits.digits import DigitsMLP
 
 pytestmark = [
@@ -55,18 +56,18 @@ def bundles() -> Iterator[PlacementGroup]:
         ray.shutdown()
 
 
-def order(**options: Any) -> dict[str, Any]:
-    return {
-        "workload": "troubled-digits",
-        "workload_options": options,
-        "optimizer": {"name": "adamw", "arguments": {"lr": 1e-3}},
-        "num_steps": 40,
-        "evaluate_every": 10,
-        "batch_size": 32,
-    }
+def order(**options: Any) -> TrialConfig:
+    return TrialConfig(
+        workload="troubled-digits",
+        workload_options=options,
+        optimizer=OptimizerConfig("adamw", {"lr": 1e-3}),
+        num_steps=40,
+        evaluate_every=10,
+        batch_size=32,
+    )
 
 
-def train(group: RankGroup, config: dict[str, Any], directory: Path) -> list[Measurement | Failure]:
+def train(group: RankGroup, config: TrialConfig, directory: Path) -> list[Measurement | Failure]:
     """Trains a trial to its end."""
     group.start(config, str(directory))
     outcomes: list[Measurement | Failure] = []
@@ -134,7 +135,7 @@ def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
 ) -> None:
     group = RankGroup(TWO, bundles)
     # Its second interval takes 200 seconds.
-    slow = {**order(seconds_per_step=1.0, slow_from_step=200), "num_steps": 400, "evaluate_every": 200}
+    slow = dataclasses.replace(order(seconds_per_step=1.0, slow_from_step=200), num_steps=400, evaluate_every=200)
     try:
         group.start(slow, str(tmp_path / "0"))
         assert step_of(group.advance()) == 200

@@ -13,7 +13,6 @@ from service.scheduler.tune.trainable import TrialOrder
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from tests.service.scheduler.tune.test_recorder import SPECIFICATION, Tune, measured
-from trainers.config import TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 
@@ -36,7 +35,7 @@ def tune(sqlite_database: Database, tmp_path: Path) -> Tune:
         assert (order.until_step, order.begins_at_step) == (10, 0)
         if order.number == 0:
             context = single_process_context(checkpoint_directory=Path(order.checkpoint_directory))
-            with closing(train(TrialConfig.from_json(order.config), context)) as training:
+            with closing(train(order.config, context)) as training:
                 list(islice(training, 1))
         assert tune.give(trial, measured(10, metrics={"validation_loss": loss})) == "STOP"
     return tune

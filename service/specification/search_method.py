@@ -1,0 +1,55 @@
+"""The sampler and the pruner of a job: the defaults of each other, and which go together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from service.domain import PrunerName, SamplerName
+from service.errors import InvalidInput
+from service.specification.job import JobSpecification
+
+
+def search_method(
+    specification: JobSpecification,
+) -> tuple[Literal["auto"] | SamplerName, Literal["auto"] | PrunerName]:
+    """The sampler and the pruner of a job.
+
+    Raises:
+        InvalidInput: they do not go together, or with the objectives; names the field.
+    """
+    given = specification.pruner.name
+    if specification.objective is not None and specification.objective.also:
+        return _search_for_front(specification)
+    sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
+    if sampler in ("nsga2", "nsga3"):
+        raise InvalidInput(
+            "sampler.name", f"{sampler!r} is for several objectives: name further ones in objective.also"
+        )
+    if sampler != "auto":
+        return sampler, given or "asha"
+    if given not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name", f"{given!r} does not go with the sampler 'auto', which pauses trials itself (or 'none')"
+        )
+    if specification.pruner.reduction_factor is not None:
+        raise InvalidInput("pruner.reduction_factor", "has no effect with the sampler 'auto'")
+    return sampler, given or "auto"
+
+
+def _search_for_front(specification: JobSpecification) -> tuple[SamplerName, PrunerName]:
+    """Sampler and pruner of a job with several objectives. In budgets of up to 50 trials TPE finds more of the front
+    than the genetic ones do."""
+    sampler, pruner = specification.sampler.name or "tpe", specification.pruner.name
+    if sampler == "auto" or sampler in ("gp", "cmaes"):
+        raise InvalidInput(
+            "sampler.name",
+            f"{sampler!r} knows one objective, and objective.also names further ones: "
+            "choose 'tpe', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid'",
+        )
+    if pruner not in (None, "none"):
+        raise InvalidInput(
+            "pruner.name",
+            f"{pruner!r} judges trials by one objective, and objective.also names further ones, in which a trial that "
+            "falls behind may be the best: choose 'none'",
+        )
+    return sampler, "none"
