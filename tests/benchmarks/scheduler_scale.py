@@ -97,7 +97,9 @@ def run_ours(num_trials: int, num_reports: int, sampler: str, directory: Path) -
             return True
 
         def step(self) -> dict[str, Any]:
-            value = loss(self._order.config.optimizer.arguments["lr"])
+            lr = self._order.config.optimizer.arguments["lr"]
+            assert isinstance(lr, float)
+            value = loss(lr)
             done = self.iteration + 1
             measured = Measurement(10 * done, 1.0, 0.01, {"validation_loss": value})
             return TrialReport("completed" if done == num_reports else "measured", measured).to_tune()
