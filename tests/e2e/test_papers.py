@@ -94,6 +94,7 @@ def test_the_python_names_it_mentions_exist(paper: str) -> None:
         pkgutil.resolve_name(name)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("paper", PAPERS)
 def test_its_shell_blocks_can_be_parsed(paper: str) -> None:
     for block in blocks(paper, "sh"):

@@ -77,6 +77,7 @@ def test_another_copy_of_our_packages_is_not_in_the_way(tmp_path: Path) -> None:
     check_packages(PACKAGES, directories=[str(tmp_path), str(ROOT)])
 
 
+@pytest.mark.processes
 def test_a_distribution_that_was_installed_over_ours_is_named(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "trainers" / "installation", tmp_path / "trainers" / "installation")
     shutil.copy(ROOT / "trainers" / "__init__.py", tmp_path / "trainers")
@@ -96,6 +97,7 @@ def test_a_distribution_that_was_installed_over_ours_is_named(tmp_path: Path) ->
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.processes
 def test_importing_trainers_or_the_service_beside_another_shampoo_says_so(tmp_path: Path) -> None:
     path = f"{_package(tmp_path, 'shampoo')}:{ROOT}"
     for name in ("trainers", "service"):
@@ -104,17 +106,20 @@ def test_importing_trainers_or_the_service_beside_another_shampoo_says_so(tmp_pa
         assert f"another project's 'shampoo' in {tmp_path}" in refused.stderr.splitlines()[-1]
 
 
+@pytest.mark.processes
 def test_training_beside_another_projects_service_is_fine(tmp_path: Path) -> None:
     path = f"{_package(tmp_path, 'service')}:{ROOT}"
     assert _run(sys.executable, "-c", "import trainers", cwd=Path("/"), PYTHONPATH=path).returncode == 0
 
 
+@pytest.mark.processes
 def test_the_command_tells_of_another_service_without_a_traceback(tmp_path: Path) -> None:
     refused = _run(COMMAND, "jobs", cwd=Path("/"), PYTHONPATH=str(_package(tmp_path, "service")))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(f"shampoo-tuner: Python finds another project's 'service' in {tmp_path}")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", ["serve", "api", "worker", "demo", "workload check digits-mlp"])
 def test_what_imports_from_the_directory_refuses_one_with_other_trainers(arguments: str, tmp_path: Path) -> None:
     refused = _run(COMMAND, *arguments.split(), cwd=_package(tmp_path, "trainers"), HOME=str(tmp_path))
@@ -145,6 +150,7 @@ def test_nothing_of_the_service_is_missing_here_and_what_would_be_is_known() -> 
     assert not {"torch", "shampoo-tuner", "mypy"} & known
 
 
+@pytest.mark.processes
 def test_a_checkout_that_was_never_installed_has_no_version(tmp_path: Path) -> None:
     assert version() == importlib.metadata.version("shampoo-tuner")
     program = (
