@@ -41,6 +41,13 @@ def s3() -> Iterator[s3_server.S3Server]:
         yield server
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leaves modules and tests out of later garbage collections, each of which would look at all of them for 0.3 s."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _garbage_of_a_file_is_blamed_on_it() -> Iterator[None]:
     """Collects what the tests of a file have left: whatever of it was not closed is an error of the last of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,20 +39,36 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     admin.dispose()
 
 
-@pytest.fixture
-def database(empty_database_url: str) -> Iterator[Database]:
-    """A migrated database of each kind."""
-    database = Database(empty_database_url)
+@pytest.fixture(scope="session")
+def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite database without rows, to be copied: all migrations take far longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "empty.sqlite3"
+    database = Database(f"sqlite:///{path}")
     migrate(database)
+    database.close()
+    return path
+
+
+@pytest.fixture
+def database(empty_database_url: str, migrated_sqlite_file: Path) -> Iterator[Database]:
+    """A migrated database of each kind."""
+    url = make_url(empty_database_url)
+    if url.drivername == "sqlite":
+        assert url.database is not None
+        shutil.copyfile(migrated_sqlite_file, url.database)
+    database = Database(empty_database_url)
+    if url.drivername != "sqlite":
+        migrate(database)
     yield database
     database.close()
 
 
 @pytest.fixture
-def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+def sqlite_database(tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[Database]:
     """A migrated SQLite database, where the kind does not matter."""
-    database = Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")
-    migrate(database)
+    path = tmp_path / "service.sqlite3"
+    shutil.copyfile(migrated_sqlite_file, path)
+    database = Database(f"sqlite:///{path}")
     yield database
     database.close()
 

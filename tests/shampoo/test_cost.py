@@ -232,9 +232,21 @@ KERNELS: dict[str, dict[str, Any]] = {
 }
 
 
+KERNEL_SHAPES: list[list[tuple[int, ...]]] = [
+    [(64, 64)] * 3,
+    [(64, 64), (32, 64), (16, 8), (64,)],
+    [(16, 17, 18), (9,)],
+]
+VARIANTS = [name for name in KERNELS if "_" in name]
+"""They meet one list of shapes each, in turns; whose variants they are, every one."""
+
+
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("shapes", [[(64, 64)] * 3, [(64, 64), (32, 64), (16, 8), (64,)], [(16, 17, 18), (9,)]])
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [(name, shapes) for name in KERNELS if name not in VARIANTS for shapes in KERNEL_SHAPES]
+    + [(name, KERNEL_SHAPES[number % len(KERNEL_SHAPES)]) for number, name in enumerate(VARIANTS)],
+)
 def test_kernels_on_an_accelerator_are_about_those_counted(name: str, shapes: list[tuple[int, ...]]) -> None:
     config = {"weight_decay": 0.1, **KERNELS[name]}
     has_factors = name not in ("spectral", "none")

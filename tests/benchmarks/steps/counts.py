@@ -84,11 +84,12 @@ class Scratch:
 
     def __init__(self) -> None:
         self._live: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._at_most = 0
         self.peak = 0
 
     def restart(self) -> None:
         """Begins a new peak; what is still in use counts on."""
-        self.peak = self._total()
+        self._at_most = self.peak = self._total()
 
     def record(self, inputs: Iterable[object], outputs: Iterable[object]) -> None:
         """Takes note of an operation: storage that it gives and was not given is new."""
@@ -97,7 +98,10 @@ class Scratch:
             if isinstance(x, Tensor) and _address(x) not in given:
                 storage = x.untyped_storage()
                 self._live[_address(x)] = (StorageWeakRef(storage), storage.nbytes())
-                self.peak = max(self.peak, self._total())
+                self._at_most += storage.nbytes()
+        if self._at_most > self.peak:  # else what has been freed need not be known
+            self._at_most = self._total()
+            self.peak = max(self.peak, self._at_most)
 
     def _total(self) -> int:
         self._live = {key: entry for key, entry in self._live.items() if not entry[0].expired()}

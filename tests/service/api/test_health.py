@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fastapi
 import httpx
+import pytest
 
 from service.store.migrate import downgrade
 from service.store.session import Database
@@ -57,6 +58,7 @@ def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:
     database.close()
 
 
+@pytest.mark.processes
 def test_a_checkout_that_was_never_installed_can_be_served(tmp_path: Path) -> None:
     for installed in Path(fastapi.__file__).parents[1].iterdir():
         if "shampoo" not in installed.name:

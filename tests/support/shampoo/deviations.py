@@ -38,7 +38,7 @@ MOMENTUM: Choices = {
 SCHEDULES: Choices = {
     "default_start": {},
     "every_step": {"precondition_frequency": 1},
-    "late_start": {"start_preconditioning_step": 23, "precondition_frequency": 4},
+    "late_start": {"start_preconditioning_step": 11, "precondition_frequency": 4},
     "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 9},
     "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 10},
     "start_of_rare_statistics": {"statistics_frequency": 3},
@@ -181,7 +181,7 @@ def deviation(
     config: dict[str, Any],
     shapes: Sequence[tuple[int, ...]],
     dtype: torch.dtype,
-    num_steps: int = 50,
+    num_steps: int = 24,
     *,
     device: str = "cpu",
 ) -> float:
@@ -189,6 +189,7 @@ def deviation(
 
     Args:
         config: every keyword argument of `Shampoo`.
+        num_steps: by default three refreshes and more after the start, with every schedule here.
         device: where the optimizer steps, with the solver that is the default there if `config` names none.
     """
     at_home = parameters(shapes, dtype)

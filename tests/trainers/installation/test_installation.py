@@ -119,6 +119,7 @@ def test_the_command_tells_of_another_service_without_a_traceback(tmp_path: Path
     assert refused.stderr.startswith(f"shampoo-tuner: Python finds another project's 'service' in {tmp_path}")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", ["serve", "api", "worker", "demo", "workload check digits-mlp"])
 @pytest.mark.processes
 def test_what_imports_from_the_directory_refuses_one_with_other_trainers(arguments: str, tmp_path: Path) -> None:
