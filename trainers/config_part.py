@@ -64,6 +64,8 @@ class Bounds:
 
     def __str__(self) -> str:
         low, high = self.ge if self.gt is None else self.gt, self.le if self.lt is None else self.lt
+        if low is None:
+            return "a finite number" if high is None else f"{'<=' if self.lt is None else '<'} {high:g}"
         if high is None or high in (MAX_COUNT, MAX_SEED):
             return f"{'>=' if self.gt is None else '>'} {low:g}"
         return f"in {'[' if self.gt is None else '('}{low:g}, {high:g}{']' if self.lt is None else ')'}"
@@ -112,6 +114,8 @@ def _number_rule(kind: type, bounds: Bounds, value: object) -> str | None:
     is_number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
     if is_number and math.isfinite(value) and bounds.holds(value):  # type: ignore[arg-type]
         return None
+    if is_number and bounds.le in (MAX_COUNT, MAX_SEED) and value > bounds.le:  # type: ignore[operator]
+        return f"must be an integer <= {bounds.le}"
     return f"must be an integer {bounds}" if kind is int else f"must be {bounds}"
 
 

@@ -61,6 +61,16 @@ def test_defaults_may_be_left_out() -> None:
         ({"optimizer": {"name": "adamw", "lr": 1}}, "optimizer.lr"),
         ({"schedule": {"warmup_fraction": 1.0}}, "schedule.warmup_fraction"),
         ({"schedule": {"decay": "step"}}, "schedule.decay"),
+        ({"schedule": {"decay_fraction": 0.1}}, "schedule.decay_fraction"),
+        ({"averaging": {"method": "mean"}}, "averaging.method"),
+        ({"compression": {"start_step": 1}}, "compression.start_step"),
+        ({"parallelism": {"mode": "hsdp"}}, "parallelism.shard_size"),
+        ({"target": {"metric": "", "value": 1.0}}, "target.metric"),
+        ({"target": {"metric": "validation_loss", "value": float("nan")}}, "target.value"),
+        ({"keep_checkpoints": 2**31}, "keep_checkpoints"),
+        ({"compile": 1}, "compile"),
+        ({"precision": None}, "precision"),
+        ({"parallelism": None}, "parallelism"),
     ],
 )
 def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
@@ -68,6 +78,23 @@ def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
         TrialConfig.from_json({**MINIMAL, **change})
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_steps": 0}, "num_steps: must be an integer >= 1, got 0"),
+        ({"num_steps": 2**31}, "num_steps: must be an integer <= 2147483647, got 2147483648"),
+        ({"max_loss": 0}, "max_loss: must be > 0, got 0"),
+        ({"schedule": {"warmup_fraction": 1}}, "schedule.warmup_fraction: must be in [0, 1), got 1"),
+        ({"precision": "half"}, "precision: must be one of float32, bfloat16, float16, got 'half'"),
+        ({"compile": "yes"}, "compile: must be true or false, got 'yes'"),
+    ],
+)
+def test_a_message_says_the_rule_and_the_value(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidConfig) as caught:
+        TrialConfig.from_json({**MINIMAL, **change})
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("field", ["workload", "optimizer", "num_steps", "batch_size"])
