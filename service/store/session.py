@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
-__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_unavailable"]
+__all__ = ["DATABASE_ERRORS", "Database", "Session", "driver_of", "is_busy", "is_unavailable"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
 WAL_PAUSE_SECONDS = 0.02
@@ -64,6 +64,14 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def driver_of(url: str) -> str | None:
+    """The first word of a database's URL, e.g. `postgresql+psycopg`; None: it is no URL."""
+    try:
+        return make_url(url).drivername
+    except ArgumentError:
+        return None
 
 
 def is_busy(error: Exception) -> bool:

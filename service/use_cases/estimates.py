@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from service.domain import Phase, TrialState
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
 from service.store.models import Job
 from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Session
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.memory_estimates import MemoryEstimate

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.store.session import Session
 from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
 
 MAX_CRASHES = 3

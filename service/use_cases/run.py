@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
@@ -26,6 +25,7 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
+from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
 from service.use_cases.submit import parameter_groups_of, specification_of
 from service.use_cases.transitions import (

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
@@ -33,6 +32,7 @@ from service.specification.planning import allot, check_proposal, plan_job
 from service.specification.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Session
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.submit import specification_of

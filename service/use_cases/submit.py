@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import JobState, Phase, TrialState
@@ -30,6 +29,7 @@ from service.store.repositories import (
     TrainedTrial,
     TrialRepository,
 )
+from service.store.session import Session
 from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.transitions import record_job_event
