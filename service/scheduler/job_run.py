@@ -23,12 +23,12 @@ from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.run_environment import cluster_address
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.retries import Retries, Setbacks
-from service.scheduler.ranks.rank_group import GroupSize
-from service.scheduler.tune.placement_groups import TuneGangs
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.recorder import OUTAGE_SECONDS, Recorder
 from service.scheduler.tune.run_end import Ending, ExitStatus, JobImpossible, RunEnded
@@ -68,11 +68,11 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     """Runs a leased job to its end, or until `watch` ends the run."""
     stored = read_stored(database, lease)
     checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
-    address, gangs = cluster_address(settings), TuneGangs()
+    address, groups = cluster_address(settings), TuneRankGroups()
     failure, ending = None, Ending.DONE
     try:
         _search(
-            database, lease, settings, stored, checkpoints=checkpoints, directory=directory, watch=watch, gangs=gangs
+            database, lease, settings, stored, checkpoints=checkpoints, directory=directory, watch=watch, groups=groups
         )
     except RunEnded as ended:
         ending = ended.ending
@@ -86,7 +86,7 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     if address is None:
         ray_cluster.end_local_ranks()
     else:
-        gangs.end()
+        groups.end()
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
@@ -111,7 +111,7 @@ def _search(
     checkpoints: Place,
     directory: Path,
     watch: Watch,
-    gangs: TuneGangs,
+    groups: TuneRankGroups,
 ) -> NoReturn:
     """Tries what the policy asks for.
 
@@ -150,7 +150,7 @@ def _search(
         further=[metric for metric, _ in plan.further],
         constraints=plan.specification.constraints,
         is_to_stop=lambda number: number in watch.to_stop(),
-        gangs=gangs,
+        groups=groups,
     )
     recorder = Recorder(
         database,
@@ -176,7 +176,7 @@ def _search(
             cluster=ray_cluster.identity(),
             nodes=nodes,
             size=size,
-            gangs=gangs,
+            groups=groups,
             write=recorder.write,
             ending=watch.ending,
             poll_seconds=settings.poll_seconds,

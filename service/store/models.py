@@ -126,7 +126,7 @@ class Job(Base):
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
     waiting_since: Mapped[datetime | None]
-    """Since when it waits: in the queue, or with a run that has no gang."""
+    """Since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
@@ -150,12 +150,12 @@ class ClusterShare(Base):
     attempt: Mapped[int]
     """Of the job, when this was written: what an earlier run had means nothing."""
     cluster: Mapped[str] = mapped_column(String(255))
-    num_gangs: Mapped[int]
-    gang_share: Mapped[float]
-    """The part of the cluster that one gang takes."""
+    num_groups: Mapped[int]
+    group_share: Mapped[float]
+    """The part of the cluster that one rank group takes."""
     wants_since: Mapped[datetime | None]
     short_of: Mapped[list[Any]]
-    """Names of the resources of which too little is free for another gang."""
+    """Names of the resources of which too little is free for another rank group."""
 
 
 class Trial(Base):

@@ -53,10 +53,10 @@ class Share:
     """What a run has of a cluster that others use too."""
 
     cluster: str
-    num_gangs: int
-    """Gangs it holds."""
-    gang_share: float
-    """The part of the cluster that one gang takes."""
+    num_groups: int
+    """Rank groups it holds."""
+    group_share: float
+    """The part of the cluster that one rank group takes."""
     wants_since: datetime | None
     """Since when it wants another; None: it wants none."""
     waiting_for: str | None
@@ -73,8 +73,8 @@ def report_share(session: Session, lease: Lease, share: Share, *, now: datetime)
             job_id=job.id,
             attempt=job.attempt,
             cluster=share.cluster,
-            num_gangs=share.num_gangs,
-            gang_share=share.gang_share,
+            num_groups=share.num_groups,
+            group_share=share.group_share,
             wants_since=share.wants_since,
             short_of=sorted(share.short_of),
         )

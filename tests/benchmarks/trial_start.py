@@ -98,8 +98,9 @@ def warm_trainable(directory: Path) -> Any:
     """Our trainable, which keeps its ranks between trials."""
     from ray import tune
 
-    from service.scheduler.ranks.rank_group import GroupSize
-    from service.scheduler.tune.trainable import TrialOrder, WarmTrainable, trial_resources
+    from service.scheduler.cluster.group_size import GroupSize
+    from service.scheduler.tune.messages import TrialOrder
+    from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 
     size = GroupSize(WORLD_SIZE, 1.0, 0)
 

@@ -18,16 +18,15 @@ from ray import tune
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.scheduler.checkpoint_storage import Collector
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision, GiveUp, Policy, Resume, Start
 from service.scheduler.policy.retries import Retries
 from service.scheduler.policy.time_limit import Pace
-from service.scheduler.ranks.rank_group import GroupSize
-from service.scheduler.tune.messages import TuneAdapter
+from service.scheduler.tune.messages import TrialOrder, TrialReport, TuneAdapter
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
-from service.scheduler.tune.trainable import TrialOrder, TrialReport
 from service.specification.planning import JobPlan
 from service.store.retry import Write, write_with_retries
 from service.store.session import Database

@@ -1,8 +1,8 @@
-"""A run's part in sharing a cluster with other jobs: it tells SQL what it has and wants, and asks before it takes more.
+"""A run's share of a cluster that other jobs use too: told to SQL as it changes, and asked about before it grows.
 
 Placement groups are placed whole or not at all, so jobs cannot hold each other up half-started whatever is decided
-here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then one's gang
-waits in Ray, counts as wanted, and makes other jobs let go of theirs.
+here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then the rank group
+of one waits in Ray, counts as wanted, and makes other jobs let go of theirs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ray import tune
 
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.fair_share import Claim, goes_before
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
-from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.tune.messages import TuneAdapter
-from service.scheduler.tune.placement_groups import TuneGangs
 from service.scheduler.tune.recorder import OUTAGE_SECONDS
 from service.scheduler.tune.run_end import Ending, RunEnded
 from service.store.repositories import ClusterShareRepository, JobRepository
@@ -33,15 +33,15 @@ from service.use_cases.leases import Lease
 logger = logging.getLogger(__name__)
 
 PLACING_SECONDS = 5.0
-"""How long a gang that Ray was asked for may take to be placed before the job is said to wait for it."""
+"""How long a rank group that Ray was asked for may take to be placed before the job is said to wait for it."""
 
 
 TAKING_SECONDS = 15.0
-"""How long a job may take to notice a gang that was passed on to it, and have it, before it gets another."""
+"""How long a job may take to notice a rank group that was passed on to it, and have it, before it gets another."""
 
 
 class Sharing(TuneAdapter, tune.Callback):
-    """Whether a run may take another gang of its cluster, and what it waits for."""
+    """Whether a run may take another rank group of its cluster, and what it waits for."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Sharing(TuneAdapter, tune.Callback):
         cluster: str,
         nodes: Sequence[Node],
         size: GroupSize,
-        gangs: TuneGangs,
+        groups: TuneRankGroups,
         write: Callable[[Write], None],
         ending: Callable[[], Ending | None],
         poll_seconds: float,
@@ -61,7 +61,7 @@ class Sharing(TuneAdapter, tune.Callback):
         Args:
             cluster: the same text for all runs on it.
             nodes: its machines.
-            gangs: of this run.
+            groups: of this run.
             write: writes to SQL, through short outages. Raises RunEnded if the job is no longer this run's.
             ending: what ends the run early, if anything.
             poll_seconds: how often it looks again while it waits.
@@ -71,12 +71,12 @@ class Sharing(TuneAdapter, tune.Callback):
         self._cluster = cluster
         self._nodes = nodes
         self._size = size
-        self._gangs = gangs
+        self._groups = groups
         self._write = write
         self._ending = ending
         self._poll_seconds = poll_seconds
         self._has_order = False
-        """Whether a trial is ready to start, for which there may be no gang."""
+        """Whether a trial is ready to start, for which there may be no rank group."""
         self._wants_since: datetime | None = None
         self._before: Claim | None = None
         """The job that goes first."""
@@ -96,24 +96,24 @@ class Sharing(TuneAdapter, tune.Callback):
         """
         self._has_order = True
         self._wants_since = self._wants_since or _now()
-        if (self._gangs.has_idle or time.monotonic() >= self._next_ask) and self._ask():
+        if (self._groups.has_idle or time.monotonic() >= self._next_ask) and self._ask():
             self._has_order, self._before = False, None
             return True
         ending = self._ending()
         if ending is not None:
             raise RunEnded(ending)
-        self._gangs.turn()
+        self._groups.turn()
         self.look()
         return False
 
     def wants_none(self) -> None:
-        """No trial is ready to start: an idle gang is given back if another job waits for one."""
+        """No trial is ready to start: an idle rank group is given back if another job waits for one."""
         self._has_order, self._before = False, None
-        if self._gangs.has_idle and time.monotonic() >= self._next_ask:
+        if self._groups.has_idle and time.monotonic() >= self._next_ask:
             _, others = self._claims()
             if any(claim.wants_since is not None for claim in others):
-                logger.info("job %s gives back a gang that it has no trial for", self._lease.job_id)
-                self._gangs.release_idle()
+                logger.info("job %s gives back a rank group that it has no trial for", self._lease.job_id)
+                self._groups.release_idle()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs at every turn of Tune's loop, several times a second."""
@@ -121,12 +121,12 @@ class Sharing(TuneAdapter, tune.Callback):
 
     def look(self) -> None:
         """Tells SQL what has changed."""
-        num_held, num_requested = self._gangs.count()
+        num_held, num_requested = self._groups.count()
         wants = self._has_order or num_requested > 0
         if not wants:
             self._wants_since = None
         elif self._wants_since is None or num_held > self._num_held:
-            self._wants_since = _now()  # one that has just got a gang waits anew for the next
+            self._wants_since = _now()  # one that has just got a rank group waits anew for the next
         self._num_held = num_held
         if wants and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._poll_seconds
@@ -140,8 +140,8 @@ class Sharing(TuneAdapter, tune.Callback):
         fits = num_held < ray_cluster.max_parallel_trials(self._nodes, self._size)
         share = run.Share(
             cluster=self._cluster,
-            num_gangs=num_held,
-            gang_share=ray_cluster.dominant_share(self._nodes, self._size),
+            num_groups=num_held,
+            group_share=ray_cluster.dominant_share(self._nodes, self._size),
             wants_since=self._wants_since if fits else None,
             waiting_for=self._waiting_for,
             short_of=self._short_of if wants else frozenset(),
@@ -151,13 +151,13 @@ class Sharing(TuneAdapter, tune.Callback):
             self._reported = share
 
     def _ask(self) -> bool:
-        """Whether the cluster and the other jobs leave a gang; lets an idle one go that another job is to get."""
+        """Whether the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
         priority, others = self._claims()
         if not others:
             return True
-        now, has_idle = _now(), self._gangs.has_idle
+        now, has_idle = _now(), self._groups.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
-        num_held, num_requested = self._gangs.count()
+        num_held, num_requested = self._groups.count()
         own = Claim(
             self._lease.job_id,
             priority,
@@ -176,14 +176,14 @@ class Sharing(TuneAdapter, tune.Callback):
         return ray_cluster.describe_wait(self._size) is None
 
     def _pass_to(self, other: Claim, share: float) -> None:
-        logger.info("job %s passes a gang on to job %s", self._lease.job_id, other.job_id)
-        self._gangs.release_idle()
-        self._passed[other.job_id] = _Passed(other.num_gangs, other.coming + share, time.monotonic())
+        logger.info("job %s passes a rank group on to job %s", self._lease.job_id, other.job_id)
+        self._groups.release_idle()
+        self._passed[other.job_id] = _Passed(other.num_groups, other.coming + share, time.monotonic())
 
-    def _coming_to(self, job_id: str, num_gangs: int) -> float:
+    def _coming_to(self, job_id: str, num_groups: int) -> float:
         """The part of the cluster that this run has passed on to a job which does not have it yet."""
         passed = self._passed.get(job_id)
-        if passed is None or passed.num_gangs != num_gangs or time.monotonic() - passed.at > TAKING_SECONDS:
+        if passed is None or passed.num_groups != num_groups or time.monotonic() - passed.at > TAKING_SECONDS:
             return 0.0
         return passed.share
 
@@ -197,10 +197,10 @@ class Sharing(TuneAdapter, tune.Callback):
                 Claim(
                     share.job_id,
                     priority,
-                    share.num_gangs,
-                    share.gang_share,
+                    share.num_groups,
+                    share.group_share,
                     share.wants_since,
-                    self._coming_to(share.job_id, share.num_gangs),
+                    self._coming_to(share.job_id, share.num_groups),
                     short_of=frozenset(share.short_of),
                 )
                 for share, priority in found
@@ -228,7 +228,7 @@ class Sharing(TuneAdapter, tune.Callback):
 class _Passed:
     """What was passed on to a job."""
 
-    num_gangs: int
+    num_groups: int
     """That it had then: when it has others, it has taken what was passed on, or something else."""
     share: float
     at: float

@@ -13,9 +13,9 @@ from typing import Any
 
 from ray import tune
 
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.job_policy import make_policy
 from service.scheduler.policy.retries import Retries
-from service.scheduler.ranks.rank_group import GroupSize
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.recorder import Recorder
 from service.scheduler.tune.run_end import RunEnded

@@ -21,7 +21,9 @@ from torch import nn
 
 from service.domain import FailureReason
 from service.scheduler.cluster import ray_cluster
-from service.scheduler.ranks.rank_group import Failure, GroupSize, Outcome, Rank, RankGroup, describe_failure
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.ranks.rank import Failure, Outcome, Rank, describe_failure
+from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.worker import make_directory
 from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import make_policy
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
@@ -19,12 +20,11 @@ from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn
 from service.scheduler.policy.searching.samplers import Outcome
-from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.recorder import Recorder
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
 from service.scheduler.tune.searcher import PolicySearcher
-from service.scheduler.tune.trainable import TrialOrder, TrialReport
 from service.specification.job import Budget, Constraint, JobSpecification
 from service.specification.planning import plan_job
 from service.store.models import Trial
