@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import ray
 
 from service.domain import FailureReason
-from service.scheduler.policy.retries import STORE_FAILED
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.ranks.consumer import GivenUp
@@ -172,5 +171,5 @@ def describe_failure(error: BaseException) -> Failure:
     if is_of_a_lost_rank(error):
         return Failure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     if isinstance(error, StoreFailed):
-        return Failure(FailureReason.LOST, f"{STORE_FAILED}{error}", trace)
+        return Failure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
     return Failure(FailureReason.ERROR, detail, trace)

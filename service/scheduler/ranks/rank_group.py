@@ -186,6 +186,7 @@ def _blame(failure: Failure) -> tuple[bool, int]:
     order = (
         FailureReason.OUT_OF_MEMORY,
         FailureReason.LOST,
+        FailureReason.STORE_FAILED,
         FailureReason.DIVERGED,
         FailureReason.ERROR,
         FailureReason.INFEASIBLE,

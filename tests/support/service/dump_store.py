@@ -45,7 +45,7 @@ TRIALS = {
     0: (Phase.SEARCH, TrialState.COMPLETED, None),
     1: (Phase.SEARCH, TrialState.COMPLETED, None),
     2: (Phase.SEARCH, TrialState.PRUNED, None),
-    3: (Phase.SEARCH, TrialState.FAILED, FailureReason.LOST),
+    3: (Phase.SEARCH, TrialState.FAILED, FailureReason.STORE_FAILED),
     4: (Phase.BASELINE, TrialState.COMPLETED, None),
     5: (Phase.CONFIRMATION, TrialState.COMPLETED, None),
     6: (Phase.CONFIRMATION, TrialState.COMPLETED, None),
@@ -69,7 +69,8 @@ def tell_stories(database: Database) -> None:
     measure(database, lease, 2, 10, 3.0)
     end_trial(database, lease, 2, TrialState.PRUNED)
     begin_trial(database, lease, 3)
-    end_trial(database, lease, 3, TrialState.FAILED, reason=FailureReason.LOST, detail="lost 4 times; last: gone")
+    out = "lost 4 times; last: the store of checkpoints failed: s3://bucket cannot be listed"
+    end_trial(database, lease, 3, TrialState.FAILED, reason=FailureReason.STORE_FAILED, detail=out)
     run_trial(database, lease, 4, 0.7, Phase.BASELINE)
     repeat_trial(database, lease, 5, 0.55, confirms=BEST_TRIAL, seed=1001)
     repeat_trial(database, lease, 6, 0.75, confirms=4, seed=1001)
