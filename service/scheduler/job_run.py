@@ -20,7 +20,7 @@ from typing import NoReturn
 from ray import tune
 
 from service.domain import Phase, TrialState
-from service.errors import InvalidInput, LeaseLost
+from service.errors import InvalidInput, LeaseLost, WorkloadNotDescribed
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -118,11 +118,9 @@ def _search(
     Raises:
         RunEnded: always, at the end; measurements are written.
         JobImpossible: the job cannot be run, or not any further.
+        WorkloadNotDescribed: not now.
     """
-    try:
-        plan = plan_job(specification_of(stored.job))
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
+    plan = plan_of(stored.job)
     _set_limits(watch, plan, stored)
     size = _group_size(plan)
     policy = make_policy(plan)
@@ -213,6 +211,21 @@ def _search(
         recorder.flush()
         raise
     raise AssertionError("Tune ended although the policy has trials left")
+
+
+def plan_of(job: Job) -> JobPlan:
+    """The plan of a stored job, made anew.
+
+    Raises:
+        JobImpossible: there is none any more, e.g. because the workload has changed.
+        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
+    """
+    try:
+        return plan_job(specification_of(job))
+    except WorkloadNotDescribed:
+        raise
+    except InvalidInput as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
 
 
 def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:

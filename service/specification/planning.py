@@ -10,13 +10,14 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from service.domain import Direction, Phase, PrunerName, SamplerName
-from service.errors import InvalidInput
+from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import Constraint, EarlierWinner, JobSpecification, Objective, Pinned, WorkloadChoice
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.strict_model import MAX_SEED
 from service.specification.workloads import describe_workload
 from trainers.config import SUMMARY_PREFIXES, InvalidConfig, TrialConfig
 from trainers.workload.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
+from trainers.workloads.describe import DescriptionKilled
 from trainers.workloads.registry import check_options
 
 
@@ -88,6 +89,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
 
     Raises:
         InvalidInput: names the first field that is impossible.
+        WorkloadNotDescribed: the process that was to describe the workload was killed; it may do later.
     """
     workload = _workload(specification.workload)
     metric, direction = _objective(specification.objective, workload)
@@ -352,6 +354,8 @@ def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
         workload = describe_workload(choice.name)
+    except DescriptionKilled as error:
+        raise WorkloadNotDescribed("workload.name", error.message) from error
     except InvalidConfig as error:
         raise InvalidInput("workload.name", error.message) from error
     try:

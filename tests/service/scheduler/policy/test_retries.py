@@ -27,7 +27,8 @@ def test_three_trials_that_a_store_would_not_keep_stop_the_job_and_a_short_outag
     for number in range(MAX_SAME_ERRORS):
         assert retries.why_to_stop() is None
         for loss in range(MAX_LOSSES + 1):
-            detail = f"the store of checkpoints failed: s3://b/x cannot take {number}/step-{loss:08d}-{loss:016x}/rank-0: no answer"
+            path = f"{number}/step-{loss:08d}-{loss:016x}/rank-0"
+            detail = f"the store of checkpoints failed: s3://b/x cannot take {path}: no answer"
             verdict = retries.judge(number, FailureReason.STORE_FAILED, detail)
             assert verdict.reason == (FailureReason.STORE_FAILED if loss == MAX_LOSSES else None)
         again.restore(number, Setbacks(losses=MAX_LOSSES), verdict.reason, verdict.detail)
