@@ -12,13 +12,13 @@ import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from ray import tune
 
+from service.clock import utc_now
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost, WorkloadNotDescribed
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
@@ -90,14 +90,14 @@ def run_job(database: Database, lease: Lease, settings: Settings, *, directory: 
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            _write(database, lambda session: run.finish_job(session, lease, failure=failure, now=_now()))
+            _write(database, lambda session: run.finish_job(session, lease, failure=failure, now=utc_now()))
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
     with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
         ray_cluster.leave(address)
     if is_to_release:
-        _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
+        _write(database, lambda session: release_job(session, lease, now=utc_now(), crash=None))
     elif _is_final(database, lease):
         remove(checkpoints)
 
@@ -233,7 +233,7 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     specification = plan.specification
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
     if budget.wall_clock_seconds is not None:
-        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, _now()))
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
     if budget.device_hours is not None:
         allowed = budget.device_hours / device_hours(specification, 1.0)
         watch.limit_training(allowed)
@@ -319,10 +319,6 @@ def _is_final(database: Database, lease: Lease) -> bool:
 
 def _write(database: Database, write: Write) -> None:
     write_with_retries(database, write, give_up_seconds=OUTAGE_SECONDS)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

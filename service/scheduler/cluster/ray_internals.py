@@ -7,7 +7,6 @@ Beside these, names that Ray gives to files, processes and environment variables
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,8 @@ import ray
 import ray._private.node
 import ray._private.state
 from ray.util import placement_group_table
+
+from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
 """How long nothing else in this process can run, at a time, while it waits for the head of its cluster: chosen well
@@ -61,14 +62,13 @@ def hearing_while_the_head_starts() -> Iterator[None]:
     wait = module.wait_for_persisted_port
 
     def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
-        deadline = time.monotonic() + timeout_ms / 1000
-        while True:
-            try:
-                return int(wait(*of, timeout_ms=round(HEARING_SECONDS * 1000)))
-            except RuntimeError:  # Ray's, of a file that has not come
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(HEARING_SECONDS)
+        return retry(
+            lambda: int(wait(*of, timeout_ms=round(HEARING_SECONDS * 1000))),
+            is_temporary=lambda error: isinstance(error, RuntimeError),  # Ray's, of a file that has not come
+            give_up_seconds=timeout_ms / 1000,
+            first_pause_seconds=HEARING_SECONDS,
+            longest_pause_seconds=HEARING_SECONDS,
+        )
 
     module.wait_for_persisted_port = wait_bit_by_bit
     try:

@@ -10,11 +10,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from ray import tune
 
+from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.errors import LeaseLost, RunAskedToEnd
 from service.scheduler.checkpoint_storage import Collector
@@ -137,7 +137,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     config=config,
                     confirms=None if repeats is None else repeats.number,
                     forked_from=None if asked.fork is None else (asked.fork.number, asked.fork.step),
-                    now=_now(),
+                    now=utc_now(),
                 )
             )
             if why_not is not None:
@@ -225,7 +225,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
-        self.write(lambda session: run.start_trial(session, self._lease, number, now=_now()))
+        self.write(lambda session: run.start_trial(session, self._lease, number, now=utc_now()))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -300,7 +300,7 @@ class Recorder(TuneAdapter, tune.Callback):
         if end.state is not TrialState.QUEUED:
             self.write(
                 lambda session: run.finish_trial(
-                    session, self._lease, number, end.state, reason=end.reason, detail=detail, now=_now()
+                    session, self._lease, number, end.state, reason=end.reason, detail=detail, now=utc_now()
                 )
             )
             self._configs.pop(number, None)
@@ -315,7 +315,7 @@ class Recorder(TuneAdapter, tune.Callback):
                     detail=detail or "",
                     losses=setbacks.losses,
                     memory_failures=setbacks.memory_failures,
-                    now=_now(),
+                    now=utc_now(),
                 )
             )
         self._ordered.discard(number)
@@ -338,7 +338,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
         def all_of_it(session: Any) -> None:
             if batch:
-                run.record_measurements(session, self._lease, batch, now=_now())
+                run.record_measurements(session, self._lease, batch, now=utc_now())
             write(session)
 
         try:
@@ -350,7 +350,3 @@ class Recorder(TuneAdapter, tune.Callback):
         except RunAskedToEnd as error:
             raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

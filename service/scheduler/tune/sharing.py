@@ -11,11 +11,12 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ray import tune
 
+from service.clock import utc_now
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.fair_share import Claim, goes_before
 from service.scheduler.cluster.group_size import GroupSize
@@ -95,7 +96,7 @@ class Sharing(TuneAdapter, tune.Callback):
             RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
         """
         self._has_order = True
-        self._wants_since = self._wants_since or _now()
+        self._wants_since = self._wants_since or utc_now()
         if (self._groups.has_idle or time.monotonic() >= self._next_ask) and self._ask():
             self._has_order, self._before = False, None
             return True
@@ -126,7 +127,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if not wants:
             self._wants_since = None
         elif self._wants_since is None or num_held > self._num_held:
-            self._wants_since = _now()  # one that has just got a rank group waits anew for the next
+            self._wants_since = utc_now()  # one that has just got a rank group waits anew for the next
         self._num_held = num_held
         if wants and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._poll_seconds
@@ -147,7 +148,7 @@ class Sharing(TuneAdapter, tune.Callback):
             short_of=self._short_of if wants else frozenset(),
         )
         if share != self._reported:
-            self._write(lambda session: run.report_share(session, self._lease, share, now=_now()))
+            self._write(lambda session: run.report_share(session, self._lease, share, now=utc_now()))
             self._reported = share
 
     def _ask(self) -> bool:
@@ -155,7 +156,7 @@ class Sharing(TuneAdapter, tune.Callback):
         priority, others = self._claims()
         if not others:
             return True
-        now, has_idle = _now(), self._groups.has_idle
+        now, has_idle = utc_now(), self._groups.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
         num_held, num_requested = self._groups.count()
         own = Claim(
@@ -192,7 +193,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._next_ask = time.monotonic() + self._poll_seconds
 
         def read(session: Any) -> tuple[int, list[Claim]]:
-            found = ClusterShareRepository(session).of_cluster(self._cluster, now=_now())
+            found = ClusterShareRepository(session).of_cluster(self._cluster, now=utc_now())
             claims = [
                 Claim(
                     share.job_id,
@@ -236,8 +237,4 @@ class _Passed:
 
 
 def _age(moment: datetime | None) -> float:
-    return 0.0 if moment is None else (_now() - moment).total_seconds()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return 0.0 if moment is None else (utc_now() - moment).total_seconds()

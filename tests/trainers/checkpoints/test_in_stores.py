@@ -210,7 +210,7 @@ def load_in_vain(place: Place) -> str:
 
 def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(stores, "OUTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(stores, "STORE_OUTAGE_SECONDS", 0.0)
     with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text
