@@ -10,6 +10,7 @@ from ray.tune.search import Searcher
 
 from service.scheduler.policy.protocol import Done, GiveUp, Policy, Resume, Start, Wait
 from service.scheduler.tune.messages import TrialOrder, TuneAdapter
+from service.scheduler.tune.orders import Orders
 from service.scheduler.tune.run_end import Ending, RunEnded
 from service.scheduler.tune.sharing import Sharing
 
@@ -24,25 +25,20 @@ class PolicySearcher(TuneAdapter, Searcher):
     def __init__(
         self,
         policy: Policy,
+        orders: Orders,
         *,
-        order: Callable[[Start | Resume], TrialOrder | None],
-        give_up: Callable[[GiveUp], None],
         sharing: Sharing | None = None,
         recall: Callable[[int], bool] = lambda _number: False,
     ) -> None:
         """Prepares the searcher.
 
         Args:
-            order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
-                because it cannot fit.
-            give_up: ends a paused trial.
             recall: whether a trial that waits for a rank group was ended meanwhile; asked at every turn.
             sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         """
         super().__init__()
         self._policy = policy
-        self._order = order
-        self._give_up = give_up
+        self._orders = orders
         self._sharing = sharing
         self._recall = recall
         self._ready: TrialOrder | None = None
@@ -69,11 +65,11 @@ class PolicySearcher(TuneAdapter, Searcher):
         while True:
             match self._policy.ask():
                 case Start() | Resume() as asked:
-                    order = self._order(asked)
+                    order = self._orders.order(asked)
                     if order is not None:
                         return order
                 case GiveUp() as asked:
-                    self._give_up(asked)
+                    self._orders.give_up(asked)
                 case Wait():
                     return None
                 case Done():

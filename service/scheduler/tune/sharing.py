@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,14 +22,12 @@ from service.scheduler.cluster.fair_share import Claim, goes_before
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
 from service.scheduler.cluster.ray_internals import TuneRankGroups
+from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TuneAdapter
-from service.scheduler.tune.recorder import OUTAGE_SECONDS
-from service.scheduler.tune.run_end import Ending, RunEnded
+from service.scheduler.tune.run_end import RunEnded, Signals
 from service.store.repositories import ClusterShareRepository, JobRepository
-from service.store.retry import Write, with_retries
-from service.store.session import Database
+from service.store.session import Session
 from service.use_cases import run
-from service.use_cases.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -46,15 +44,13 @@ class Sharing(TuneAdapter, tune.Callback):
 
     def __init__(
         self,
-        database: Database,
-        lease: Lease,
+        journal: Journal,
+        signals: Signals,
         *,
         cluster: str,
         nodes: Sequence[Node],
         size: GroupSize,
         groups: TuneRankGroups,
-        write: Callable[[Write], None],
-        ending: Callable[[], Ending | None],
         poll_seconds: float,
     ) -> None:
         """Prepares the share of one run, connected to its cluster.
@@ -63,18 +59,15 @@ class Sharing(TuneAdapter, tune.Callback):
             cluster: the same text for all runs on it.
             nodes: its machines.
             groups: of this run.
-            write: writes to SQL, through short outages. Raises RunEnded if the job is no longer this run's.
-            ending: what ends the run early, if anything.
             poll_seconds: how often it looks again while it waits.
         """
-        self._database = database
-        self._lease = lease
+        self._journal = journal
+        self._signals = signals
+        self._job_id = journal.lease.job_id
         self._cluster = cluster
         self._nodes = nodes
         self._size = size
         self._groups = groups
-        self._write = write
-        self._ending = ending
         self._poll_seconds = poll_seconds
         self._has_order = False
         """Whether a trial is ready to start, for which there may be no rank group."""
@@ -100,7 +93,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if (self._groups.has_idle or time.monotonic() >= self._next_ask) and self._ask():
             self._has_order, self._before = False, None
             return True
-        ending = self._ending()
+        ending = self._signals.ending()
         if ending is not None:
             raise RunEnded(ending)
         self._groups.turn()
@@ -113,7 +106,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if self._groups.has_idle and time.monotonic() >= self._next_ask:
             _, others = self._claims()
             if any(claim.wants_since is not None for claim in others):
-                logger.info("job %s gives back a rank group that it has no trial for", self._lease.job_id)
+                logger.info("job %s gives back a rank group that it has no trial for", self._job_id)
                 self._groups.release_idle()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -148,7 +141,8 @@ class Sharing(TuneAdapter, tune.Callback):
             short_of=self._short_of if wants else frozenset(),
         )
         if share != self._reported:
-            self._write(lambda session: run.report_share(session, self._lease, share, now=utc_now()))
+            lease = self._journal.lease
+            self._journal.write(lambda session: run.report_share(session, lease, share, now=utc_now()))
             self._reported = share
 
     def _ask(self) -> bool:
@@ -160,7 +154,7 @@ class Sharing(TuneAdapter, tune.Callback):
         share = ray_cluster.dominant_share(self._nodes, self._size)
         num_held, num_requested = self._groups.count()
         own = Claim(
-            self._lease.job_id,
+            self._job_id,
             priority,
             num_held,
             share,
@@ -177,7 +171,7 @@ class Sharing(TuneAdapter, tune.Callback):
         return ray_cluster.describe_wait(self._size) is None
 
     def _pass_to(self, other: Claim, share: float) -> None:
-        logger.info("job %s passes a rank group on to job %s", self._lease.job_id, other.job_id)
+        logger.info("job %s passes a rank group on to job %s", self._job_id, other.job_id)
         self._groups.release_idle()
         self._passed[other.job_id] = _Passed(other.num_groups, other.coming + share, time.monotonic())
 
@@ -192,7 +186,7 @@ class Sharing(TuneAdapter, tune.Callback):
         """This job's priority, and what the other jobs on the cluster have and want."""
         self._next_ask = time.monotonic() + self._poll_seconds
 
-        def read(session: Any) -> tuple[int, list[Claim]]:
+        def read(session: Session) -> tuple[int, list[Claim]]:
             found = ClusterShareRepository(session).of_cluster(self._cluster, now=utc_now())
             claims = [
                 Claim(
@@ -205,16 +199,11 @@ class Sharing(TuneAdapter, tune.Callback):
                     short_of=frozenset(share.short_of),
                 )
                 for share, priority in found
-                if share.job_id != self._lease.job_id
+                if share.job_id != self._job_id
             ]
-            return JobRepository(session).get(self._lease.job_id).priority, claims
+            return JobRepository(session).get(self._job_id).priority, claims
 
-        return with_retries(
-            self._database.reading,
-            read,
-            give_up_seconds=OUTAGE_SECONDS,
-            may_wait=lambda: self._ending() is None,
-        )
+        return self._journal.read(read)
 
     def _describe_wait(self) -> str | None:
         if not ray_cluster.max_parallel_trials(self._nodes, self._size):
