@@ -223,12 +223,12 @@ class Trial(Base):
     finished_at: Mapped[datetime | None]
 
     job: Mapped[Job] = relationship(back_populates="trials", lazy="raise")
-    measurements: Mapped[list[Measurement]] = relationship(
-        back_populates="trial", lazy="raise", passive_deletes=True, order_by="Measurement.step"
+    measurements: Mapped[list[MeasurementRow]] = relationship(
+        back_populates="trial", lazy="raise", passive_deletes=True, order_by="MeasurementRow.step"
     )
 
 
-class Measurement(Base):
+class MeasurementRow(Base):
     """What a trial reported at one step."""
 
     __tablename__ = "measurements"
@@ -262,7 +262,7 @@ class Event(Base):
     created_at: Mapped[datetime]
 
 
-class Recommendation(Base):
+class RecommendationRow(Base):
     """The config a job recommends, with its evidence."""
 
     __tablename__ = "recommendations"

@@ -17,7 +17,7 @@ from service.domain import FailureReason, JobRequest, JobState, Phase, TrialStat
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial
-from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
+from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
     EventRepository,
@@ -36,8 +36,7 @@ from service.use_cases.transitions import (
     record_trial_event,
     storable,
 )
-from trainers.config import Measurement as Reported
-from trainers.config import TrialConfig
+from trainers.config import Measurement, TrialConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class TrialMeasurements:
     """What one trial reported since the last write, in order of steps."""
 
     number: int
-    reported: Sequence[Reported]
+    reported: Sequence[Measurement]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareReport:
     """What a run has of a cluster that others use too."""
 
     cluster: str
@@ -65,7 +64,7 @@ class Share:
     """Names of the resources of which too little is free for another."""
 
 
-def report_share(session: Session, lease: Lease, share: Share, *, now: datetime) -> None:
+def report_share(session: Session, lease: Lease, share: ShareReport, *, now: datetime) -> None:
     """Stores what a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
     job = lock_leased_job(session, lease)
     ClusterShareRepository(session).put(
@@ -146,7 +145,7 @@ def _begin_with_parents_measurement(
     if there is None:
         raise NotFound(f"measurement of trial {number} of job {job.id}", step)
     measurements.put(
-        Measurement(
+        MeasurementRow(
             trial_id=trial.id,
             step=step,
             epoch=there.epoch,
@@ -183,7 +182,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(
-                Measurement(
+                MeasurementRow(
                     trial_id=trial.id,
                     step=reported.step,
                     epoch=reported.epoch,
@@ -203,7 +202,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             events.add(job.id, "trial.measured", data, now)
 
 
-def _newly_spent(trial: Trial, reported: Reported, *, replaced_seconds: float | None) -> float:
+def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:
     """Seconds of training behind a measurement that nothing recorded before told of.
 
     Args:
@@ -296,7 +295,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
         RecommendationRepository(session).replace(
-            Recommendation(
+            RecommendationRow(
                 id=f"rec_{ULID()}",
                 job_id=job.id,
                 model=job.model,

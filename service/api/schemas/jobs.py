@@ -377,7 +377,7 @@ class RecommendationRead(ReadModel):
     created_at: datetime
 
     @classmethod
-    def of(cls, recommendation: models.Recommendation, *, python: str) -> RecommendationRead:
+    def of(cls, recommendation: models.RecommendationRow, *, python: str) -> RecommendationRead:
         content = recommendation.content
         return cls(
             id=recommendation.id,

@@ -23,7 +23,7 @@ COLLECTIVE_TIMEOUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RankFailure:
     """Why a trial cannot go on."""
 
     reason: FailureReason
@@ -36,7 +36,7 @@ class Failure:
     """Whether a rank only noticed that another one was gone, and knows no cause."""
 
 
-Outcome: TypeAlias = Measurement | Failure | None
+RankOutcome: TypeAlias = Measurement | RankFailure | None
 """What a trial gives next; None: its ranks have nothing more to give."""
 
 MESSAGES = "messages"
@@ -113,7 +113,7 @@ class Rank:
         )
         self._measurements = train(TrialConfig.from_json(config), context)
 
-    def advance(self) -> Outcome:
+    def advance(self) -> RankOutcome:
         """Trains up to the next measurement."""
         if self._step >= self._until_step and not self._consumer.wait():
             return None
@@ -150,7 +150,7 @@ class Rank:
         gc.freeze()
 
 
-def describe_failure(error: BaseException) -> Failure:
+def describe_failure(error: BaseException) -> RankFailure:
     """What an exception of the training loop means for its trial."""
     import torch  # called in the ranks only
 
@@ -161,15 +161,15 @@ def describe_failure(error: BaseException) -> Failure:
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, Diverged):
-        return Failure(FailureReason.DIVERGED, str(error), group_is_usable=True)
+        return RankFailure(FailureReason.DIVERGED, str(error), group_is_usable=True)
     if isinstance(error, InvalidConfig):
-        return Failure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
+        return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
     # The CPU allocator reports exhaustion as a plain RuntimeError.
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
-        return Failure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
+        return RankFailure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
     if is_of_a_lost_rank(error):
-        return Failure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
+        return RankFailure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     if isinstance(error, StoreFailed):
-        return Failure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
-    return Failure(FailureReason.ERROR, detail, trace)
+        return RankFailure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
+    return RankFailure(FailureReason.ERROR, detail, trace)

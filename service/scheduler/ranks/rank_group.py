@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.ranks.rank import MESSAGES, Failure, Outcome, Rank
+from service.scheduler.ranks.rank import MESSAGES, Rank, RankFailure, RankOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class RankGroup:
             for rank in self._ranks
         ]
 
-    def advance(self, *, timeout_seconds: float | None = None) -> Outcome:
+    def advance(self, *, timeout_seconds: float | None = None) -> RankOutcome:
         """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty.
 
         They go on at once with the interval after it. What they train there comes with the next call; until then no
@@ -116,7 +116,7 @@ class RankGroup:
             self.is_usable = failure.group_is_usable
             return failure
         self._num_taken += 1
-        outcome: Outcome = ray.get(steps[0])
+        outcome: RankOutcome = ray.get(steps[0])
         return outcome
 
     def drop(self) -> None:
@@ -145,9 +145,9 @@ class RankGroup:
         for rank in self._ranks:
             ray.kill(rank)
 
-    def _wait(self, calls: Sequence[Any], deadline: float) -> Failure | None:
+    def _wait(self, calls: Sequence[Any], deadline: float) -> RankFailure | None:
         """Waits for a call on each rank until the monotonic clock says `deadline`; None if all went well."""
-        failures: list[Failure] = []
+        failures: list[RankFailure] = []
         remaining = list(calls)
         while remaining:
             left = max(deadline - time.monotonic(), 0.0)
@@ -158,30 +158,32 @@ class RankGroup:
                 break
             if not done:
                 silent = [rank for rank, call in enumerate(calls) if call in remaining]
-                return Failure(FailureReason.ERROR, f"no measurement came in the time allowed; ranks {silent} hang")
+                return RankFailure(FailureReason.ERROR, f"no measurement came in the time allowed; ranks {silent} hang")
         if not failures:
             return None
         together = len(failures) == len(calls)
         guilty = min(failures, key=_blame)
         if guilty.group_is_usable and not together:
-            return Failure(guilty.reason, guilty.detail, guilty.trace, group_is_usable=False)
+            return RankFailure(guilty.reason, guilty.detail, guilty.trace, group_is_usable=False)
         return guilty
 
 
-def _failure_of(call: Any) -> Failure | None:
+def _failure_of(call: Any) -> RankFailure | None:
     """The failure that a finished call on a rank ended with."""
     try:
         outcome = ray.get(call, timeout=BLAME_SECONDS)
     except OutOfMemoryError as error:
-        return Failure(FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}")
+        return RankFailure(
+            FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}"
+        )
     except RayActorError as error:
-        return Failure(FailureReason.LOST, f"a rank died: {error}")
+        return RankFailure(FailureReason.LOST, f"a rank died: {error}")
     except (RayError, GetTimeoutError) as error:
-        return Failure(FailureReason.LOST, f"a rank could not be set up: {error}")
-    return outcome if isinstance(outcome, Failure) else None
+        return RankFailure(FailureReason.LOST, f"a rank could not be set up: {error}")
+    return outcome if isinstance(outcome, RankFailure) else None
 
 
-def _blame(failure: Failure) -> tuple[bool, int]:
+def _blame(failure: RankFailure) -> tuple[bool, int]:
     """Order of guilt: what another rank's failure cannot have caused comes first."""
     order = (
         FailureReason.OUT_OF_MEMORY,

@@ -80,7 +80,7 @@ class Sharing(TuneAdapter, tune.Callback):
         """What was passed on, by job."""
         self._num_held = 0
         self._next_ask = self._next_look = 0.0
-        self._reported: run.Share | None = None
+        self._reported: run.ShareReport | None = None
 
     def may_take(self) -> bool:
         """Whether a trial that is ready may start now; to be asked again at every turn until it may.
@@ -132,7 +132,7 @@ class Sharing(TuneAdapter, tune.Callback):
             self._waiting_for = None
         # What the cluster cannot hold, beside what the job has, is not worth anyone's waiting.
         fits = num_held < ray_cluster.max_parallel_trials(self._nodes, self._size)
-        share = run.Share(
+        share = run.ShareReport(
             cluster=self._cluster,
             num_groups=num_held,
             group_share=ray_cluster.dominant_share(self._nodes, self._size),

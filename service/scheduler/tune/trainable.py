@@ -9,7 +9,7 @@ from ray import tune
 
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.ranks.rank import Failure
+from service.scheduler.ranks.rank import RankFailure
 from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from trainers.config import Measurement
@@ -36,7 +36,7 @@ class WarmTrainable(tune.Trainable):
         assert self._group is not None
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
         match outcome:
-            case Failure():
+            case RankFailure():
                 report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
             case Measurement() if outcome.step < self._num_steps:
                 report = TrialReport("measured", outcome)

@@ -12,7 +12,7 @@ from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, beat, release_job
-from service.use_cases.run import Share, report_share
+from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import Waiting, Workers, waiting_of, why_queued
 from tests.support.service.scenarios import NOW, add_worker, claim, claimed_job, submit
@@ -32,7 +32,7 @@ def _report(
 ) -> None:
     now = NOW + timedelta(seconds=after)
     with database.writing() as session:
-        report_share(session, lease, Share(CLUSTER, num_groups, 0.25, now, waiting_for), now=now)
+        report_share(session, lease, ShareReport(CLUSTER, num_groups, 0.25, now, waiting_for), now=now)
 
 
 def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str, int, int]]:

@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.migrate import current_revision, migrate
 from service.store.session import Database
-from service.use_cases.run import Share, finish_job, report_share
+from service.use_cases.run import ShareReport, finish_job, report_share
 from tests.support.postgresql import postgresql_server
 from tests.support.service.scenarios import (
     NOW,
@@ -82,7 +82,7 @@ def tell_stories(database: Database) -> None:
     begin_trial(database, lease, 0)
     measure(database, lease, 0, 10, 2.0)
     with database.writing() as session:
-        report_share(session, lease, Share("10.0.0.1:6379", 1, 0.25, None, None), now=NOW)
+        report_share(session, lease, ShareReport("10.0.0.1:6379", 1, 0.25, None, None), now=NOW)
     submit(database)
 
 

@@ -24,7 +24,7 @@ from search_spaces import Scalar, SearchSpace, perturb
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New
-from service.scheduler.policy.searching.samplers import Outcome, Sampler
+from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
 
 QUANTILE = 0.25
 """Share of those measured at a ready step that are dropped there, and share that forks begin from; at least one."""
@@ -164,7 +164,7 @@ class PopulationSearch:
     def interrupt(self, number: int) -> None:
         self._members[number].status = _Status.RUNNING
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         member = self._live.pop(number)
         member.status = _Status.ENDED
         if outcome.state is not TrialState.COMPLETED:

@@ -40,7 +40,7 @@ MAX_GRID = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """How a trial ended."""
 
     state: TrialState
@@ -69,7 +69,7 @@ class Sampler(Protocol):
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """A trial that began has ended."""
 
 
@@ -127,7 +127,7 @@ class RandomSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         """Nothing to learn."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
 
@@ -149,7 +149,7 @@ class QuasiRandomSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         self._num_begun += 1
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
 
@@ -170,7 +170,7 @@ class GridSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         self._begun.add(tuple(parameters.items()))
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
     @staticmethod
@@ -264,7 +264,7 @@ class OptunaSearch:
         self._study.sampler = RandomSampler(seed=random.Random(f"{self._seed}/{number}/without effect").getrandbits(32))
         self._running[number], _ = self._ask()
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         trial = self._running.pop(number)
         if outcome.is_worst and self._tells_worst and self._worst is not None:
             self._study.tell(trial, self._worst)

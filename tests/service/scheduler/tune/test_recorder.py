@@ -19,7 +19,7 @@ from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn
-from service.scheduler.policy.searching.samplers import Outcome
+from service.scheduler.policy.searching.samplers import TrialOutcome
 from service.scheduler.tune.adapters import adapters_of
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TrialOrder, TrialReport
@@ -334,7 +334,7 @@ class Scripted:
 
     def interrupt(self, number: int) -> None: ...
 
-    def finish(self, number: int, outcome: Outcome) -> None: ...
+    def finish(self, number: int, outcome: TrialOutcome) -> None: ...
 
     def report(self, number: int, step: int, value: float) -> Decision:
         decision = self._decisions.get(step, Decision.CONTINUE)
