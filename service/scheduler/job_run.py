@@ -328,7 +328,7 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
 
 
 def _is_to_be_judged(trial: Trial) -> bool:
-    """Whether a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
+    """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
     nor if another one with its config, or the like of it, has been trained."""
     was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
     was_launched = trial.runs > 0 or trial.spared or was_trained

@@ -276,7 +276,7 @@ def remove_abandoned_directories() -> None:
 
 
 def is_abandoned(directory: Path) -> bool:
-    """Whether the worker that made a run's directory is gone; to be asked before this worker makes any."""
+    """True if the worker that made a run's directory is gone; to be asked before this worker makes any."""
     owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 

@@ -195,7 +195,7 @@ class Trial(Base):
     forked_at_step: Mapped[int | None]
     """That checkpoint's step."""
     proposed: Mapped[bool] = mapped_column(default=False)
-    """Whether a user proposed it, not the search."""
+    """True if a user proposed it, not the search."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
     """Of the request that proposed it."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
@@ -213,7 +213,7 @@ class Trial(Base):
     requested: Mapped[TrialRequest | None]
     """What the job's run is asked to do with it."""
     spared: Mapped[bool] = mapped_column(default=False)
-    """Whether it is neither pruned nor paused: a user has it tried again."""
+    """True if it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
     """The objective's metric at `step`."""
     metrics: Mapped[dict[str, Any]]

@@ -77,12 +77,12 @@ def driver_of(url: str) -> str | None:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether others keep the database from this one: they have all connections, or SQLite's write lock."""
+    """True if others keep the database from this one: they have all connections, or SQLite's write lock."""
     return isinstance(error, PoolTimeout) or (isinstance(error, OperationalError) and _is_locked(error.orig))
 
 
 def is_unavailable(error: Exception) -> bool:
-    """Whether the database is out of reach for now, so that the same request may do later."""
+    """True if the database is out of reach for now, so that the same request may do later."""
     if isinstance(error, DBAPIError):
         # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
         return isinstance(error, OperationalError) or error.connection_invalidated

@@ -38,7 +38,7 @@ class Lease:
     attempt: int
 
     def is_held_on(self, job: Job) -> bool:
-        """Whether the job still is this claim's to run."""
+        """True if the job still is this claim's to run."""
         held = (job.state, job.lease_worker_id, job.attempt)
         return held == (JobState.RUNNING, self.worker_id, self.attempt)
 

@@ -257,7 +257,7 @@ def requeue_trial(
 
 
 def _waits_for_its_pause(session: Session, job: Job) -> bool:
-    """Whether a job that is asked to pause has trials that users asked for meanwhile."""
+    """True if a job that is asked to pause has trials that users asked for meanwhile."""
     if job.requested is not JobRequest.PAUSE:
         return False
     queued = TrialRepository(session).page(job.id, states=(TrialState.QUEUED,))

@@ -275,7 +275,7 @@ def _add_trial_to_budget(job: Job, phase: Phase) -> None:
 
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
-    """Whether the budget of a job would allow further trials."""
+    """True if the budget of a job would allow further trials."""
     return why_spent(specification_of(job), _spent(session, job, now=now)) is None
 
 

@@ -74,7 +74,7 @@ def _rank(claim: Claim) -> tuple[int, float, datetime, str]:
 
 
 def _is_to_be_passed_to(own: Claim, other: Claim, now: datetime) -> bool:
-    """Whether a job is to pass an idle rank group on to one that waits."""
+    """True if a job is to pass an idle rank group on to one that waits."""
     if other.coming + _TOLERANCE >= other.group_share:
         return False  # what it waits for is there
     if other.priority != own.priority:

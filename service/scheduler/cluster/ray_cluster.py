@@ -92,7 +92,7 @@ def _end_ranks_of_earlier_runs() -> None:
 
 
 def own_machine_is_lost() -> bool:
-    """Whether the cluster has given up the machine of this process, whose actors it then ends, now and later."""
+    """True if the cluster has given up the machine of this process, whose actors it then ends, now and later."""
     own = ray.get_runtime_context().get_node_id()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return not any(node["NodeID"] == own and node["Alive"] for node in nodes)

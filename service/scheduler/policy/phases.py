@@ -64,7 +64,7 @@ class _PolicyTrial:
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
     spared: bool = False
-    """Whether nothing but its end stops it."""
+    """True if nothing but its end stops it."""
     fork: Fork | None = None
 
 
@@ -164,7 +164,7 @@ class JobPolicy:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do, as far as that can be told without asking the searches."""
+        """True if nothing is left to do, as far as that can be told without asking the searches."""
         if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
             return False
         return not self._num_confirming and not self._to_confirm()

@@ -31,9 +31,9 @@ class RankFailure:
     """For a person."""
     trace: str = ""
     group_is_usable: bool = False
-    """Whether all ranks stopped at the same place, so that the group can train the next trial."""
+    """True if all ranks stopped at the same place, so that the group can train the next trial."""
     is_of_survivor: bool = False
-    """Whether a rank only noticed that another one was gone, and knows no cause."""
+    """True if a rank only noticed that another one was gone, and knows no cause."""
 
 
 RankOutcome: TypeAlias = Measurement | RankFailure | None

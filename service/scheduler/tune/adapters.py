@@ -1,4 +1,4 @@
-"""What Ray Tune is given for a job: its pruner, its recorder and its searcher, put together."""
+"""The parts that Ray Tune is given for a job: its pruner, its recorder and its searcher, put together."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ TAKING_SECONDS = 15.0
 
 
 class Sharing(TuneAdapter, tune.Callback):
-    """Whether a run may take another rank group of its cluster, and what it waits for."""
+    """The share of a run: decides if it may take another rank group of its cluster, and says what it waits for."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._groups = groups
         self._poll_seconds = poll_seconds
         self._has_order = False
-        """Whether a trial is ready to start, for which there may be no rank group."""
+        """True if a trial is ready to start, for which there may be no rank group."""
         self._wants_since: datetime | None = None
         self._before: Claim | None = None
         """The job that goes first."""
@@ -83,7 +83,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._reported: run.ShareReport | None = None
 
     def may_take(self) -> bool:
-        """Whether a trial that is ready may start now; to be asked again at every turn until it may.
+        """True if a trial that is ready may start now; to be asked again at every turn until it may.
 
         Raises:
             RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
@@ -146,7 +146,7 @@ class Sharing(TuneAdapter, tune.Callback):
             self._reported = share
 
     def _ask(self) -> bool:
-        """Whether the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
+        """True if the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
         priority, others = self._claims()
         if not others:
             return True

@@ -1,4 +1,4 @@
-"""What Ray Tune runs: a `Trainable` that keeps one warm rank group and trains one trial after another in it."""
+"""The trainable of Ray Tune: a `Trainable` that keeps one warm rank group and trains one trial after another in it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class TrialOutcome:
 
     @property
     def is_worst(self) -> bool:
-        """Whether the parameters proved worse than any that gave a number."""
+        """True if the parameters proved worse than any that gave a number."""
         if self.state is TrialState.COMPLETED:
             return self.value is None or not math.isfinite(self.value)
         if self.state is TrialState.PRUNED:
@@ -213,7 +213,7 @@ class OptunaSearch:
     """
 
     _asks_for_all = False
-    """Whether trials have values of switched-off parameters, too."""
+    """True if trials have values of switched-off parameters, too."""
 
     def __init__(
         self,
