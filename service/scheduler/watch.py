@@ -1,4 +1,4 @@
-"""The watch over a job's run, for what ends it early: its worker, its lease, its cluster, a user, or the time; seen from threads."""
+"""The watch over a run, in threads: its worker, lease, cluster, a user or the time may end it early."""
 
 from __future__ import annotations
 

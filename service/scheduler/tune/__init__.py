@@ -1,1 +1,1 @@
-"""All that Ray Tune is given: searcher, pruner, recorder, trainable, placement groups. Never a decision: that is policy."""
+"""All that Ray Tune is given: searcher, pruner, recorder, trainable, and their parts. Never a decision: that is policy."""
