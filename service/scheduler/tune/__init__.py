@@ -1,1 +1,1 @@
-"""All that Ray Tune is given: searcher, pruner, recorder, trainable, and their parts. Never a decision: that is policy."""
+"""Ray Tune's side of a run: searcher, pruner, recorder, trainable, and their parts. Never a decision: policy does."""
