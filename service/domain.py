@@ -50,13 +50,22 @@ class TrialRequest(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a trial failed. Infeasible: it does not fit in memory, as was foreseen or has been seen twice."""
+    """Why a trial failed."""
 
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"
     INFEASIBLE = "infeasible"
+    """It does not fit in memory, as was foreseen or has been seen twice, or it breaks a constraint of its job."""
     ERROR = "error"
     LOST = "lost"
+    """A rank of it, its machine, or the checkpoint it was to begin from."""
+    STORE_FAILED = "store_failed"
+    """The store of checkpoints did not take or give one."""
+
+    @property
+    def is_loss(self) -> bool:
+        """True if nothing is wrong with the trial itself: it may go on from its last checkpoint."""
+        return self in (FailureReason.LOST, FailureReason.STORE_FAILED)
 
 
 class Phase(StrEnum):

@@ -34,6 +34,10 @@ class InvalidInput(ServiceError):
         self.message = message
 
 
+class WorkloadNotDescribed(InvalidInput):
+    """The process that was to describe the workload was killed: the same request may do later."""
+
+
 class Conflict(ServiceError):
     """The request contradicts the present state."""
 

@@ -50,7 +50,7 @@ class Settings(BaseSettings):
     poll_seconds: float = Field(default=0.5, gt=0)
     """How often a worker looks for jobs, and a job's run for what is asked of it."""
     allow_module_workloads: bool | None = None
-    """Whether a job may name its workload as `module:Class`, which the service then imports from its packages and
+    """True if a job may name its workload as `module:Class`, which the service then imports from its packages and
     directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,
     as a proxy's. Registered workloads are always allowed."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
 
     @property
     def is_bound_to_all_addresses(self) -> bool:
-        """Whether `host` is no single address: the service can be reached by names that it does not know."""
+        """True if `host` is no single address: the service can be reached by names that it does not know."""
         return host_in_one_spelling(self.host) in (None, "0.0.0.0", "::")
 
     @property

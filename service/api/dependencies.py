@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, TypeAlias, cast
+from typing import Annotated, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 
 from service.api.capacity import Probe, Turns
+from service.clock import Clock
 from service.errors import InvalidInput
 from service.settings import Settings
 from service.store.session import Database, Session
-
-Clock: TypeAlias = Callable[[], datetime]
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 # Coroutines, although they wait for nothing: a function would need a thread for each.

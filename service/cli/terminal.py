@@ -20,9 +20,10 @@ from service.evidence.best_values import best_of, described, number
 from service.evidence.recommend import named_values
 from service.evidence.types import Evidence, Verdict
 from service.inert import inert, one_line
+from trainers.retry import retry
 
 POLL_SECONDS = 0.5
-OUTAGE_SECONDS = 60.0
+SERVICE_OUTAGE_SECONDS = 60.0
 """How long the service may be away while a job is watched."""
 WIDE_COLUMNS = 110
 
@@ -88,14 +89,19 @@ def watch(client: Client, job_id: str, console: Console) -> JobRead:
 
 def _next(client: Client, job: JobRead) -> JobRead:
     """The job a moment later; waits for a service that is being restarted."""
-    deadline = time.monotonic() + OUTAGE_SECONDS
-    while True:
-        time.sleep(POLL_SECONDS)
-        try:
-            return client.job(job.id)
-        except (ApiError, ServiceUnreachable) as error:
-            if (isinstance(error, ApiError) and error.status < 500) or time.monotonic() > deadline:
-                raise
+    time.sleep(POLL_SECONDS)
+    return retry(
+        lambda: client.job(job.id),
+        is_temporary=lambda error: isinstance(error, ServiceUnreachable) or _is_of_the_service(error),
+        give_up_seconds=SERVICE_OUTAGE_SECONDS,
+        first_pause_seconds=POLL_SECONDS,
+        longest_pause_seconds=POLL_SECONDS,
+    )
+
+
+def _is_of_the_service(error: Exception) -> bool:
+    """True if the service itself failed, and not the request."""
+    return isinstance(error, ApiError) and error.status >= 500
 
 
 def progress_line(job: JobRead) -> str:

@@ -33,8 +33,8 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
+from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
-from service.use_cases.submit import progress_of
 from service.use_cases.waiting import waiting_of
 
 __all__ = ["router", "static_mounts"]

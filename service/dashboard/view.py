@@ -14,7 +14,7 @@ from service.evidence.recommend import compare, improvement_over
 from service.evidence.types import EQUAL_WITHIN
 from service.evidence.types import Verdict as Outcome
 from service.store.models import Job, Trial
-from service.use_cases.submit import JobProgress
+from service.use_cases.progress import JobProgress
 
 OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
 BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)

@@ -11,28 +11,29 @@ import logging
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from ray import tune
 
+from service.clock import utc_now
 from service.domain import Phase, TrialState
-from service.errors import InvalidInput, LeaseLost
+from service.errors import InvalidInput, LeaseLost, WorkloadNotDescribed
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.run_environment import cluster_address
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.retries import Retries, Setbacks
-from service.scheduler.ranks.rank_group import GroupSize
-from service.scheduler.tune.placement_groups import TuneGangs
-from service.scheduler.tune.pruner import PolicyPruner
-from service.scheduler.tune.recorder import OUTAGE_SECONDS, Recorder
+from service.scheduler.tune.adapters import TuneAdapters, adapters_of
+from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
+from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import Ending, ExitStatus, JobImpossible, RunEnded
-from service.scheduler.tune.searcher import PolicySearcher
 from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
@@ -57,161 +58,211 @@ PREDICTION_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What SQL holds of a job when its run starts."""
+    """A job's rows as they are when its run starts."""
 
     job: Job
     trials: list[Trial]
 
 
-def run_job(database: Database, lease: Lease, settings: Settings, *, directory: Path, watch: Watch) -> None:
-    """Runs a leased job to its end, or until `watch` ends the run."""
-    stored = read_stored(database, lease)
-    checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
-    address, gangs = cluster_address(settings), TuneGangs()
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of a job, and what it has been given."""
+
+    database: Database
+    lease: Lease
+    settings: Settings
+    directory: Path
+    """For temporary files."""
+    watch: Watch
+    groups: TuneRankGroups = field(default_factory=TuneRankGroups)
+
+    @property
+    def address(self) -> str | None:
+        """Of the cluster; None: it is a local one of its own."""
+        return cluster_address(self.settings)
+
+    @property
+    def checkpoints(self) -> Place:
+        """Where the job's lie."""
+        return checkpoints_of(self.settings.checkpoint_place, self.lease.job_id)
+
+    def write(self, write: Write) -> None:
+        """Writes, be the run told to end or not."""
+        write_with_retries(self.database, write, give_up_seconds=DATABASE_OUTAGE_SECONDS)
+
+
+def run_job(this: JobRun) -> None:
+    """Runs a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
     try:
-        _search(
-            database, lease, settings, stored, checkpoints=checkpoints, directory=directory, watch=watch, gangs=gangs
-        )
+        _search(this, read_stored(this.database, this.lease))
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
+    _leave(this, ending, failure)
+
+
+def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
+    """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
     # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
-    watch.stop_for_cluster()
+    this.watch.stop_for_cluster()
     is_to_finish = ending not in (Ending.ASKED, Ending.STOPPED, Ending.LEASE_LOST)
     if is_to_finish:
-        watch.stop_for_lease()
-    if address is None:
+        this.watch.stop_for_lease()
+    if this.address is None:
         ray_cluster.end_local_ranks()
     else:
-        gangs.end()
+        this.groups.end()
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            _write(database, lambda session: run.finish_job(session, lease, failure=failure, now=_now()))
+            this.write(lambda session: run.finish_job(session, this.lease, failure=failure, now=utc_now()))
         except LeaseLost:
-            logger.info("the lease of job %s was lost", lease.job_id)
+            logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
     with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
-        ray_cluster.leave(address)
+        ray_cluster.leave(this.address)
     if is_to_release:
-        _write(database, lambda session: release_job(session, lease, now=_now(), crash=None))
-    elif _is_final(database, lease):
-        remove(checkpoints)
+        this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
+    elif _is_final(this.database, this.lease):
+        remove(this.checkpoints)
 
 
-def _search(
-    database: Database,
-    lease: Lease,
-    settings: Settings,
-    stored: Stored,
-    *,
-    checkpoints: Place,
-    directory: Path,
-    watch: Watch,
-    gangs: TuneGangs,
-) -> NoReturn:
+def _search(this: JobRun, stored: Stored) -> NoReturn:
     """Tries what the policy asks for.
 
     Raises:
         RunEnded: always, at the end; measurements are written.
         JobImpossible: the job cannot be run, or not any further.
+        WorkloadNotDescribed: not now.
     """
-    try:
-        plan = plan_job(stored.job.specification)
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
-    _set_limits(watch, plan, stored)
+    plan = plan_of(stored.job)
+    _set_limits(this.watch, plan, stored)
+    policy = _restored_policy(plan, stored, this.watch)
+    retries = retries_of(stored)
+    hopeless = retries.why_to_stop()
+    if hopeless is not None:
+        raise JobImpossible(hopeless)
+    feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     size = _group_size(plan)
+    nodes = _connected(this, size)
+    journal = Journal(this.database, this.lease, this.watch)
+    trials = OpenTrials(
+        journal,
+        policy,
+        this.watch,
+        configs=_unfinished_configs(stored),
+        checkpoints=this.checkpoints,
+        never_launched={trial.number for trial in stored.trials if _is_to_be_judged(trial)},
+    )
+    adapters = adapters_of(
+        plan,
+        policy,
+        journal,
+        trials,
+        this.watch,
+        size=size,
+        retries=retries,
+        feasibility=feasibility,
+        groups=this.groups,
+        sharing=_sharing(this, journal, nodes, size),
+    )
+    fitting = ray_cluster.max_parallel_trials(nodes, size)
+    at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
+    # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
+    this.watch.end_on_sigterm()
+    try:
+        _tuner(adapters, size, num_parallel=at_once, directory=this.directory).fit()
+    except RunEnded as ended:
+        if ended.ending is not Ending.LEASE_LOST:
+            journal.flush()
+        raise
+    except JobImpossible:
+        journal.flush()
+        raise
+    raise AssertionError("Tune ended although the policy has trials left")
+
+
+def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy:
+    """The policy of a job that has something left to try.
+
+    Raises:
+        RunEnded: it has nothing left, or the run is to end already.
+    """
     policy = make_policy(plan)
     policy.restore(history_of(stored.trials, plan.metric, [metric for metric, _ in plan.further]))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
         raise RunEnded(ending)
-    retries = retries_of(stored)
-    hopeless = retries.why_to_stop()
-    if hopeless is not None:
-        raise JobImpossible(hopeless)
+    return policy
 
-    feasibility = make_feasibility(plan, stored, is_local=cluster_address(settings) is None)
-    watch.start_for_processes()
-    address = cluster_address(settings)
-    nodes = ray_cluster.connect(address, directory=directory, namespace=f"shampoo-tuner/{lease.job_id}")
-    watch.start_for_cluster()
-    fitting = ray_cluster.max_parallel_trials(nodes, size)
-    if fitting == 0:
+
+def _connected(this: JobRun, size: GroupSize) -> list[ray_cluster.Node]:
+    """The machines of the cluster, to which this process is connected from here on.
+
+    Raises:
+        JobImpossible: they cannot hold a single trial.
+    """
+    this.watch.start_for_processes()
+    namespace = f"shampoo-tuner/{this.lease.job_id}"
+    nodes = ray_cluster.connect(this.address, directory=this.directory, namespace=namespace)
+    this.watch.start_for_cluster()
+    if ray_cluster.max_parallel_trials(nodes, size) == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))
-    pruner = PolicyPruner(
-        policy,
-        metric=plan.metric,
-        further=[metric for metric, _ in plan.further],
-        constraints=plan.specification.constraints,
-        is_to_stop=lambda number: number in watch.to_stop(),
-        gangs=gangs,
-    )
-    recorder = Recorder(
-        database,
-        lease,
-        plan=plan,
-        policy=policy,
-        pruner=pruner,
+    return nodes
+
+
+def _sharing(this: JobRun, journal: Journal, nodes: Sequence[ray_cluster.Node], size: GroupSize) -> Sharing | None:
+    """The run's share of its cluster; None: that is this run's alone."""
+    if this.address is None:
+        return None
+    return Sharing(
+        journal,
+        this.watch,
+        cluster=ray_cluster.identity(),
+        nodes=nodes,
         size=size,
-        retries=retries,
-        configs=_unfinished_configs(stored),
-        checkpoints=checkpoints,
-        ending=watch.ending,
-        feasibility=feasibility,
-        never_launched={trial.number for trial in stored.trials if _is_to_be_judged(trial)},
-        to_stop=watch.to_stop,
-        seconds_left=watch.seconds_left,
+        groups=this.groups,
+        poll_seconds=this.settings.poll_seconds,
     )
-    sharing = None
-    if address is not None:  # else the cluster is this run's alone
-        sharing = Sharing(
-            database,
-            lease,
-            cluster=ray_cluster.identity(),
-            nodes=nodes,
-            size=size,
-            gangs=gangs,
-            write=recorder.write,
-            ending=watch.ending,
-            poll_seconds=settings.poll_seconds,
-        )
-    tuner = tune.Tuner(
+
+
+def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, directory: Path) -> tune.Tuner:
+    return tune.Tuner(
         tune.with_resources(WarmTrainable, trial_resources(size)),
         tune_config=tune.TuneConfig(
-            search_alg=PolicySearcher(
-                policy, order=recorder.order, give_up=recorder.give_up, sharing=sharing, recall=recorder.recall
-            ),
-            scheduler=pruner,
+            search_alg=adapters.searcher,
+            scheduler=adapters.pruner,
             num_samples=-1,  # the searcher says when nothing is left
-            max_concurrent_trials=min(fitting, plan.specification.resources.parallel_trials or fitting),
+            max_concurrent_trials=num_parallel,
             reuse_actors=True,
             trial_dirname_creator=lambda trial: str(trial.trial_id),
         ),
         run_config=tune.RunConfig(
             storage_path=str(directory / "tune"),
             verbose=0,
-            callbacks=[recorder] if sharing is None else [recorder, sharing],
+            callbacks=adapters.callbacks,
             # Else each trial would end with a call to save nothing.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
-    # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
-    watch.end_on_sigterm()
+
+
+def plan_of(job: Job) -> JobPlan:
+    """The plan of a stored job, made anew.
+
+    Raises:
+        JobImpossible: there is none any more, e.g. because the workload has changed.
+        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
+    """
     try:
-        tuner.fit()
-    except RunEnded as ended:
-        if ended.ending is not Ending.LEASE_LOST:
-            recorder.flush()
+        return plan_job(job.specification)
+    except WorkloadNotDescribed:
         raise
-    except JobImpossible:
-        recorder.flush()
-        raise
-    raise AssertionError("Tune ended although the policy has trials left")
+    except InvalidInput as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
 
 
 def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
@@ -219,7 +270,7 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     specification = plan.specification
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
     if budget.wall_clock_seconds is not None:
-        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, _now()))
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
     if budget.device_hours is not None:
         allowed = budget.device_hours / device_hours(specification, 1.0)
         watch.limit_training(allowed)
@@ -290,7 +341,7 @@ def _unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
 
 
 def _is_to_be_judged(trial: Trial) -> bool:
-    """Whether a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
+    """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
     nor if another one with its config, or the like of it, has been trained."""
     was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
     was_launched = trial.runs > 0 or trial.spared or was_trained
@@ -305,7 +356,7 @@ def read_stored(database: Database, lease: Lease) -> Stored:
             JobRepository(session).get(lease.job_id),
             TrialRepository(session).with_measurements(lease.job_id),
         ),
-        give_up_seconds=OUTAGE_SECONDS,
+        give_up_seconds=DATABASE_OUTAGE_SECONDS,
     )
 
 
@@ -313,16 +364,8 @@ def _is_final(database: Database, lease: Lease) -> bool:
     return with_retries(
         database.reading,
         lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-        give_up_seconds=OUTAGE_SECONDS,
+        give_up_seconds=DATABASE_OUTAGE_SECONDS,
     )
-
-
-def _write(database: Database, write: Write) -> None:
-    write_with_retries(database, write, give_up_seconds=OUTAGE_SECONDS)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -344,7 +387,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
-        run_job(database, lease, settings, directory=options.directory, watch=watch)
+        run_job(JobRun(database, lease, settings, options.directory, watch))
     except Exception:  # a process boundary
         if watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
             logger.warning("the run of job %s, told to end, could not end in order", lease.job_id, exc_info=True)

@@ -1,4 +1,4 @@
-"""What ends a job's run early: its worker, its lease, its cluster, a user, or the time; seen from threads."""
+"""The watch over a run, in threads: its worker, lease, cluster, a user or the time may end it early."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Watch:
 
     @property
     def is_told(self) -> bool:
-        """Whether the run was told to end, so that what becomes of it is no crash. Not by the time, which just ends."""
+        """True if the run was told to end, so that what becomes of it is no crash. Not by the time, which just ends."""
         return self._told is not None
 
     def seconds_left(self) -> float:

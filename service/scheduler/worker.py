@@ -18,12 +18,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 
+from service.clock import utc_now
 from service.domain import JobState
 from service.errors import NotFound
 from service.scheduler import disk
@@ -52,8 +52,8 @@ BEATS_PER_LEASE = 4
 """How many times a lease is renewed before it would expire."""
 STOP_SECONDS = 15.0
 """How long a run may take to stop before it is killed."""
-OUTAGE_SECONDS = 3600.0
-"""How long the database may be out of reach before the worker gives up."""
+DATABASE_OUTAGE_SECONDS = 3600.0
+"""How long the database may be out of reach before the worker gives up: a restart, a move to another machine."""
 HOUSEKEEPING_SECONDS = 10.0
 """How often a worker looks at the files of its run."""
 LOG_TAIL_BYTES = 2000
@@ -80,7 +80,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     database = Database(settings.resolved_database_url)
     writing = _Writing(database, stop)
     pid = os.getpid()
-    worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=_now()))
+    worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
     remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
@@ -90,7 +90,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     try:
         while not stop.is_set():
             lease = writing(
-                lambda session: claim_job(session, worker_id, lease_seconds=settings.lease_seconds, now=_now())
+                lambda session: claim_job(session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now())
             )
             if lease is None:
                 stop.wait(settings.poll_seconds)
@@ -113,7 +113,7 @@ class _Writing:
         return write_with_retries(
             self.database,
             write,
-            give_up_seconds=OUTAGE_SECONDS,
+            give_up_seconds=DATABASE_OUTAGE_SECONDS,
             may_wait=lambda: not self.stop.is_set(),
             sleep=self.stop.wait,
         )
@@ -124,7 +124,7 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
     while not gone.is_set():
         try:
             with database.writing() as session:
-                beat(session, worker_id, lease_seconds=settings.lease_seconds, now=_now())
+                beat(session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now())
             beats = True
         except Exception:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
             if beats:  # once, not at every beat of a long outage
@@ -141,7 +141,7 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
     crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
-    state = writing(lambda session: release_job(session, lease, now=_now(), crash=crash))
+    state = writing(lambda session: release_job(session, lease, now=utc_now(), crash=crash))
     if crash is not None and status != ExitStatus.IN_ORDER:
         is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
         when = " after the job's end" if is_written else ""
@@ -275,7 +275,7 @@ def remove_abandoned_directories() -> None:
 
 
 def is_abandoned(directory: Path) -> bool:
-    """Whether the worker that made a run's directory is gone; to be asked before this worker makes any."""
+    """True if the worker that made a run's directory is gone; to be asked before this worker makes any."""
     owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 
@@ -303,10 +303,6 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
             return  # they go at the next call
         if job.state.is_final:
             remove(checkpoints_of(checkpoints, name))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def main() -> None:

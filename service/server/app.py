@@ -16,8 +16,9 @@ from starlette.staticfiles import StaticFiles
 
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import Clock, refuse_nul, utc_now
+from service.api.dependencies import refuse_nul
 from service.api.routers import catalogue, health, jobs, recommendations, trials
+from service.clock import Clock, utc_now
 from service.dashboard import pages
 from service.server.body_limit import BodyLimit
 from service.server.origin_check import OriginCheck

@@ -17,15 +17,13 @@ from pathlib import Path
 import psutil
 import uvicorn
 from fastapi import FastAPI
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
 from service.api.events import EventFeed
 from service.errors import ServiceError
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.migrate import current_revision, is_current, migrate
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.session import DATABASE_ERRORS, Database, driver_of
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
 WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
@@ -97,10 +95,7 @@ def open_database(settings: Settings) -> Database:
         CannotServe: its URL is of no database that is supported, or its directory cannot be made.
     """
     url = settings.resolved_database_url
-    try:
-        driver = make_url(url).drivername
-    except ArgumentError:
-        driver = None
+    driver = driver_of(url)
     if driver not in DRIVERS:
         # The URL may hold a password: only its first word is repeated.
         got = "no URL" if driver is None else f"{driver}://..."

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, Phase, PrunerName, SamplerName
-from service.errors import InvalidInput
+from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
 from service.specification.objectives import (
     check_constraint,
@@ -26,6 +26,7 @@ from service.specification.search_method import search_method
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
+from trainers.workloads.describe import DescriptionKilled
 from trainers.workloads.registry import check_options
 
 
@@ -98,6 +99,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
 
     Raises:
         InvalidInput: names the first field that is impossible.
+        WorkloadNotDescribed: the process that was to describe the workload was killed; it may do later.
     """
     workload, objective = _workload(specification.workload), specification.objective
     metric, direction = first_objective(objective, workload)
@@ -238,6 +240,8 @@ def check_proposal(
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
         workload = describe_workload(choice.name)
+    except DescriptionKilled as error:
+        raise WorkloadNotDescribed("workload.name", error.message) from error
     except InvalidConfig as error:
         raise InvalidInput("workload.name", error.message) from error
     try:

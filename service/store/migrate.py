@@ -46,7 +46,7 @@ def current_revision(database: Database) -> str | None:
 
 
 def is_current(database: Database) -> bool:
-    """Whether the database is at the newest revision."""
+    """True if the database is at the newest revision."""
     return current_revision(database) == _newest_revision()
 
 

@@ -132,7 +132,7 @@ class Job(Base):
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
     waiting_since: Mapped[datetime | None]
-    """Since when it waits: in the queue, or with a run that has no gang."""
+    """Since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
@@ -169,12 +169,12 @@ class ClusterShare(Base):
     attempt: Mapped[int]
     """Of the job, when this was written: what an earlier run had means nothing."""
     cluster: Mapped[str] = mapped_column(String(255))
-    num_gangs: Mapped[int]
-    gang_share: Mapped[float]
-    """The part of the cluster that one gang takes."""
+    num_groups: Mapped[int]
+    group_share: Mapped[float]
+    """The part of the cluster that one rank group takes."""
     wants_since: Mapped[datetime | None]
     short_of: Mapped[list[Any]]
-    """Names of the resources of which too little is free for another gang."""
+    """Names of the resources of which too little is free for another rank group."""
 
 
 class Trial(Base):
@@ -214,7 +214,7 @@ class Trial(Base):
     forked_at_step: Mapped[int | None]
     """That checkpoint's step."""
     proposed: Mapped[bool] = mapped_column(default=False)
-    """Whether a user proposed it, not the search."""
+    """True if a user proposed it, not the search."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
     """Of the request that proposed it."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
@@ -232,7 +232,7 @@ class Trial(Base):
     requested: Mapped[TrialRequest | None]
     """What the job's run is asked to do with it."""
     spared: Mapped[bool] = mapped_column(default=False)
-    """Whether it is neither pruned nor paused: a user has it tried again."""
+    """True if it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
     """The objective's metric at `step`."""
     metrics: Mapped[dict[str, Any]]
@@ -242,12 +242,12 @@ class Trial(Base):
     finished_at: Mapped[datetime | None]
 
     job: Mapped[Job] = relationship(back_populates="trials", lazy="raise")
-    measurements: Mapped[list[Measurement]] = relationship(
-        back_populates="trial", lazy="raise", passive_deletes=True, order_by="Measurement.step"
+    measurements: Mapped[list[MeasurementRow]] = relationship(
+        back_populates="trial", lazy="raise", passive_deletes=True, order_by="MeasurementRow.step"
     )
 
 
-class Measurement(Base):
+class MeasurementRow(Base):
     """What a trial reported at one step."""
 
     __tablename__ = "measurements"
@@ -281,7 +281,7 @@ class Event(Base):
     created_at: Mapped[datetime]
 
 
-class Recommendation(Base):
+class RecommendationRow(Base):
     """The config a job recommends, with its evidence."""
 
     __tablename__ = "recommendations"

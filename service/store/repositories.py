@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, JobState, Phase, TrialRequest, TrialState
 from service.errors import NotFound
-from service.store.models import ClusterShare, Event, Job, Measurement, Recommendation, Trial, Worker
+from service.store.models import ClusterShare, Event, Job, MeasurementRow, RecommendationRow, Trial, Worker
 
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
@@ -329,29 +329,31 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, measurement: Measurement) -> float | None:
+    def put(self, measurement: MeasurementRow) -> float | None:
         """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
 
         Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
-        earlier = self._session.get(Measurement, (measurement.trial_id, measurement.step))
+        earlier = self._session.get(MeasurementRow, (measurement.trial_id, measurement.step))
         replaced = None if earlier is None else earlier.seconds
         self._session.merge(measurement)
         return replaced
 
-    def find(self, trial_id: str, step: int) -> Measurement | None:
-        return self._session.get(Measurement, (trial_id, step))
+    def find(self, trial_id: str, step: int) -> MeasurementRow | None:
+        return self._session.get(MeasurementRow, (trial_id, step))
 
-    def of_trial(self, trial_id: str, *, after_step: int | None = None, limit: int | None = None) -> list[Measurement]:
-        statement: Select[Any] = select(Measurement).where(Measurement.trial_id == trial_id)
+    def of_trial(
+        self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
+    ) -> list[MeasurementRow]:
+        statement: Select[Any] = select(MeasurementRow).where(MeasurementRow.trial_id == trial_id)
         if after_step is not None:
-            statement = statement.where(Measurement.step > after_step)
-        return list(self._session.scalars(statement.order_by(Measurement.step).limit(limit)))
+            statement = statement.where(MeasurementRow.step > after_step)
+        return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
 
-    def of_trials(self, trial_ids: Sequence[str]) -> list[Measurement]:
+    def of_trials(self, trial_ids: Sequence[str]) -> list[MeasurementRow]:
         """The measurements of these trials, each trial's in order of steps."""
-        statement = select(Measurement).where(Measurement.trial_id.in_(trial_ids))
-        return list(self._session.scalars(statement.order_by(Measurement.trial_id, Measurement.step)))
+        statement = select(MeasurementRow).where(MeasurementRow.trial_id.in_(trial_ids))
+        return list(self._session.scalars(statement.order_by(MeasurementRow.trial_id, MeasurementRow.step)))
 
 
 class EventRepository:
@@ -385,23 +387,23 @@ class RecommendationRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def replace(self, recommendation: Recommendation) -> None:
+    def replace(self, recommendation: RecommendationRow) -> None:
         """Stores the recommendation of a job in place of an earlier one."""
-        self._session.execute(delete(Recommendation).where(Recommendation.job_id == recommendation.job_id))
+        self._session.execute(delete(RecommendationRow).where(RecommendationRow.job_id == recommendation.job_id))
         self._session.add(recommendation)
         self._session.flush()
 
-    def of_job(self, job_id: str) -> Recommendation | None:
-        return self._session.scalars(select(Recommendation).where(Recommendation.job_id == job_id)).one_or_none()
+    def of_job(self, job_id: str) -> RecommendationRow | None:
+        return self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id == job_id)).one_or_none()
 
-    def of_jobs(self, job_ids: Sequence[str]) -> list[Recommendation]:
+    def of_jobs(self, job_ids: Sequence[str]) -> list[RecommendationRow]:
         """The recommendations of these jobs."""
-        return list(self._session.scalars(select(Recommendation).where(Recommendation.job_id.in_(job_ids))))
+        return list(self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id.in_(job_ids))))
 
-    def of_model(self, model: str, *, limit: int) -> list[Recommendation]:
+    def of_model(self, model: str, *, limit: int) -> list[RecommendationRow]:
         """Recommendations for a model, newest first."""
-        statement = select(Recommendation).where(Recommendation.model == model)
-        return list(self._session.scalars(statement.order_by(Recommendation.id.desc()).limit(limit)))
+        statement = select(RecommendationRow).where(RecommendationRow.model == model)
+        return list(self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(limit)))
 
 
 class WorkerRepository:

@@ -10,7 +10,8 @@ from typing import TypeAlias, TypeVar
 
 from sqlalchemy.orm import Session
 
-from service.store.session import DATABASE_ERRORS, Database, is_unavailable
+from service.store.session import Database, is_unavailable
+from trainers.retry import retry
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ Write: TypeAlias = Callable[[Session], object]
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
+"""A connection that was cut is often back by then: a server that restarts takes a second or so."""
 
 
 def write_with_retries(
@@ -31,7 +32,7 @@ def write_with_retries(
     may_wait: Callable[[], bool] = lambda: True,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """What `write` gives, run in a writing session, and again after a pause while the database is out of reach.
+    """The result of `write` in a writing session; run again after a pause while the database is out of reach.
 
     `write` runs anew each time, so it must not keep anything of a session that was rolled back. It can also run again
     after a commit whose confirmation was lost.
@@ -54,18 +55,22 @@ def with_retries(
     may_wait: Callable[[], bool] = lambda: True,
     sleep: Callable[[float], object] = time.sleep,
 ) -> T:
-    """What `use` gives of a session that `session_of` opens; see `write_with_retries`."""
-    deadline = time.monotonic() + give_up_seconds
-    pause = FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            with session_of() as session:
-                return use(session)
-        except DATABASE_ERRORS as error:
-            if not is_unavailable(error) or time.monotonic() + pause > deadline or not may_wait():
-                raise
-            logger.warning(
-                "the database is out of reach, trying again in %.1f s: %s", pause, getattr(error, "orig", error)
-            )
-        sleep(pause)
-        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+    """The result of `use` in a session that `session_of` opens; see `write_with_retries`."""
+
+    def once() -> T:
+        with session_of() as session:
+            return use(session)
+
+    return retry(
+        once,
+        is_temporary=is_unavailable,
+        give_up_seconds=give_up_seconds,
+        first_pause_seconds=FIRST_PAUSE_SECONDS,
+        may_wait=may_wait,
+        tell=_tell,
+        sleep=sleep,
+    )
+
+
+def _tell(error: Exception, pause: float) -> None:
+    logger.warning("the database is out of reach, trying again in %.1f s: %s", pause, getattr(error, "orig", error))

@@ -8,20 +8,22 @@ locked", whatever the timeout.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
-__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_unavailable"]
+from trainers.retry import retry
+
+__all__ = ["DATABASE_ERRORS", "Database", "Session", "driver_of", "is_busy", "is_unavailable"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
+"""How long a writer waits for SQLite's one write lock: far longer than any transaction of ours takes."""
 WAL_PAUSE_SECONDS = 0.02
 """Until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
@@ -66,15 +68,21 @@ class Database:
         self._engine.dispose()
 
 
+def driver_of(url: str) -> str | None:
+    """The first word of a database's URL, e.g. `postgresql+psycopg`; None: it is no URL."""
+    try:
+        return make_url(url).drivername
+    except ArgumentError:
+        return None
+
+
 def is_busy(error: Exception) -> bool:
-    """Whether others keep the database from this one: they have all connections, or SQLite's write lock."""
-    if isinstance(error, OperationalError) and isinstance(error.orig, sqlite3.Error):
-        return error.orig.sqlite_errorcode == sqlite3.SQLITE_BUSY
-    return isinstance(error, PoolTimeout)
+    """True if others keep the database from this one: they have all connections, or SQLite's write lock."""
+    return isinstance(error, PoolTimeout) or (isinstance(error, OperationalError) and _is_locked(error.orig))
 
 
 def is_unavailable(error: Exception) -> bool:
-    """Whether the database is out of reach for now, so that the same request may do later."""
+    """True if the database is out of reach for now, so that the same request may do later."""
     if isinstance(error, DBAPIError):
         # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
         return isinstance(error, OperationalError) or error.connection_invalidated
@@ -109,16 +117,17 @@ def _turn_on_wal(cursor: sqlite3.Cursor) -> None:
     Raises:
         OperationalError: sqlite3's; the file stayed locked.
     """
-    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        else:
-            return
-        time.sleep(WAL_PAUSE_SECONDS)
+    retry(
+        lambda: cursor.execute("PRAGMA journal_mode=WAL"),
+        is_temporary=_is_locked,
+        give_up_seconds=BUSY_TIMEOUT_SECONDS,
+        first_pause_seconds=WAL_PAUSE_SECONDS,
+        longest_pause_seconds=WAL_PAUSE_SECONDS,
+    )
+
+
+def _is_locked(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
 def _begin_sqlite(connection: Connection) -> None:

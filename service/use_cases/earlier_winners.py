@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
-from sqlalchemy.orm import Session
 
 from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_active, is_same
@@ -15,6 +14,7 @@ from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecificatio
 from service.specification.planning import JobPlan
 from service.store.models import Job
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
+from service.store.session import Session
 
 MAX_WINNERS = 5
 """For each phase that asks for them."""

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from service.domain import Phase, TrialState
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
 from service.store.models import Job
 from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Session
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.memory_estimates import MemoryEstimate
@@ -41,7 +40,7 @@ UNLIKE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class EarlierMeasurements:
     """What the completed trials of an earlier job took: same workload and options, same ranks, same kind of steps."""
 
     job_id: str
@@ -63,7 +62,7 @@ class Estimate:
     """Of a full trial."""
     max_steps: int
     """Of all trials, if none were pruned."""
-    measured: Measured | None
+    measured: EarlierMeasurements | None
     """None: no such job has completed a trial here."""
     max_device_hours: float | None
     """What `max_steps` would take at the measured speed, or the budget's if that is less; None: unknown."""
@@ -108,7 +107,7 @@ def _winners(session: Session, plan: JobPlan) -> dict[Phase, list[EarlierWinner]
     }
 
 
-def _measured(session: Session, plan: JobPlan) -> Measured | None:
+def _measured(session: Session, plan: JobPlan) -> EarlierMeasurements | None:
     """What the newest job like that of `plan` measured."""
     wanted = _kind(plan.specification)
     for job in _jobs_of(session, plan.workload.name):
@@ -117,7 +116,7 @@ def _measured(session: Session, plan: JobPlan) -> Measured | None:
         metrics = [trial.metrics for trial in TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))]
         speeds = list(_values(metrics, "step_seconds"))
         if speeds:
-            return Measured(
+            return EarlierMeasurements(
                 job_id=job.id,
                 num_trials=len(speeds),
                 step_seconds=statistics.median(speeds),

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.store.session import Session
 from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
 
 MAX_CRASHES = 3
@@ -38,7 +38,7 @@ class Lease:
     attempt: int
 
     def is_held_on(self, job: Job) -> bool:
-        """Whether the job still is this claim's to run."""
+        """True if the job still is this claim's to run."""
         held = (job.state, job.lease_worker_id, job.attempt)
         return held == (JobState.RUNNING, self.worker_id, self.attempt)
 

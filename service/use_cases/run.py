@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial
-from service.store.models import ClusterShare, Job, Measurement, Recommendation, Trial
+from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
     EventRepository,
@@ -26,6 +25,7 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
+from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
 from service.use_cases.submit import parameter_groups_of
 from service.use_cases.transitions import (
@@ -36,8 +36,7 @@ from service.use_cases.transitions import (
     record_trial_event,
     storable,
 )
-from trainers.config import Measurement as Reported
-from trainers.config import TrialConfig
+from trainers.config import Measurement, TrialConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,18 @@ class TrialMeasurements:
     """What one trial reported since the last write, in order of steps."""
 
     number: int
-    reported: Sequence[Reported]
+    reported: Sequence[Measurement]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShareReport:
     """What a run has of a cluster that others use too."""
 
     cluster: str
-    num_gangs: int
-    """Gangs it holds."""
-    gang_share: float
-    """The part of the cluster that one gang takes."""
+    num_groups: int
+    """Rank groups it holds."""
+    group_share: float
+    """The part of the cluster that one rank group takes."""
     wants_since: datetime | None
     """Since when it wants another; None: it wants none."""
     waiting_for: str | None
@@ -65,7 +64,7 @@ class Share:
     """Names of the resources of which too little is free for another."""
 
 
-def report_share(session: Session, lease: Lease, share: Share, *, now: datetime) -> None:
+def report_share(session: Session, lease: Lease, share: ShareReport, *, now: datetime) -> None:
     """Stores what a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
     job = lock_leased_job(session, lease)
     ClusterShareRepository(session).put(
@@ -73,8 +72,8 @@ def report_share(session: Session, lease: Lease, share: Share, *, now: datetime)
             job_id=job.id,
             attempt=job.attempt,
             cluster=share.cluster,
-            num_gangs=share.num_gangs,
-            gang_share=share.gang_share,
+            num_groups=share.num_groups,
+            group_share=share.group_share,
             wants_since=share.wants_since,
             short_of=sorted(share.short_of),
         )
@@ -146,7 +145,7 @@ def _begin_with_parents_measurement(
     if there is None:
         raise NotFound(f"measurement of trial {number} of job {job.id}", step)
     measurements.put(
-        Measurement(
+        MeasurementRow(
             trial_id=trial.id,
             step=step,
             epoch=there.epoch,
@@ -183,7 +182,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(
-                Measurement(
+                MeasurementRow(
                     trial_id=trial.id,
                     step=reported.step,
                     epoch=reported.epoch,
@@ -203,7 +202,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             events.add(job.id, "trial.measured", data, now)
 
 
-def _newly_spent(trial: Trial, reported: Reported, *, replaced_seconds: float | None) -> float:
+def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:
     """Seconds of training behind a measurement that nothing recorded before told of.
 
     Args:
@@ -258,7 +257,7 @@ def requeue_trial(
 
 
 def _waits_for_its_pause(session: Session, job: Job) -> bool:
-    """Whether a job that is asked to pause has trials that users asked for meanwhile."""
+    """True if a job that is asked to pause has trials that users asked for meanwhile."""
     if job.requested is not JobRequest.PAUSE:
         return False
     queued = TrialRepository(session).page(job.id, states=(TrialState.QUEUED,))
@@ -297,7 +296,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
         RecommendationRepository(session).replace(
-            Recommendation(
+            RecommendationRow(
                 id=f"rec_{ULID()}",
                 job_id=job.id,
                 model=job.model,

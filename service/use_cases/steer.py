@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
-from sqlalchemy.orm import Session
 from ulid import ULID
 
 from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
@@ -34,6 +33,7 @@ from service.specification.planning import check_proposal, plan_job
 from service.specification.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Session
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.transitions import (
@@ -275,7 +275,7 @@ def _add_trial_to_budget(job: Job, phase: Phase) -> None:
 
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
-    """Whether the budget of a job would allow further trials."""
+    """True if the budget of a job would allow further trials."""
     return why_spent(job.specification, _spent(session, job, now=now)) is None
 
 

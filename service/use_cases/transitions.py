@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
+from service.store.session import Session
 from service.use_cases.budgets import running_seconds
 
 STOPPED = "stopped by a user"

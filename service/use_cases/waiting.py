@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.orm import Session
-
 from service.domain import JobState
 from service.store.models import Job
 from service.store.repositories import JobRepository, WorkerRepository
+from service.store.session import Session
 
 
 @dataclass(frozen=True, slots=True)

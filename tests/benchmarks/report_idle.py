@@ -37,8 +37,9 @@ def measure(interval: float, num_reports: int, *, ahead: bool, busy: float, dire
     """Seconds of idleness after each report of a trial but the first and the last."""
     from ray import tune
 
-    from service.scheduler.ranks.rank_group import GroupSize
-    from service.scheduler.tune.trainable import TrialOrder, TrialReport, WarmTrainable, trial_resources
+    from service.scheduler.cluster.group_size import GroupSize
+    from service.scheduler.tune.messages import TrialOrder, TrialReport
+    from service.scheduler.tune.trainable import WarmTrainable, trial_resources
     from tests.benchmarks.training.tuning_stack import database, run_job
 
     size = GroupSize(WORLD_SIZE, 0.5, 0.0)

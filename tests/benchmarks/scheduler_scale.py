@@ -83,8 +83,8 @@ def _ticking(clock: Clock) -> Any:
 def run_ours(num_trials: int, num_reports: int, sampler: str, directory: Path) -> Clock:
     from ray import tune
 
-    from service.scheduler.ranks.rank_group import GroupSize
-    from service.scheduler.tune.trainable import TrialOrder, TrialReport
+    from service.scheduler.cluster.group_size import GroupSize
+    from service.scheduler.tune.messages import TrialOrder, TrialReport
     from tests.benchmarks.training.tuning_stack import DATABASE, database, run_job
     from trainers.config import Measurement
 

@@ -98,8 +98,9 @@ def warm_trainable(directory: Path) -> Any:
     """Our trainable, which keeps its ranks between trials."""
     from ray import tune
 
-    from service.scheduler.ranks.rank_group import GroupSize
-    from service.scheduler.tune.trainable import TrialOrder, WarmTrainable, trial_resources
+    from service.scheduler.cluster.group_size import GroupSize
+    from service.scheduler.tune.messages import TrialOrder
+    from service.scheduler.tune.trainable import WarmTrainable, trial_resources
     from trainers.config import TrialConfig
 
     size = GroupSize(WORLD_SIZE, 1.0, 0)
@@ -138,8 +139,7 @@ def stock_trainable(directory: Path) -> Any:
             run_config=RunConfig(
                 name=f"train-{tune.get_context().get_trial_id()}",
                 storage_path=str(directory),
-                # Untyped in Ray, which documents it for this place.
-                callbacks=[TuneReportCallback()],  # type: ignore[no-untyped-call,list-item]
+                callbacks=[TuneReportCallback()],  # type: ignore[no-untyped-call,list-item]  # as Ray leaves them
             ),
         ).fit()
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
 
 from trainers.installation.distribution import needs
+from trainers.retry import retry
 from trainers.storage import StoreFailed
 from trainers.storage.location import StoreUri, masked
 
@@ -27,9 +27,9 @@ except ModuleNotFoundError as error:
 T = TypeVar("T")
 
 STORE_OUTAGE_SECONDS = 60.0
-"""Time for which a failed request is tried again; well below the time that ranks wait for each other."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
-"""Between tries: the first is short against an outage, and the longest short against `STORE_OUTAGE_SECONDS`."""
+"""How long what failed is tried again; well below the time that ranks wait for each other."""
+FIRST_PAUSE_SECONDS = 0.2
+"""Longer than most requests take."""
 
 _CHUNK_BYTES = 1 << 24
 """Downloaded at once: 16 MiB, to bound memory."""
@@ -152,20 +152,25 @@ class ObjectStore:
 
     def _patiently(self, what: str, action: Callable[[], T]) -> T:
         """Does it, again and again for a while if the store fails. Raises: FileNotFoundError, StoreFailed."""
-        patience = STORE_OUTAGE_SECONDS if self._outage_seconds is None else self._outage_seconds
-        deadline, pause = time.monotonic() + patience, FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return action()
-            except FileNotFoundError:
-                raise
-            except (OSError, pa.ArrowException) as error:
-                is_permanent = not isinstance(error, OSError) or any(code in str(error) for code in _PERMANENT)
-                if is_permanent or time.monotonic() + pause > deadline:
-                    raise _failed(self.uri, what, error) from None
-                logger.warning("%s; tried again in %.1f s", _failed(self.uri, what, error), pause)
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        try:
+            return retry(
+                action,
+                is_temporary=_is_temporary,
+                give_up_seconds=STORE_OUTAGE_SECONDS if self._outage_seconds is None else self._outage_seconds,
+                first_pause_seconds=FIRST_PAUSE_SECONDS,
+                tell=lambda error, pause: logger.warning(
+                    "%s; tried again in %.1f s", _failed(self.uri, what, error), pause
+                ),
+            )
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise _failed(self.uri, what, error) from None
+
+
+def _is_temporary(error: Exception) -> bool:
+    is_of_the_store = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+    return is_of_the_store and not any(code in str(error) for code in _PERMANENT)
 
 
 def _failed(uri: StoreUri, what: str, error: Exception) -> StoreFailed:

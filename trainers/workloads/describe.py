@@ -44,11 +44,17 @@ class Installed:
     """Why an entry point gives no description, by its name."""
 
 
+class DescriptionKilled(InvalidConfig):
+    """The process that was to describe a workload was killed from outside, as by a machine short of memory: the same
+    question may be answered later."""
+
+
 def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescription:
     """The description of the workload `name`, of whatever kind.
 
     Raises:
         InvalidConfig: there is none; the message says why, e.g. with the error of the import.
+        DescriptionKilled: its process was killed.
     """
     answer = _run(["--", name], what=name, timeout_seconds=timeout_seconds)
     if "refused" in answer:
@@ -95,7 +101,8 @@ def _run(arguments: Sequence[str], *, what: str, timeout_seconds: float) -> Any:
         except ValueError as error:
             how = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             said = printable(_end_of(noise), limit=_SHOWN_OF_OUTPUT)
-            raise InvalidConfig(
+            refusal = DescriptionKilled if status == -signal.SIGKILL else InvalidConfig
+            raise refusal(
                 "workload", f"{what}: its import ended the process with {how}{f': {said}' if said else ''}"
             ) from error
 

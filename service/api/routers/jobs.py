@@ -29,6 +29,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
 from service.use_cases.memory_estimates import estimate_memory
+from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -45,7 +46,7 @@ class _Reader:
         return self.all(session, [job])[0]
 
     def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
-        progress = submit.progress_of(session, found, now=self.now)
+        progress = progress_of(session, found, now=self.now)
         waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds)
         return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
 

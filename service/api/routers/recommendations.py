@@ -11,7 +11,7 @@ from service.api.dependencies import JobId, ReadSession
 from service.api.schemas.jobs import RecommendationList, RecommendationRead
 from service.errors import NotFound
 from service.evidence.recommend import snippet_from_json
-from service.store.models import Recommendation
+from service.store.models import RecommendationRow
 from service.store.repositories import JobRepository, RecommendationRepository
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
@@ -42,5 +42,5 @@ def read_recommendation(session: ReadSession, job_id: JobId) -> RecommendationRe
     return _read(recommendation)
 
 
-def _read(recommendation: Recommendation) -> RecommendationRead:
+def _read(recommendation: RecommendationRow) -> RecommendationRead:
     return RecommendationRead.of(recommendation, python=snippet_from_json(recommendation.content))

@@ -21,7 +21,7 @@ from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
     from service.store import models
-    from service.use_cases import submit
+    from service.use_cases.progress import JobProgress
     from service.use_cases.waiting import Waiting
 
 Item = TypeVar("Item")
@@ -92,7 +92,7 @@ class JobChange(StrictModel):
     tags: Tags = Field(default_factory=dict)
     """All of them: those left out go."""
     priority: Priority = 0
-    """Holds from now on, for the queue and for the next gang of a cluster that becomes free."""
+    """Holds from now on, for the queue and for the next rank group of a cluster that becomes free."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
 
     @model_validator(mode="before")
@@ -223,7 +223,7 @@ class JobRead(ReadModel):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, job: models.Job, progress: submit.JobProgress, waiting: Waiting | None) -> JobRead:
+    def of(cls, job: models.Job, progress: JobProgress, waiting: Waiting | None) -> JobRead:
         return cls(
             id=job.id,
             name=job.name,
@@ -377,7 +377,7 @@ class RecommendationRead(ReadModel):
     created_at: datetime
 
     @classmethod
-    def of(cls, recommendation: models.Recommendation, *, python: str) -> RecommendationRead:
+    def of(cls, recommendation: models.RecommendationRow, *, python: str) -> RecommendationRead:
         content = recommendation.content
         return cls(
             id=recommendation.id,

@@ -1,15 +1,15 @@
-"""Which of the jobs that share a cluster gets the next gang. Pure.
+"""Fair share: which of the jobs on one cluster gets the next rank group. Pure.
 
 A higher priority goes first. Among equals the job with the smaller share of the cluster does, and the one that has
 waited longer if those are equal, so that the smallest share is as large as can be (max-min fairness); a job's share is
 that of the resource it has most of (dominant resource fairness).
 
-A job that lacks a resource that another one's gangs do not have, a GPU that one has no use for, is in nobody's way.
-Of what both need, all is kept for the job whose turn it is until that has enough: large gangs do not starve.
+A job that lacks a resource that another one's rank groups do not have, a GPU that one has no use for, is in nobody's
+way. Of what both need, all is kept for the job whose turn it is until that has enough: large groups do not starve.
 
-Nothing is taken from a trial in training. A gang changes hands when its trial ends or is paused, and among equals only
-if that makes shares more even, because a job that keeps its gang keeps its ranks warm. Where they cannot be even, as of
-a cluster that holds one gang, a job that has none gets its turn after `TURN_SECONDS`.
+Nothing is taken from a trial in training. A rank group changes hands when its trial ends or is paused, and among equals
+only if that makes shares more even, because a job that keeps its rank group keeps its ranks warm. Where they cannot be
+even, as of a cluster that holds one rank group, a job that has none gets its turn after `TURN_SECONDS`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 TURN_SECONDS = 30.0
-"""How long a job without any gang waits before one of equal priority passes its own on, if it must."""
+"""How long a job without any rank group waits before one of equal priority passes its own on, if it must."""
 _TOLERANCE = 1e-9  # shares are sums of fractions
 
 
@@ -30,34 +30,34 @@ class Claim:
     job_id: str
     priority: int
     """Higher goes first."""
-    num_gangs: int
-    """Gangs it holds: one for each trial in training, and idle ones that it keeps warm."""
-    gang_share: float
-    """The part of the cluster that one gang takes, of the resource where that part is largest."""
+    num_groups: int
+    """Rank groups it holds: one for each trial in training, and idle ones that it keeps warm."""
+    group_share: float
+    """The part of the cluster that one rank group takes, of the resource where that part is largest."""
     wants_since: datetime | None
-    """Since when it wants another gang, as far as the cluster can hold one; None: it wants none."""
+    """Since when it wants another rank group, as far as the cluster can hold one; None: it wants none."""
     coming: float = 0.0
     """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
     short_of: frozenset[str] = frozenset()
-    """Names of the resources of which too little is free for another gang."""
+    """Names of the resources of which too little is free for another rank group."""
     resources: frozenset[str] = frozenset()
-    """Names of the resources that its gangs have."""
+    """Names of the resources that its rank groups have."""
 
     @property
     def share(self) -> float:
         """The part of the cluster that it holds."""
-        return self.num_gangs * self.gang_share
+        return self.num_groups * self.group_share
 
 
 def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:
-    """The job that is to get a gang before `own` does; None: `own` may take a free one, or go on with its idle one.
+    """The job that is to get a rank group before `own`; None: `own` may take a free one, or go on with its idle one.
 
     Of all jobs that want one and lack nothing, exactly one may take a free one, so some job always goes on.
 
     Args:
-        own: wants a gang.
+        own: wants a rank group.
         others: the other running jobs of the cluster.
-        has_idle: whether the question is to go on with a gang of its own whose trial has ended.
+        has_idle: whether the question is to go on with a rank group of its own whose trial has ended.
     """
     # One that lacks what `own` does not have is not helped by leaving it the rest.
     waiting = [claim for claim in others if claim.wants_since is not None and claim.short_of <= own.resources]
@@ -74,12 +74,12 @@ def _rank(claim: Claim) -> tuple[int, float, datetime, str]:
 
 
 def _is_to_be_passed_to(own: Claim, other: Claim, now: datetime) -> bool:
-    """Whether a job is to pass an idle gang on to one that waits."""
-    if other.coming + _TOLERANCE >= other.gang_share:
+    """True if a job is to pass an idle rank group on to one that waits."""
+    if other.coming + _TOLERANCE >= other.group_share:
         return False  # what it waits for is there
     if other.priority != own.priority:
         return other.priority > own.priority
-    if other.share + other.coming + other.gang_share <= own.share - own.gang_share + _TOLERANCE:
+    if other.share + other.coming + other.group_share <= own.share - own.group_share + _TOLERANCE:
         return True
     assert other.wants_since is not None
-    return other.num_gangs == 0 and (now - other.wants_since).total_seconds() >= TURN_SECONDS
+    return other.num_groups == 0 and (now - other.wants_since).total_seconds() >= TURN_SECONDS

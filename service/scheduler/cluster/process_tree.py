@@ -40,7 +40,7 @@ def children_named(*names: str) -> set[psutil.Process]:
 
 
 def any_is_gone(processes: Iterable[psutil.Process]) -> bool:
-    """Whether any of these has ended, be it that nobody has taken notice yet."""
+    """True if any of these has ended, be it that nobody has taken notice yet."""
     for process in processes:
         try:
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:

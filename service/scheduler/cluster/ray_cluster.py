@@ -6,27 +6,26 @@ import logging
 import math
 import os
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ray
-import ray._private.node
 import ray.util
 
 from service.scheduler.cluster import process_tree
-from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.cluster.ray_internals import (
+    free_resources_by_node,
+    hearing_while_the_head_starts,
+    only_what_trains,
+)
 
 logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
-HEARING_MILLISECONDS = 50
-"""How long nothing else in this process can run, at a time, while it waits for the head of its cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
             108 characters.
     """
     if address is None:
-        with _only_what_trains(), _hearing_while_the_head_starts():
+        with only_what_trains(), hearing_while_the_head_starts():
             ray.init(
                 address="local",
                 namespace=namespace,
@@ -65,61 +64,6 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
         ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
         _end_ranks_of_earlier_runs()
     return living_nodes()
-
-
-class _TrainingNode(ray._private.node.Node):
-    """A local cluster without the processes that show, grow or print it, which nobody asks.
-
-    `ray.init` has no option for that. Each is a Python interpreter with much of Ray, and Ray's start waits for the
-    server of the dashboard, be it without pages.
-    """
-
-    def start_api_server(self, **options: object) -> None:
-        self._webui_url = ""  # as Ray has it without pages
-
-    def start_monitor(self) -> None:
-        """Starts no autoscaler."""
-
-    def start_log_monitor(self) -> None:
-        """Starts nothing that brings what ranks print to this process, which does not want it."""
-
-
-@contextmanager
-def _only_what_trains() -> Iterator[None]:
-    """Has `ray.init` start a `_TrainingNode`."""
-    ordinary = ray._private.node.Node
-    ray._private.node.Node = _TrainingNode  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        ray._private.node.Node = ordinary  # type: ignore[misc]
-
-
-@contextmanager
-def _hearing_while_the_head_starts() -> Iterator[None]:
-    """Has `ray.init` wait for its head without the interpreter's lock.
-
-    Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
-    runs: the run would not hear that it is to end.
-    """
-    module: Any = ray._private.node  # exports nothing of what it imports
-    wait = module.wait_for_persisted_port
-
-    def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
-        deadline = time.monotonic() + timeout_ms / 1000
-        while True:
-            try:
-                return int(wait(*of, timeout_ms=HEARING_MILLISECONDS))
-            except RuntimeError:  # Ray's, of a file that has not come
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(HEARING_MILLISECONDS / 1000)
-
-    module.wait_for_persisted_port = wait_bit_by_bit
-    try:
-        yield
-    finally:
-        module.wait_for_persisted_port = wait
 
 
 def living_nodes() -> list[Node]:
@@ -148,7 +92,7 @@ def _end_ranks_of_earlier_runs() -> None:
 
 
 def own_machine_is_lost() -> bool:
-    """Whether the cluster has given up the machine of this process, whose actors it then ends, now and later."""
+    """True if the cluster has given up the machine of this process, whose actors it then ends, now and later."""
     own = ray.get_runtime_context().get_node_id()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return not any(node["NodeID"] == own and node["Alive"] for node in nodes)
@@ -230,9 +174,7 @@ def short_of(size: GroupSize) -> frozenset[str]:
 
 
 def _free_nodes() -> list[Node]:
-    # Ray has no public way to ask by machine.
-    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
-    return [Node(resources) for resources in by_node.values()]
+    return [Node(resources) for resources in free_resources_by_node()]
 
 
 def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, float]]:

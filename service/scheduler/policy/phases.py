@@ -26,7 +26,7 @@ from service.scheduler.policy.protocol import (
     Wait,
 )
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, PhaseSearch
-from service.scheduler.policy.searching.samplers import Outcome
+from service.scheduler.policy.searching.samplers import TrialOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class _Status(Enum):
 
 
 @dataclass(slots=True)
-class _Trial:
+class _PolicyTrial:
     phase: Phase
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
     spared: bool = False
-    """Whether nothing but its end stops it."""
+    """True if nothing but its end stops it."""
     fork: Fork | None = None
 
 
@@ -153,7 +153,7 @@ class JobPolicy:
             self._phases[plan.phase] = _PhaseRun(plan, tuple(pinned), plan.search())
         self._confirmation = confirmation
         self._num_confirming = 0
-        self._trials: dict[int, _Trial] = {}
+        self._trials: dict[int, _PolicyTrial] = {}
         self._waiting: deque[int] = deque()
         self._next_number = 0
         self._is_closed = False
@@ -164,7 +164,7 @@ class JobPolicy:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do, as far as that can be told without asking the searches."""
+        """True if nothing is left to do, as far as that can be told without asking the searches."""
         if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
             return False
         return not self._num_confirming and not self._to_confirm()
@@ -254,7 +254,7 @@ class JobPolicy:
             run.tried.add(number)
         if state is TrialState.COMPLETED:
             run.completed(number, (math.nan if value is None else value, *further))
-        run.search.finish(number, Outcome(state, reason, value, trial.curve, tuple(further)))
+        run.search.finish(number, TrialOutcome(state, reason, value, trial.curve, tuple(further)))
         if self._confirmation is not None and state is TrialState.COMPLETED:
             self._confirmation.add(number, trial.phase, trial.parameters, value)
 
@@ -307,14 +307,14 @@ class JobPolicy:
         trial = self._begin_confirming(number, repeats)
         return Start(number, Phase.CONFIRMATION, dict(trial.parameters), repeats=repeats)
 
-    def _begin_confirming(self, number: int, repeats: Repeats) -> _Trial:
+    def _begin_confirming(self, number: int, repeats: Repeats) -> _PolicyTrial:
         if self._confirmation is None:
             raise ValueError(f"trial {number} belongs to phase {Phase.CONFIRMATION}, which the job does not have")
         if repeats.number not in self._trials:
             raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
         self._confirmation.begin(repeats)
         parameters = self._trials[repeats.number].parameters
-        trial = self._trials[number] = _Trial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
+        trial = self._trials[number] = _PolicyTrial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
         self._num_confirming += 1
         return trial
 
@@ -352,13 +352,13 @@ class JobPolicy:
     def _may_start(self, run: _PhaseRun) -> bool:
         return run.has_trials_left and not self._is_closed
 
-    def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _Trial:
-        trial = self._trials[number] = _Trial(run.plan.phase, parameters, _Status.RUNNING)
+    def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _PolicyTrial:
+        trial = self._trials[number] = _PolicyTrial(run.plan.phase, parameters, _Status.RUNNING)
         run.num_started += 1
         run.num_running += 1
         return trial
 
-    def _pause(self, number: int, trial: _Trial) -> None:
+    def _pause(self, number: int, trial: _PolicyTrial) -> None:
         run = self._phases[trial.phase]
         trial.status = _Status.PAUSED
         run.paused[number] = None
@@ -372,7 +372,7 @@ class JobPolicy:
         until = None if to_its_end else self._phases[trial.phase].search.until(number)
         return Resume(number, trial.phase, dict(trial.parameters), until, trial.fork)
 
-    def _unfinished(self, number: int) -> _Trial:
+    def _unfinished(self, number: int) -> _PolicyTrial:
         if number not in self._trials:
             raise ValueError(f"unknown trial {number}")
         trial = self._trials[number]

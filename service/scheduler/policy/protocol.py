@@ -114,9 +114,9 @@ class TrialHistory:
     repeats: Repeats | None = None
     """In the confirmation phase, and only there."""
     spared: bool = False
-    """Whether it is neither pruned nor paused: a user has it tried again."""
+    """True if it is neither pruned nor paused: a user has it tried again."""
     proposed: bool = False
-    """Whether a user proposed it: it takes the place of no pinned assignment."""
+    """True if a user proposed it: it takes the place of no pinned assignment."""
     further: Sequence[float] = ()
     """The job's further objectives at the last measurement, in the order of the job; not finite is allowed."""
     fork: Fork | None = None

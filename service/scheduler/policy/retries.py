@@ -1,7 +1,8 @@
-"""What a failure means for its trial and its job: which trials are taken up again, and when a job stops. Pure.
+"""The rules for failures: which trials are taken up again, and when a job stops. Pure.
 
-- `lost`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to three times. When
-  the store of checkpoints was out each time, in three trials, the job stops: no other trial would fare better.
+- `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
+  three times. When the store of checkpoints was what failed last, in three trials, the job stops: no other trial would
+  fare better.
 - `out_of_memory`: once more, from its checkpoint, in new processes, without what earlier trials of a warm group may
   have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not enough, it does
   not fit: it fails as `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
@@ -25,9 +26,6 @@ MAX_MEMORY_FAILURES = 1
 MAX_SAME_ERRORS = 3
 """Trials that one error may end before it ends the job."""
 
-STORE_FAILED = "the store of checkpoints failed: "
-"""How the detail of a trial begins that was lost because of that."""
-
 # An address or another long hexadecimal number, or a number with its sign, fraction and exponent.
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?[0-9a-f]{16,}|[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -41,8 +39,8 @@ class Setbacks:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a trial that failed."""
+class FailureVerdict:
+    """The fate of a trial that failed."""
 
     reason: FailureReason | None
     """Why it has failed for good; None: it is taken up again."""
@@ -60,33 +58,37 @@ class Retries:
     def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
         """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
         self._setbacks[number] = setbacks
-        if reason is FailureReason.ERROR or (reason is FailureReason.LOST and STORE_FAILED in (detail or "")):
+        if reason in (FailureReason.ERROR, FailureReason.STORE_FAILED):
             self._errors[same_error(detail or "")][number] = detail or ""
 
     def setbacks(self, number: int) -> Setbacks:
         """How often a trial was taken up again."""
         return self._setbacks[number]
 
-    def judge(self, number: int, reason: FailureReason, detail: str) -> Verdict:
+    def judge(self, number: int, reason: FailureReason, detail: str) -> FailureVerdict:
         """What becomes of a trial that failed for `reason`; `detail` says what happened."""
         had = self._setbacks[number]
         match reason:
-            case FailureReason.LOST if had.losses < MAX_LOSSES:
+            case FailureReason.LOST | FailureReason.STORE_FAILED if had.losses < MAX_LOSSES:
                 self._setbacks[number] = replace(had, losses=had.losses + 1)
-                return Verdict(None, f"lost; goes on from its last checkpoint: {detail}")
-            case FailureReason.LOST:
+                return FailureVerdict(None, f"lost; goes on from its last checkpoint: {detail}")
+            case FailureReason.LOST | FailureReason.STORE_FAILED:
                 detail = f"lost {had.losses + 1} times; last: {detail}"
-                if STORE_FAILED in detail:
+                if reason is FailureReason.STORE_FAILED:
                     self._errors[same_error(detail)][number] = detail
             case FailureReason.OUT_OF_MEMORY if had.memory_failures < MAX_MEMORY_FAILURES:
                 self._setbacks[number] = replace(had, memory_failures=had.memory_failures + 1)
-                return Verdict(None, f"out of memory; goes on from its last checkpoint in new processes: {detail}")
+                return FailureVerdict(
+                    None, f"out of memory; goes on from its last checkpoint in new processes: {detail}"
+                )
             case FailureReason.OUT_OF_MEMORY:
                 times = had.memory_failures + 1
-                return Verdict(FailureReason.INFEASIBLE, f"out of memory {times} times, in new processes too: {detail}")
+                return FailureVerdict(
+                    FailureReason.INFEASIBLE, f"out of memory {times} times, in new processes too: {detail}"
+                )
             case FailureReason.ERROR:
                 self._errors[same_error(detail)][number] = detail
-        return Verdict(reason, detail)
+        return FailureVerdict(reason, detail)
 
     def why_to_stop(self) -> str | None:
         """Why the job is to stop, for a person; None: it goes on."""

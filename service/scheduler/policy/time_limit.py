@@ -38,6 +38,6 @@ class Pace:
         return self._seconds / self._steps * self._num_steps if self._steps else None
 
     def is_time_to_close(self, seconds_left: float) -> bool:
-        """Whether what is left of the time is only enough to go on with trials there are."""
+        """True if what is left of the time is only enough to go on with trials there are."""
         per_trial = self.seconds_per_trial
         return per_trial is not None and seconds_left < RESERVE * per_trial

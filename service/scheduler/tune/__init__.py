@@ -1,1 +1,1 @@
-"""What Ray Tune is given: searcher, pruner, recorder, trainable, placement groups. Never a decision: that is policy."""
+"""Ray Tune's side of a run: searcher, pruner, recorder, trainable, and their parts. Never a decision: policy does."""

@@ -1,8 +1,13 @@
-"""What our searcher, pruner and recorder have in common towards Ray Tune."""
+"""The messages that travel through Ray Tune, and how its adapters are pickled: not at all."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from service.domain import FailureReason
+from service.scheduler.cluster.group_size import GroupSize
+from trainers.config import Measurement, TrialConfig
 
 
 class TuneAdapter:
@@ -14,3 +19,55 @@ class TuneAdapter:
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """A trial to train; travels as it is in Tune's config."""
+
+    number: int
+    config: TrialConfig
+    checkpoint_directory: str
+    """A path, or the URI of a store."""
+    size: GroupSize
+    report_timeout_seconds: float | None = None
+    """How long a measurement may take to come; None: for ever."""
+    until_step: int | None = None
+    """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
+    begins_at_step: int = 0
+    """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
+    """
+
+    def to_tune(self) -> dict[str, Any]:
+        return {"order": self}
+
+    @staticmethod
+    def from_tune(config: dict[str, Any]) -> TrialOrder:
+        order = config["order"]
+        assert isinstance(order, TrialOrder)
+        return order
+
+
+Kind: TypeAlias = Literal["measured", "completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """What a trial reports after each call of `train`; travels as Tune's result."""
+
+    kind: Kind
+    measurement: Measurement | None = None
+    """Absent if the trial failed."""
+    reason: FailureReason | None = None
+    detail: str | None = None
+    trace: str = ""
+
+    def to_tune(self) -> dict[str, Any]:
+        # `done` ends the trial whatever the pruner would say.
+        return {"report": self, "done": self.kind != "measured"}
+
+    @staticmethod
+    def from_tune(result: dict[str, Any]) -> TrialReport:
+        report = result["report"]
+        assert isinstance(report, TrialReport)
+        return report

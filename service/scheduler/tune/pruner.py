@@ -11,11 +11,10 @@ from typing import Any
 
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.protocol import Decision, Policy
-from service.scheduler.tune.messages import TuneAdapter
-from service.scheduler.tune.placement_groups import TuneGangs
-from service.scheduler.tune.trainable import TrialOrder, TrialReport
+from service.scheduler.tune.messages import TrialOrder, TrialReport, TuneAdapter
 from service.specification.job import Constraint
 
 
@@ -30,7 +29,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         further: Sequence[str] = (),
         constraints: Sequence[Constraint] = (),
         is_to_stop: Callable[[int], bool] = lambda _number: False,
-        gangs: TuneGangs | None = None,
+        groups: TuneRankGroups | None = None,
     ) -> None:
         """Prepares the pruner.
 
@@ -39,10 +38,10 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
             further: metrics of the further objectives.
             constraints: bounds that a trial must keep.
             is_to_stop: whether a user has asked for the end of a trial.
-            gangs: to be attached to Tune, which shows its controller to a trial scheduler only.
+            groups: to be attached to Tune, which shows its controller to a trial scheduler only.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self._gangs = gangs
+        self._groups = groups
         self._is_to_stop = is_to_stop
         self._policy = policy
         self._constraints = constraints
@@ -52,8 +51,8 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self._values: dict[int, tuple[float, ...]] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        if self._gangs is not None:
-            self._gangs.attach(tune_controller)
+        if self._groups is not None:
+            self._groups.attach(tune_controller)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """The decision; not called with a trial's last report, which ends it anyway."""

@@ -1,12 +1,14 @@
-"""How a job's run ends: what ends it, how it leaves Ray Tune, and how its process tells the worker."""
+"""The end of a job's run: what ends it, how it leaves Ray Tune, and how its process tells the worker."""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from enum import IntEnum, StrEnum
+from typing import Protocol
 
 
 class Ending(StrEnum):
-    """What ends a run."""
+    """The causes of a run's end."""
 
     DONE = "done"
     """The policy has nothing left to try."""
@@ -18,6 +20,19 @@ class Ending(StrEnum):
     """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
+
+
+class Signals(Protocol):
+    """The signals to a run from outside: to end, to stop trials, and how much time is left."""
+
+    def ending(self) -> Ending | None:
+        """The cause of an early end, if there is any."""
+
+    def to_stop(self) -> Set[int]:
+        """The trials that users have asked to stop."""
+
+    def seconds_left(self) -> float:
+        """The time until the limit; infinite without one."""
 
 
 class ExitStatus(IntEnum):

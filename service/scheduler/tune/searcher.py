@@ -9,10 +9,10 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from service.scheduler.policy.protocol import Done, GiveUp, Policy, Resume, Start, Wait
-from service.scheduler.tune.messages import TuneAdapter
+from service.scheduler.tune.messages import TrialOrder, TuneAdapter
+from service.scheduler.tune.orders import Orders
 from service.scheduler.tune.run_end import Ending, RunEnded
 from service.scheduler.tune.sharing import Sharing
-from service.scheduler.tune.trainable import TrialOrder
 
 
 class PolicySearcher(TuneAdapter, Searcher):
@@ -25,32 +25,27 @@ class PolicySearcher(TuneAdapter, Searcher):
     def __init__(
         self,
         policy: Policy,
+        orders: Orders,
         *,
-        order: Callable[[Start | Resume], TrialOrder | None],
-        give_up: Callable[[GiveUp], None],
         sharing: Sharing | None = None,
         recall: Callable[[int], bool] = lambda _number: False,
     ) -> None:
         """Prepares the searcher.
 
         Args:
-            order: stores a new trial, and turns it into what a trainable is asked to train; None: it has ended already,
-                because it cannot fit.
-            give_up: ends a paused trial.
-            recall: whether a trial that waits for a gang was ended meanwhile; asked at every turn.
+            recall: whether a trial that waits for a rank group was ended meanwhile; asked at every turn.
             sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         """
         super().__init__()
         self._policy = policy
-        self._order = order
-        self._give_up = give_up
+        self._orders = orders
         self._sharing = sharing
         self._recall = recall
         self._ready: TrialOrder | None = None
-        """Waits for a gang of the shared cluster."""
+        """Waits for a rank group of the shared cluster."""
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """The next trial; None: there is none at the moment, or no gang for it.
+        """The next trial; None: there is none at the moment, or no rank group for it.
 
         Raises:
             RunEnded: every trial of the job has ended, or the run is to end while none is running.
@@ -70,11 +65,11 @@ class PolicySearcher(TuneAdapter, Searcher):
         while True:
             match self._policy.ask():
                 case Start() | Resume() as asked:
-                    order = self._order(asked)
+                    order = self._orders.order(asked)
                     if order is not None:
                         return order
                 case GiveUp() as asked:
-                    self._give_up(asked)
+                    self._orders.give_up(asked)
                 case Wait():
                     return None
                 case Done():

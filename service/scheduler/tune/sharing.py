@@ -1,59 +1,56 @@
-"""A run's part in sharing a cluster with other jobs: it tells SQL what it has and wants, and asks before it takes more.
+"""A run's share of a cluster that other jobs use too: told to SQL as it changes, and asked about before it grows.
 
 Placement groups are placed whole or not at all, so jobs cannot hold each other up half-started whatever is decided
-here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then one's gang
-waits in Ray, counts as wanted, and makes other jobs let go of theirs.
+here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then the rank group
+of one waits in Ray, counts as wanted, and makes other jobs let go of theirs.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ray import tune
 
+from service.clock import utc_now
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.fair_share import Claim, goes_before
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
-from service.scheduler.ranks.rank_group import GroupSize
+from service.scheduler.cluster.ray_internals import TuneRankGroups
+from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TuneAdapter
-from service.scheduler.tune.placement_groups import TuneGangs
-from service.scheduler.tune.recorder import OUTAGE_SECONDS
-from service.scheduler.tune.run_end import Ending, RunEnded
+from service.scheduler.tune.run_end import RunEnded, Signals
 from service.store.repositories import ClusterShareRepository, JobRepository
-from service.store.retry import Write, with_retries
-from service.store.session import Database
+from service.store.session import Session
 from service.use_cases import run
-from service.use_cases.leases import Lease
 
 logger = logging.getLogger(__name__)
 
 PLACING_SECONDS = 5.0
-"""How long a gang that Ray was asked for may take to be placed before the job is said to wait for it."""
+"""How long a rank group that Ray was asked for may take to be placed before the job is said to wait for it."""
 
 
 TAKING_SECONDS = 15.0
-"""How long a job may take to notice a gang that was passed on to it, and have it, before it gets another."""
+"""How long a job may take to notice a rank group that was passed on to it, and have it, before it gets another."""
 
 
 class Sharing(TuneAdapter, tune.Callback):
-    """Whether a run may take another gang of its cluster, and what it waits for."""
+    """The share of a run: decides if it may take another rank group of its cluster, and says what it waits for."""
 
     def __init__(
         self,
-        database: Database,
-        lease: Lease,
+        journal: Journal,
+        signals: Signals,
         *,
         cluster: str,
         nodes: Sequence[Node],
         size: GroupSize,
-        gangs: TuneGangs,
-        write: Callable[[Write], None],
-        ending: Callable[[], Ending | None],
+        groups: TuneRankGroups,
         poll_seconds: float,
     ) -> None:
         """Prepares the share of one run, connected to its cluster.
@@ -61,22 +58,19 @@ class Sharing(TuneAdapter, tune.Callback):
         Args:
             cluster: the same text for all runs on it.
             nodes: its machines.
-            gangs: of this run.
-            write: writes to SQL, through short outages. Raises RunEnded if the job is no longer this run's.
-            ending: what ends the run early, if anything.
+            groups: of this run.
             poll_seconds: how often it looks again while it waits.
         """
-        self._database = database
-        self._lease = lease
+        self._journal = journal
+        self._signals = signals
+        self._job_id = journal.lease.job_id
         self._cluster = cluster
         self._nodes = nodes
         self._size = size
-        self._gangs = gangs
-        self._write = write
-        self._ending = ending
+        self._groups = groups
         self._poll_seconds = poll_seconds
         self._has_order = False
-        """Whether a trial is ready to start, for which there may be no gang."""
+        """True if a trial is ready to start, for which there may be no rank group."""
         self._wants_since: datetime | None = None
         self._before: Claim | None = None
         """The job that goes first."""
@@ -86,34 +80,34 @@ class Sharing(TuneAdapter, tune.Callback):
         """What was passed on, by job."""
         self._num_held = 0
         self._next_ask = self._next_look = 0.0
-        self._reported: run.Share | None = None
+        self._reported: run.ShareReport | None = None
 
     def may_take(self) -> bool:
-        """Whether a trial that is ready may start now; to be asked again at every turn until it may.
+        """True if a trial that is ready may start now; to be asked again at every turn until it may.
 
         Raises:
             RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
         """
         self._has_order = True
-        self._wants_since = self._wants_since or _now()
-        if (self._gangs.has_idle or time.monotonic() >= self._next_ask) and self._ask():
+        self._wants_since = self._wants_since or utc_now()
+        if (self._groups.has_idle or time.monotonic() >= self._next_ask) and self._ask():
             self._has_order, self._before = False, None
             return True
-        ending = self._ending()
+        ending = self._signals.ending()
         if ending is not None:
             raise RunEnded(ending)
-        self._gangs.turn()
+        self._groups.turn()
         self.look()
         return False
 
     def wants_none(self) -> None:
-        """No trial is ready to start: an idle gang is given back if another job waits for one."""
+        """No trial is ready to start: an idle rank group is given back if another job waits for one."""
         self._has_order, self._before = False, None
-        if self._gangs.has_idle and time.monotonic() >= self._next_ask:
+        if self._groups.has_idle and time.monotonic() >= self._next_ask:
             _, others = self._claims()
             if any(claim.wants_since is not None for claim in others):
-                logger.info("job %s gives back a gang that it has no trial for", self._lease.job_id)
-                self._gangs.release_idle()
+                logger.info("job %s gives back a rank group that it has no trial for", self._job_id)
+                self._groups.release_idle()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Runs at every turn of Tune's loop, several times a second."""
@@ -121,12 +115,12 @@ class Sharing(TuneAdapter, tune.Callback):
 
     def look(self) -> None:
         """Tells SQL what has changed."""
-        num_held, num_requested = self._gangs.count()
+        num_held, num_requested = self._groups.count()
         wants = self._has_order or num_requested > 0
         if not wants:
             self._wants_since = None
         elif self._wants_since is None or num_held > self._num_held:
-            self._wants_since = _now()  # one that has just got a gang waits anew for the next
+            self._wants_since = utc_now()  # one that has just got a rank group waits anew for the next
         self._num_held = num_held
         if wants and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._poll_seconds
@@ -138,28 +132,29 @@ class Sharing(TuneAdapter, tune.Callback):
             self._waiting_for = None
         # What the cluster cannot hold, beside what the job has, is not worth anyone's waiting.
         fits = num_held < ray_cluster.max_parallel_trials(self._nodes, self._size)
-        share = run.Share(
+        share = run.ShareReport(
             cluster=self._cluster,
-            num_gangs=num_held,
-            gang_share=ray_cluster.dominant_share(self._nodes, self._size),
+            num_groups=num_held,
+            group_share=ray_cluster.dominant_share(self._nodes, self._size),
             wants_since=self._wants_since if fits else None,
             waiting_for=self._waiting_for,
             short_of=self._short_of if wants else frozenset(),
         )
         if share != self._reported:
-            self._write(lambda session: run.report_share(session, self._lease, share, now=_now()))
+            lease = self._journal.lease
+            self._journal.write(lambda session: run.report_share(session, lease, share, now=utc_now()))
             self._reported = share
 
     def _ask(self) -> bool:
-        """Whether the cluster and the other jobs leave a gang; lets an idle one go that another job is to get."""
+        """True if the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
         priority, others = self._claims()
         if not others:
             return True
-        now, has_idle = _now(), self._gangs.has_idle
+        now, has_idle = utc_now(), self._groups.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
-        num_held, num_requested = self._gangs.count()
+        num_held, num_requested = self._groups.count()
         own = Claim(
-            self._lease.job_id,
+            self._job_id,
             priority,
             num_held,
             share,
@@ -176,14 +171,14 @@ class Sharing(TuneAdapter, tune.Callback):
         return ray_cluster.describe_wait(self._size) is None
 
     def _pass_to(self, other: Claim, share: float) -> None:
-        logger.info("job %s passes a gang on to job %s", self._lease.job_id, other.job_id)
-        self._gangs.release_idle()
-        self._passed[other.job_id] = _Passed(other.num_gangs, other.coming + share, time.monotonic())
+        logger.info("job %s passes a rank group on to job %s", self._job_id, other.job_id)
+        self._groups.release_idle()
+        self._passed[other.job_id] = _Passed(other.num_groups, other.coming + share, time.monotonic())
 
-    def _coming_to(self, job_id: str, num_gangs: int) -> float:
+    def _coming_to(self, job_id: str, num_groups: int) -> float:
         """The part of the cluster that this run has passed on to a job which does not have it yet."""
         passed = self._passed.get(job_id)
-        if passed is None or passed.num_gangs != num_gangs or time.monotonic() - passed.at > TAKING_SECONDS:
+        if passed is None or passed.num_groups != num_groups or time.monotonic() - passed.at > TAKING_SECONDS:
             return 0.0
         return passed.share
 
@@ -191,29 +186,24 @@ class Sharing(TuneAdapter, tune.Callback):
         """This job's priority, and what the other jobs on the cluster have and want."""
         self._next_ask = time.monotonic() + self._poll_seconds
 
-        def read(session: Any) -> tuple[int, list[Claim]]:
-            found = ClusterShareRepository(session).of_cluster(self._cluster, now=_now())
+        def read(session: Session) -> tuple[int, list[Claim]]:
+            found = ClusterShareRepository(session).of_cluster(self._cluster, now=utc_now())
             claims = [
                 Claim(
                     share.job_id,
                     priority,
-                    share.num_gangs,
-                    share.gang_share,
+                    share.num_groups,
+                    share.group_share,
                     share.wants_since,
-                    self._coming_to(share.job_id, share.num_gangs),
+                    self._coming_to(share.job_id, share.num_groups),
                     short_of=frozenset(share.short_of),
                 )
                 for share, priority in found
-                if share.job_id != self._lease.job_id
+                if share.job_id != self._job_id
             ]
-            return JobRepository(session).get(self._lease.job_id).priority, claims
+            return JobRepository(session).get(self._job_id).priority, claims
 
-        return with_retries(
-            self._database.reading,
-            read,
-            give_up_seconds=OUTAGE_SECONDS,
-            may_wait=lambda: self._ending() is None,
-        )
+        return self._journal.read(read)
 
     def _describe_wait(self) -> str | None:
         if not ray_cluster.max_parallel_trials(self._nodes, self._size):
@@ -228,7 +218,7 @@ class Sharing(TuneAdapter, tune.Callback):
 class _Passed:
     """What was passed on to a job."""
 
-    num_gangs: int
+    num_groups: int
     """That it had then: when it has others, it has taken what was passed on, or something else."""
     share: float
     at: float
@@ -236,8 +226,4 @@ class _Passed:
 
 
 def _age(moment: datetime | None) -> float:
-    return 0.0 if moment is None else (_now() - moment).total_seconds()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return 0.0 if moment is None else (utc_now() - moment).total_seconds()

@@ -1,71 +1,21 @@
-"""What Ray Tune runs: a `Trainable` that keeps one warm rank group and trains one trial after another in it."""
+"""The trainable of Ray Tune: a `Trainable` that keeps one warm rank group and trains one trial after another in it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import ray.util
 from ray import tune
 
 from service.domain import FailureReason
-from service.scheduler.ranks.rank_group import Failure, GroupSize, RankGroup
-from trainers.config import Measurement, TrialConfig
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.ranks.rank import RankFailure
+from service.scheduler.ranks.rank_group import RankGroup
+from service.scheduler.tune.messages import TrialOrder, TrialReport
+from trainers.config import Measurement
 
 TRIALS_PER_GROUP = 200
 """A group is replaced after so many trials: what leaks in a user's code or a driver stays bounded."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrialOrder:
-    """A trial to train; travels as it is in Tune's config."""
-
-    number: int
-    config: TrialConfig
-    checkpoint_directory: str
-    """A path, or the URI of a store."""
-    size: GroupSize
-    report_timeout_seconds: float | None = None
-    """How long a measurement may take to come; None: for ever."""
-    until_step: int | None = None
-    """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
-    begins_at_step: int = 0
-    """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
-    """
-
-    def to_tune(self) -> dict[str, Any]:
-        return {"order": self}
-
-    @staticmethod
-    def from_tune(config: dict[str, Any]) -> TrialOrder:
-        order = config["order"]
-        assert isinstance(order, TrialOrder)
-        return order
-
-
-Kind: TypeAlias = Literal["measured", "completed", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class TrialReport:
-    """What a trial reports after each call of `train`; travels as Tune's result."""
-
-    kind: Kind
-    measurement: Measurement | None = None
-    """Absent if the trial failed."""
-    reason: FailureReason | None = None
-    detail: str | None = None
-    trace: str = ""
-
-    def to_tune(self) -> dict[str, Any]:
-        # `done` ends the trial whatever the pruner would say.
-        return {"report": self, "done": self.kind != "measured"}
-
-    @staticmethod
-    def from_tune(result: dict[str, Any]) -> TrialReport:
-        report = result["report"]
-        assert isinstance(report, TrialReport)
-        return report
 
 
 class WarmTrainable(tune.Trainable):
@@ -86,7 +36,7 @@ class WarmTrainable(tune.Trainable):
         assert self._group is not None
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
         match outcome:
-            case Failure():
+            case RankFailure():
                 report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
             case Measurement() if outcome.step < self._num_steps:
                 report = TrialReport("measured", outcome)

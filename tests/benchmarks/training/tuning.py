@@ -10,7 +10,7 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.policy.searching.samplers import Outcome, make_sampler
+from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
 from tests.benchmarks.training.training_runs import Curve, Recipe
 from trainers.config import OptimizerConfig, ScheduleConfig
 
@@ -77,8 +77,8 @@ def best(trials: list[Trial]) -> Trial:
     return min(trials, key=lambda trial: trial.curve.best)
 
 
-def _outcome(curve: Curve) -> Outcome:
+def _outcome(curve: Curve) -> TrialOutcome:
     points = tuple(zip(curve.steps, curve.losses, strict=True))
     if math.isfinite(curve.best):
-        return Outcome(TrialState.COMPLETED, None, curve.best, points)
-    return Outcome(TrialState.FAILED, FailureReason.DIVERGED, None, points)
+        return TrialOutcome(TrialState.COMPLETED, None, curve.best, points)
+    return TrialOutcome(TrialState.FAILED, FailureReason.DIVERGED, None, points)

@@ -13,13 +13,13 @@ from typing import Any
 
 from ray import tune
 
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.job_policy import make_policy
-from service.scheduler.policy.retries import Retries
-from service.scheduler.ranks.rank_group import GroupSize
-from service.scheduler.tune.pruner import PolicyPruner
-from service.scheduler.tune.recorder import Recorder
+from service.scheduler.tune.adapters import adapters_of
+from service.scheduler.tune.journal import Journal
+from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import RunEnded
-from service.scheduler.tune.searcher import PolicySearcher
+from service.scheduler.watch import Watch
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from service.store.migrate import migrate
@@ -70,25 +70,16 @@ def run_job(
     assert lease is not None
     policy = make_policy(plan)
     policy.restore([])
-    pruner = PolicyPruner(policy, metric=plan.metric, constraints=plan.specification.constraints)
-    recorder = Recorder(
-        store,
-        lease,
-        plan=plan,
-        policy=policy,
-        pruner=pruner,
-        size=size,
-        retries=Retries(),
-        configs={},
-        checkpoints=directory / "checkpoints",
-        ending=lambda: None,
-    )
+    watch = Watch(store, lease, poll_seconds=1.0)  # not started: nothing ends the run early
+    journal = Journal(store, lease, watch)
+    trials = OpenTrials(journal, policy, watch, configs={}, checkpoints=directory / "checkpoints")
+    adapters = adapters_of(plan, policy, journal, trials, watch, size=size)
     with suppress(RunEnded):
         tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=PolicySearcher(policy, order=recorder.order, give_up=recorder.give_up),
-                scheduler=pruner,
+                search_alg=adapters.searcher,
+                scheduler=adapters.pruner,
                 num_samples=-1,
                 max_concurrent_trials=num_parallel,
                 reuse_actors=True,
@@ -97,7 +88,7 @@ def run_job(
             run_config=tune.RunConfig(
                 storage_path=str(directory / "tune"),
                 verbose=0,
-                callbacks=[recorder, *callbacks],
+                callbacks=[adapters.recorder, *callbacks],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
         ).fit()

@@ -10,7 +10,7 @@ import pytest
 
 from service.specification.job import Budget
 from service.store.session import Database
-from service.use_cases.run import Share, report_share
+from service.use_cases.run import ShareReport, report_share
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
 
@@ -130,7 +130,7 @@ def test_a_job_says_what_it_waits_for(http: httpx.Client, database: Database) ->
     assert lease.job_id == first
     listed = {job["id"]: job["waiting"] for job in http.get("/v1/jobs").json()["items"]}
     assert listed == {first: None, second: {"since": "2026-03-01T12:00:01Z", "for": "the only worker is busy"}}
-    share = Share("here:6379", 0, 0.5, now, "needs 4 GPUs, 3 free")
+    share = ShareReport("here:6379", 0, 0.5, now, "needs 4 GPUs, 3 free")
     with database.writing() as session:
         report_share(session, lease, share, now=NOW)
     assert http.get(f"/v1/jobs/{first}").json()["waiting"] == {

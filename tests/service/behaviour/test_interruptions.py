@@ -181,5 +181,40 @@ def test_a_run_that_is_told_to_end_while_ray_starts_ends_at_once_and_leaves_noth
     stop_the_worker(service, signal.SIGINT)
 
 
+DESCRIBED = """
+import os, signal, sys
+from pathlib import Path
+from trainers.workloads.digits.digits import DigitsMLP
+
+class Described(DigitsMLP):
+    title, metrics = "Digits", {{"validation_loss": "minimize"}}
+    default_objective, default_batch_size = "validation_loss", 32
+    default_num_steps, default_evaluate_every = 20, 10
+
+    def __init__(self):
+        super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
+
+if "trainers.workloads.describe" in sys.orig_argv:
+    with Path({asked!r}).open("a") as file:
+        file.write(".")
+    if Path({asked!r}).stat().st_size == 2:  # 1: the job is submitted; 2: its first run asks
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A workload whose description fails once, as on a machine that is short of memory."""
+
+
+def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
+    service: ServiceProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
+    monkeypatch.chdir(tmp_path)
+    service.start_worker()
+    job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
+    job, [trial] = service.finish(job_id)
+    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
+    assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
+    assert "killed" in service.logs() or "SIGKILL" in service.logs()
+
+
 def recorded(trial: Trial) -> list[tuple[int, datetime]]:
     return [(measurement.step, measurement.recorded_at) for measurement in trial.measurements]

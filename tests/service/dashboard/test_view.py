@@ -12,7 +12,7 @@ from service.dashboard import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial, number
 from service.store.models import Job
-from service.use_cases.submit import JobProgress
+from service.use_cases.progress import JobProgress
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}

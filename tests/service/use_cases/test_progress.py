@@ -19,7 +19,7 @@ from service.evidence.pareto_front import front_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.submit import RECENT_TRIALS, progress_of
+from service.use_cases.progress import RECENT_TRIALS, progress_of
 from tests.support.service.scenarios import (
     NOW,
     add_worker,

@@ -17,9 +17,9 @@ from service.store.repositories import EventRepository, JobRepository, TrialRepo
 from service.store.session import Database
 from service.use_cases import steer
 from service.use_cases.leases import Lease, release_job
+from service.use_cases.progress import progress_of
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
-from service.use_cases.submit import progress_of
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, run_trial, submit
 
 

@@ -18,9 +18,10 @@ from service.specification.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.progress import JobProgress, progress_of
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job, change_budget, resume_job
-from service.use_cases.submit import JobProgress, create_job, progress_of
+from service.use_cases.submit import create_job
 from tests.support.service.scenarios import (
     NOW,
     begin_trial,

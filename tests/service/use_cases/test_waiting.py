@@ -12,7 +12,7 @@ from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, beat, release_job
-from service.use_cases.run import Share, report_share
+from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import Waiting, Workers, waiting_of, why_queued
 from tests.support.service.scenarios import NOW, add_worker, claim, claimed_job, submit
@@ -27,17 +27,19 @@ def _waiting(database: Database, job_id: str, *, after_seconds: float = 0.0) -> 
         return waiting_of(session, [job], now=now, silence_seconds=30)[job_id]
 
 
-def _report(database: Database, lease: Lease, *, waiting_for: str | None, num_gangs: int = 0, after: float = 0) -> None:
+def _report(
+    database: Database, lease: Lease, *, waiting_for: str | None, num_groups: int = 0, after: float = 0
+) -> None:
     now = NOW + timedelta(seconds=after)
     with database.writing() as session:
-        report_share(session, lease, Share(CLUSTER, num_gangs, 0.25, now, waiting_for), now=now)
+        report_share(session, lease, ShareReport(CLUSTER, num_groups, 0.25, now, waiting_for), now=now)
 
 
 def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str, int, int]]:
-    """Job, gangs and priority of what is stored of the cluster."""
+    """Job, rank groups and priority of what is stored of the cluster."""
     with database.reading() as session:
         found = ClusterShareRepository(session).of_cluster(CLUSTER, now=NOW + timedelta(seconds=after_seconds))
-        return [(share.job_id, share.num_gangs, priority) for share, priority in found]
+        return [(share.job_id, share.num_groups, priority) for share, priority in found]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_c
     _report(database, lease, waiting_for="needs 4 GPUs, 2 free", after=3)
     waiting = _waiting(database, lease.job_id, after_seconds=4)
     assert waiting == Waiting(NOW + timedelta(seconds=1), "needs 4 GPUs, 2 free")
-    _report(database, lease, waiting_for=None, num_gangs=1, after=5)
+    _report(database, lease, waiting_for=None, num_groups=1, after=5)
     assert _waiting(database, lease.job_id, after_seconds=6) is None
     with database.reading() as session:
         changes = [
@@ -125,7 +127,7 @@ def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_c
 
 def test_only_living_runs_count_on_a_cluster(database: Database) -> None:
     first, second = claimed_job(database), claimed_job(database)
-    _report(database, first, waiting_for=None, num_gangs=3)
+    _report(database, first, waiting_for=None, num_groups=3)
     _report(database, second, waiting_for="needs 1 GPUs, 0 free")
     with database.writing() as session:
         change_job(session, second.job_id, priority=9, now=NOW)
@@ -139,7 +141,7 @@ def test_only_living_runs_count_on_a_cluster(database: Database) -> None:
     assert again.job_id == first.job_id
     assert _claims(database) == [(second.job_id, 0, 9)]  # what the earlier run had is gone
     with pytest.raises(LeaseLost):
-        _report(database, first, waiting_for=None, num_gangs=3)
+        _report(database, first, waiting_for=None, num_groups=3)
 
 
 def test_a_run_that_waited_leaves_no_wait_behind(database: Database) -> None:

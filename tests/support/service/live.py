@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from socket import create_server
 
-from service.api.dependencies import Clock, utc_now
+from service.clock import Clock, utc_now
 from service.domain import Phase
 from service.server.app import create_app
 from service.server.serve import Server

@@ -95,11 +95,11 @@ class ServiceProcesses:
     def num_finished(self, job_id: str) -> int:
         return sum(trial.state.is_final for trial in self.trials(job_id))
 
-    def num_gangs(self, job_id: str) -> int:
-        """The gangs that the job's run has on a cluster that it shares."""
+    def num_groups(self, job_id: str) -> int:
+        """The rank groups that the job's run has on a cluster that it shares."""
         with self.database.reading() as session:
             share = session.get(ClusterShare, job_id)
-            return 0 if share is None else share.num_gangs
+            return 0 if share is None else share.num_groups
 
     def waits(self, job_id: str) -> list[str | None]:
         """What the job's run has told to wait for, one after the other; None: for nothing any more."""

@@ -20,7 +20,7 @@ from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadOption
 from trainers.workload.user_workload import description_of, explain, is_reference, options_of, printable
-from trainers.workloads.describe import ask, ask_for_installed, environment_of_children
+from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
 MINE = """
@@ -200,6 +200,14 @@ def test_a_module_that_cannot_be_imported_is_refused_with_its_error(mine: Path, 
 
 
 @pytest.mark.processes
+def test_a_killed_process_may_be_asked_again_and_one_that_ends_itself_need_not(mine: Path) -> None:
+    for program, is_killed in (("os.kill(os.getpid(), signal.SIGKILL)", True), ("os.abort()", False)):
+        (mine / "mine.py").write_text(f"import os, signal\n{program}")
+        with pytest.raises(InvalidConfig) as caught:
+            ask("mine:Mine")
+        assert isinstance(caught.value, DescriptionKilled) is is_killed
+
+
 def test_a_missing_module_is_told_from_one_that_it_imports(mine: Path) -> None:
     with pytest.raises(InvalidConfig, match=rf"there is no module 'nowhere' among the installed packages and {mine}$"):
         ask("nowhere.at_all:Mine")

@@ -62,7 +62,7 @@ from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, New
 from service.scheduler.policy.searching.rungs import Rungs
-from service.scheduler.policy.searching.samplers import TEACHING_REASONS, Outcome
+from service.scheduler.policy.searching.samplers import TEACHING_REASONS, TrialOutcome
 from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.trends import Points, kept_share, trends
 
@@ -91,7 +91,7 @@ class _Status(Enum):
 
 
 @dataclass(slots=True)
-class _Trial:
+class _ModelledTrial:
     number: int
     parameters: Mapping[str, Scalar]
     vector: Array
@@ -118,7 +118,7 @@ class _Trial:
 class _View:
     """What the model says at the moment."""
 
-    trials: list[_Trial]
+    trials: list[_ModelledTrial]
     """Those it knows, in the order of the arrays."""
     posterior: Posterior
     vectors: Array
@@ -174,7 +174,7 @@ class AutoSearch:
         self._seed = seed
         design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
         self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
-        self._trials: dict[int, _Trial] = {}
+        self._trials: dict[int, _ModelledTrial] = {}
         self._num_fitted = 0
         self._nothing_left = False
         """Nothing was worth going on with, and nothing has become known since."""
@@ -210,7 +210,7 @@ class AutoSearch:
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._nothing_left = False
-        self._trials[number] = _Trial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
+        self._trials[number] = _ModelledTrial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
 
     def until(self, number: int) -> int | None:
         goal = self._trials[number].goal
@@ -234,7 +234,7 @@ class AutoSearch:
         trial = self._trials[number]
         trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         trial = self._trials[number]
         self._nothing_left = False
         trial.status = _Status.ENDED
@@ -249,7 +249,7 @@ class AutoSearch:
         self.begin(number, parameters)  # which encodes them anew: floats have been rounded
         return New(parameters)
 
-    def _go_on(self, trial: _Trial) -> GoOn:
+    def _go_on(self, trial: _ModelledTrial) -> GoOn:
         trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
         return GoOn(trial.number)
 
@@ -272,7 +272,7 @@ class AutoSearch:
         self._nothing_left = True
         return None
 
-    def _worth_going_on(self, view: _View, proposal: Array) -> _Trial | None:
+    def _worth_going_on(self, view: _View, proposal: Array) -> _ModelledTrial | None:
         """The paused trial that is worth more than starting the proposed one; None: there is none."""
         paused = np.array(
             [
@@ -362,7 +362,7 @@ class AutoSearch:
         best = float(rows.target[finished].max()) if finished else None
         return _View(trials, posterior, vectors, mean, deviation, best, twins)
 
-    def _known_ends(self, trials: Sequence[_Trial]) -> tuple[dict[int, float], frozenset[int]]:
+    def _known_ends(self, trials: Sequence[_ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
         """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""
         ends: dict[int, float] = {}
         by_beginning: dict[Beginning, float] = {}
@@ -380,7 +380,7 @@ class AutoSearch:
                 twins.add(trial.number)
         return ends, frozenset(twins)
 
-    def _beginning(self, trial: _Trial) -> Beginning:
+    def _beginning(self, trial: _ModelledTrial) -> Beginning:
         return tuple(value for step, value in trial.curve if step <= self._rungs.first)
 
     def _forget(self) -> None:

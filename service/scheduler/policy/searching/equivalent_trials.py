@@ -15,7 +15,7 @@ Beginning: TypeAlias = tuple[float, ...]
 
 
 def tells_twins(beginning: Beginning) -> bool:
-    """Whether equal beginnings mean equal trainings: not if nothing has moved yet, as with an accuracy of chance."""
+    """True if equal beginnings mean equal trainings: not if nothing has moved yet, as with an accuracy of chance."""
     return len(set(beginning)) > 1
 
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from search_spaces import Scalar
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.pruners import Pruner
-from service.scheduler.policy.searching.samplers import Outcome, Sampler
+from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class PhaseSearch(Protocol):
     def interrupt(self, number: int) -> None:
         """A running trial was interrupted; it goes on by itself, before anything is chosen."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """A trial that began has ended."""
 
 
@@ -102,5 +102,5 @@ class SampledSearch:
     def interrupt(self, number: int) -> None:
         """Nothing to learn."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         self._sampler.finish(number, outcome)

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from search_spaces import Scalar, SearchSpace, perturb
-from service.domain import Direction, FailureReason, TrialState
+from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New
-from service.scheduler.policy.searching.samplers import Outcome, Sampler
+from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
 
 QUANTILE = 0.25
 """Share of those measured at a ready step that are dropped there, and share that forks begin from; at least one."""
@@ -164,12 +164,17 @@ class PopulationSearch:
     def interrupt(self, number: int) -> None:
         self._members[number].status = _Status.RUNNING
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         member = self._live.pop(number)
         member.status = _Status.ENDED
         if outcome.state is not TrialState.COMPLETED:
             member.population.num_lost += 1
-        if member.fork is not None and outcome.reason is FailureReason.LOST and member.reached == member.fork.step:
+        if (
+            member.fork is not None
+            and outcome.reason is not None
+            and outcome.reason.is_loss
+            and member.reached == member.fork.step
+        ):
             self._members[member.fork.number].lost_step = member.fork.step
         if member.fork is None:
             self._sampler.finish(number, outcome)

@@ -40,7 +40,7 @@ MAX_GRID = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrialOutcome:
     """How a trial ended."""
 
     state: TrialState
@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def is_worst(self) -> bool:
-        """Whether the parameters proved worse than any that gave a number."""
+        """True if the parameters proved worse than any that gave a number."""
         if self.state is TrialState.COMPLETED:
             return self.value is None or not math.isfinite(self.value)
         if self.state is TrialState.PRUNED:
@@ -69,7 +69,7 @@ class Sampler(Protocol):
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """A trial that began has ended."""
 
 
@@ -127,7 +127,7 @@ class RandomSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         """Nothing to learn."""
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
 
@@ -149,7 +149,7 @@ class QuasiRandomSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         self._num_begun += 1
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
 
@@ -170,7 +170,7 @@ class GridSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         self._begun.add(tuple(parameters.items()))
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Nothing to learn."""
 
     @staticmethod
@@ -213,7 +213,7 @@ class OptunaSearch:
     """
 
     _asks_for_all = False
-    """Whether trials have values of switched-off parameters, too."""
+    """True if trials have values of switched-off parameters, too."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class OptunaSearch:
         self._study.sampler = RandomSampler(seed=random.Random(f"{self._seed}/{number}/without effect").getrandbits(32))
         self._running[number], _ = self._ask()
 
-    def finish(self, number: int, outcome: Outcome) -> None:
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
         trial = self._running.pop(number)
         if outcome.is_worst and self._tells_worst and self._worst is not None:
             self._study.tell(trial, self._worst)

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster of several machines, each a raylet of its own: gangs over machines, and machines that die."""
+"""Jobs on a Ray cluster of several machines, each a raylet of its own: groups over machines, and machines that die."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
     for _ in range(2):
         service.start_worker()
     early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
-    service.wait_for("a rank on each machine", lambda: service.num_gangs(early) == 3, seconds=120)
+    service.wait_for("a rank on each machine", lambda: service.num_groups(early) == 3, seconds=120)
     late = service.submit(specification(num_trials=2))
     job, trials = service.finish(late, seconds=400)
 
@@ -117,15 +117,15 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
 def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
     for _ in range(2):
         service.start_worker()
-    gang = {"workers_per_trial": 2}
-    patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=gang))
+    in_pairs = {"workers_per_trial": 2}
+    patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=in_pairs))
     service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0, seconds=120)
-    urgent = service.submit(specification(num_trials=2, resources=gang), priority=1)
+    urgent = service.submit(specification(num_trials=2, resources=in_pairs), priority=1)
     job, trials = service.finish(urgent, seconds=400)
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
-    # Three CPUs are no two gangs of two, and no job has started half of one.
+    # Three CPUs are no two rank groups of two, and no job has started half of one.
     assert service.waits(urgent)[0] == "needs 2 CPUs, 1 free"
     assert any(f"job {urgent} (priority 1) goes first" in (told or "") for told in service.waits(patient))
     done = service.num_finished(patient)

@@ -15,11 +15,11 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def claim(
-    job_id: str, num_gangs: int, *, waits: float | None = None, priority: int = 0, gang_share: float = 0.25
+    job_id: str, num_groups: int, *, waits: float | None = None, priority: int = 0, group_share: float = 0.25
 ) -> Claim:
-    """A job's claim; `waits`: for how many seconds it has wanted another gang."""
+    """A job's claim; `waits`: for how many seconds it has wanted another rank group."""
     since = None if waits is None else NOW - timedelta(seconds=waits)
-    return Claim(job_id, priority, num_gangs, gang_share, since)
+    return Claim(job_id, priority, num_groups, group_share, since)
 
 
 def first(own: Claim, *others: Claim, has_idle: bool = False) -> str | None:
@@ -47,7 +47,7 @@ def test_a_free_gang_goes_to_the_higher_priority_whoever_has_more_or_has_waited(
 
 def test_a_job_that_waits_for_what_another_has_no_use_for_is_not_in_its_way() -> None:
     on_cpus = dataclasses.replace(claim("a", 3, waits=0), resources=frozenset({"CPU"}))
-    on_gpus = claim("b", 0, waits=99, gang_share=1.0, priority=1)
+    on_gpus = claim("b", 0, waits=99, group_share=1.0, priority=1)
     for short_of, before in (({"GPU"}, None), ({"CPU", "GPU"}, None), ({"CPU"}, "b"), (set(), "b")):
         waiting = dataclasses.replace(on_gpus, short_of=frozenset(short_of))
         assert first(on_cpus, waiting) == before
@@ -64,7 +64,7 @@ def test_among_equals_a_free_gang_goes_to_the_smaller_share_and_then_to_the_long
 
 
 def test_shares_are_compared_not_numbers_of_gangs() -> None:
-    many_small, one_large = claim("a", 3, waits=0, gang_share=0.1), claim("b", 1, waits=9, gang_share=0.5)
+    many_small, one_large = claim("a", 3, waits=0, group_share=0.1), claim("b", 1, waits=9, group_share=0.5)
     assert first(one_large, many_small) == "a"
     assert first(many_small, one_large) is None
 
@@ -86,8 +86,8 @@ def test_a_job_without_any_gang_gets_its_turn() -> None:
     own = claim("a", 1, waits=0)
     assert first(own, claim("b", 0, waits=TURN_SECONDS - 1), has_idle=True) is None
     assert first(own, claim("b", 0, waits=TURN_SECONDS), has_idle=True) == "b"
-    # A gang as large as the cluster, beside small ones of another job: it, too.
-    small, whole = claim("a", 4, waits=0), claim("b", 0, waits=TURN_SECONDS, gang_share=1.0)
+    # A rank group as large as the cluster, beside small ones of another job: it, too.
+    small, whole = claim("a", 4, waits=0), claim("b", 0, waits=TURN_SECONDS, group_share=1.0)
     assert first(small, whole, has_idle=True) == "b"
 
 
@@ -98,12 +98,12 @@ def test_an_idle_gang_goes_to_a_higher_priority_at_once_and_never_to_a_lower_one
 
 
 def test_nothing_more_is_passed_on_to_a_job_that_has_yet_to_take_what_was() -> None:
-    own, small = claim("a", 4, waits=0, gang_share=0.1), claim("b", 0, waits=2 * TURN_SECONDS, gang_share=0.1)
-    large = dataclasses.replace(small, gang_share=0.3)
+    own, small = claim("a", 4, waits=0, group_share=0.1), claim("b", 0, waits=2 * TURN_SECONDS, group_share=0.1)
+    large = dataclasses.replace(small, group_share=0.3)
     for priority in (0, 1):
         assert first(own, dataclasses.replace(small, priority=priority), has_idle=True) == "b"
         assert first(own, dataclasses.replace(small, priority=priority, coming=0.1), has_idle=True) is None
-        # A larger gang takes several of the small ones.
+        # A larger rank group takes several of the small ones.
         assert first(own, dataclasses.replace(large, priority=priority, coming=0.2), has_idle=True) == "b"
         assert first(own, dataclasses.replace(large, priority=priority, coming=0.1 + 0.1 + 0.1), has_idle=True) is None
 
@@ -113,8 +113,8 @@ claims = st.lists(
         Claim,
         job_id=st.uuids().map(str),
         priority=st.integers(-1, 1),
-        num_gangs=st.integers(0, 4),
-        gang_share=st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]),
+        num_groups=st.integers(0, 4),
+        group_share=st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]),
         wants_since=st.integers(0, 100).map(lambda seconds: NOW - timedelta(seconds=seconds)),
         coming=st.sampled_from([0.0, 0.25, 1.0]),
     ),
@@ -134,35 +134,35 @@ def test_of_jobs_that_all_want_a_gang_exactly_one_may_take_a_free_one(waiting: l
 @given(claims)
 def test_whoever_passes_an_idle_gang_on_does_not_take_it_back(waiting: list[Claim]) -> None:
     own = waiting[0]
-    if not own.num_gangs:
+    if not own.num_groups:
         return
     before = goes_before(own, waiting[1:], has_idle=True, now=NOW)
     if before is not None:
-        left = dataclasses.replace(own, num_gangs=own.num_gangs - 1, wants_since=NOW + timedelta(seconds=1))
+        left = dataclasses.replace(own, num_groups=own.num_groups - 1, wants_since=NOW + timedelta(seconds=1))
         others = [
-            dataclasses.replace(one, coming=own.gang_share) if one.job_id == before.job_id else one
+            dataclasses.replace(one, coming=own.group_share) if one.job_id == before.job_id else one
             for one in waiting[1:]
         ]
         assert goes_before(left, others, has_idle=False, now=NOW) is not None
 
 
 @given(st.integers(1, 12), st.lists(st.integers(1, 12), min_size=1, max_size=5))
-def test_as_trials_end_equal_jobs_come_to_max_min_fair_shares(num_gangs: int, demands: list[int]) -> None:
-    """The first job has all gangs; each round, every job's trials end one after the other."""
-    held = [num_gangs, *[0] * len(demands)]
-    wanted = [num_gangs, *demands]
+def test_as_trials_end_equal_jobs_come_to_max_min_fair_shares(num_groups: int, demands: list[int]) -> None:
+    """The first job has all rank groups; each round, every job's trials end one after the other."""
+    held = [num_groups, *[0] * len(demands)]
+    wanted = [num_groups, *demands]
 
     def shown() -> list[Claim]:
         return [
-            claim(f"job-{job}", held[job], waits=0 if held[job] < wanted[job] else None, gang_share=1 / num_gangs)
+            claim(f"job-{job}", held[job], waits=0 if held[job] < wanted[job] else None, group_share=1 / num_groups)
             for job in range(len(held))
         ]
 
     free = 0
-    for _ in range(4 * num_gangs):
+    for _ in range(4 * num_groups):
         for job in range(len(held)):
             for _ in range(held[job]):
-                # Its trial ends: it wants a gang again for the next one, and has an idle one.
+                # Its trial ends: it wants a rank group again for the next one, and has an idle one.
                 own = dataclasses.replace(shown()[job], wants_since=NOW)
                 if goes_before(own, _others(own, shown()), has_idle=True, now=NOW) is not None:
                     held[job] -= 1
@@ -173,9 +173,9 @@ def test_as_trials_end_equal_jobs_come_to_max_min_fair_shares(num_gangs: int, de
                         held[taker] += 1
                         free -= 1
                         break
-    assert sum(held) == min(num_gangs, sum(wanted))
+    assert sum(held) == min(num_groups, sum(wanted))
     for job, other in ((j, o) for j in range(len(held)) for o in range(len(held))):
-        # Nobody who wants more has two gangs less than another.
+        # Nobody who wants more has two rank groups less than another.
         assert held[job] >= wanted[job] or held[other] <= held[job] + 1, (held, wanted)
 
 

@@ -11,8 +11,8 @@ import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from service.scheduler.cluster import ray_cluster
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
-from service.scheduler.ranks.rank_group import GroupSize
 from service.scheduler.worker import make_directory
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -95,14 +95,14 @@ def cluster() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_trial_says_what_it_waits_for() -> None:
-    gang = GroupSize(2, 1.0, 0.0, 0, {"widget": 1.0})
-    assert ray_cluster.describe_wait(gang) is None
-    other = placement_group([gang.rank_bundle] * 2)
+    size = GroupSize(2, 1.0, 0.0, 0, {"widget": 1.0})
+    assert ray_cluster.describe_wait(size) is None
+    other = placement_group([size.rank_bundle] * 2)
     ray.get(other.ready(), timeout=PATIENCE_SECONDS)
-    wait_until(lambda: ray_cluster.describe_wait(gang) is not None, "Ray to count what it has given")
-    assert ray_cluster.describe_wait(gang) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
+    wait_until(lambda: ray_cluster.describe_wait(size) is not None, "Ray to count what it has given")
+    assert ray_cluster.describe_wait(size) == "needs 2 CPUs, 1 free and 2 widget, 0 free"
     assert ray_cluster.describe_wait(GroupSize(1, 2.0, 0.5)) == "needs 2 CPUs, 1 free"
-    assert ray_cluster.short_of(gang) == {"CPU", "widget"}
+    assert ray_cluster.short_of(size) == {"CPU", "widget"}
     assert ray_cluster.describe_wait(GroupSize(4, 0.25, 0.0)) is None
     assert ray_cluster.short_of(GroupSize(4, 0.25, 0.0)) == frozenset()
     remove_placement_group(other)

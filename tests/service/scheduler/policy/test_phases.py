@@ -32,7 +32,7 @@ from service.scheduler.policy.protocol import (
 )
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import NoPruner
-from service.scheduler.policy.searching.samplers import Outcome, make_sampler
+from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
 from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE, Job
 
 SEARCH, BASELINE = Phase.SEARCH, Phase.BASELINE
@@ -150,7 +150,7 @@ class _PausesAtTwo:
         if number in self._paused:
             self._paused.remove(number)
 
-    def finish(self, number: int, outcome: Outcome) -> None: ...
+    def finish(self, number: int, outcome: TrialOutcome) -> None: ...
 
 
 def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:

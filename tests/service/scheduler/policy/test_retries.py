@@ -11,10 +11,9 @@ from service.scheduler.job_run import read_stored, retries_of
 from service.scheduler.policy.retries import (
     MAX_LOSSES,
     MAX_SAME_ERRORS,
-    STORE_FAILED,
+    FailureVerdict,
     Retries,
     Setbacks,
-    Verdict,
     same_error,
 )
 from service.store.session import Database
@@ -28,9 +27,10 @@ def test_three_trials_that_a_store_would_not_keep_stop_the_job_and_a_short_outag
     for number in range(MAX_SAME_ERRORS):
         assert retries.why_to_stop() is None
         for loss in range(MAX_LOSSES + 1):
-            detail = f"{STORE_FAILED}s3://b/x cannot take {number}/step-{loss:08d}-{loss:016x}/rank-0: no answer"
-            verdict = retries.judge(number, FailureReason.LOST, detail)
-            assert verdict.reason == (FailureReason.LOST if loss == MAX_LOSSES else None)
+            path = f"{number}/step-{loss:08d}-{loss:016x}/rank-0"
+            detail = f"the store of checkpoints failed: s3://b/x cannot take {path}: no answer"
+            verdict = retries.judge(number, FailureReason.STORE_FAILED, detail)
+            assert verdict.reason == (FailureReason.STORE_FAILED if loss == MAX_LOSSES else None)
         again.restore(number, Setbacks(losses=MAX_LOSSES), verdict.reason, verdict.detail)
     for told in (retries, again):
         assert (told.why_to_stop() or "").startswith("the same error ended trials 0, 1 and 2: lost 4 times; last: the ")
@@ -44,11 +44,13 @@ def test_a_random_name_makes_no_other_error() -> None:
 def test_a_loss_is_taken_up_again_three_times() -> None:
     retries = Retries()
     for losses in range(1, MAX_LOSSES + 1):
-        assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(
+        assert retries.judge(4, FailureReason.LOST, "gone") == FailureVerdict(
             None, "lost; goes on from its last checkpoint: gone"
         )
         assert retries.setbacks(4) == Setbacks(losses=losses)
-    assert retries.judge(4, FailureReason.LOST, "gone") == Verdict(FailureReason.LOST, "lost 4 times; last: gone")
+    assert retries.judge(4, FailureReason.LOST, "gone") == FailureVerdict(
+        FailureReason.LOST, "lost 4 times; last: gone"
+    )
     assert retries.judge(5, FailureReason.LOST, "gone").reason is None  # another trial's count is its own
 
 
@@ -58,12 +60,12 @@ def test_memory_is_given_one_more_try_and_losses_do_not_use_it_up() -> None:
     assert retries.judge(0, FailureReason.OUT_OF_MEMORY, "full").reason is None
     assert retries.setbacks(0) == Setbacks(losses=MAX_LOSSES, memory_failures=1)
     verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full")
-    assert verdict == Verdict(FailureReason.INFEASIBLE, "out of memory 2 times, in new processes too: full")
+    assert verdict == FailureVerdict(FailureReason.INFEASIBLE, "out of memory 2 times, in new processes too: full")
 
 
 @pytest.mark.parametrize("reason", [FailureReason.DIVERGED, FailureReason.ERROR, FailureReason.INFEASIBLE])
 def test_what_would_happen_again_is_final_at_once(reason: FailureReason) -> None:
-    assert Retries().judge(0, reason, "so it is") == Verdict(reason, "so it is")
+    assert Retries().judge(0, reason, "so it is") == FailureVerdict(reason, "so it is")
 
 
 def test_diverged_trials_never_stop_a_job() -> None:

@@ -22,7 +22,9 @@ from torch import nn
 
 from service.domain import FailureReason
 from service.scheduler.cluster import ray_cluster
-from service.scheduler.ranks.rank_group import Failure, GroupSize, Outcome, Rank, RankGroup, describe_failure
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome, describe_failure
+from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.worker import make_directory
 from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined
@@ -67,13 +69,13 @@ def order(**options: Any) -> TrialConfig:
     )
 
 
-def train(group: RankGroup, config: TrialConfig, directory: Path) -> list[Measurement | Failure]:
+def train(group: RankGroup, config: TrialConfig, directory: Path) -> list[Measurement | RankFailure]:
     """Trains a trial to its end."""
     group.start(config, str(directory))
-    outcomes: list[Measurement | Failure] = []
+    outcomes: list[Measurement | RankFailure] = []
     while (outcome := group.advance()) is not None:
         outcomes.append(outcome)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, RankFailure):
             break
     return outcomes
 
@@ -94,10 +96,12 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
     assert [m.step for m in first if isinstance(m, Measurement)] == [10, 20, 30, 40]
     assert metrics(again) == metrics(first[:1])
     assert metrics(last) == metrics(first)
-    assert [(f.reason, f.group_is_usable) for f in diverged if isinstance(f, Failure)] == [
+    assert [(f.reason, f.group_is_usable) for f in diverged if isinstance(f, RankFailure)] == [
         (FailureReason.DIVERGED, True)
     ]
-    assert [(f.reason, f.group_is_usable) for f in refused if isinstance(f, Failure)] == [(FailureReason.ERROR, True)]
+    assert [(f.reason, f.group_is_usable) for f in refused if isinstance(f, RankFailure)] == [
+        (FailureReason.ERROR, True)
+    ]
     assert len(set(processes)) == 2
     assert group.num_trials == 5
 
@@ -160,7 +164,7 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
         survivor = group.process_ids()[0]
     finally:
         group.close()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.LOST
     assert not group.is_usable
     wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
@@ -172,7 +176,7 @@ def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: P
         [*_, failure] = train(group, order(trouble="error"), tmp_path)
     finally:
         group.close()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.ERROR
     assert failure.detail == "KeyError: 'label of image 17'"
     assert "_meet_trouble" in failure.trace
@@ -189,7 +193,7 @@ def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: Placemen
         failure = group.advance(timeout_seconds=3.0)  # it hangs in step 16, between the first two measurements
     finally:
         group.close()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.ERROR
     # Rank 0 waits in a collective for rank 1, which hangs: from outside both are silent.
     assert failure.detail == "no measurement came in the time allowed; ranks [0, 1] hang"
@@ -211,7 +215,7 @@ def test_out_of_memory_is_told_with_the_peak(bundles: PlacementGroup, tmp_path: 
         [*_, failure] = train(group, order(trouble="memory"), tmp_path)
     finally:
         group.close()
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.OUT_OF_MEMORY
     match = re.fullmatch(r"MemoryError: no room for the batch \(this rank's peak: (\d+\.\d\d) GiB\)", failure.detail)
     assert match is not None
@@ -255,8 +259,8 @@ def test_a_rank_keeps_nothing_of_a_trial_that_ended(
         (MemoryError("no room"), FailureReason.OUT_OF_MEMORY, False),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), FailureReason.OUT_OF_MEMORY, False),
         (ZeroDivisionError("in a loss"), FailureReason.ERROR, False),
-        (StoreFailed("s3://b/x cannot be listed"), FailureReason.LOST, False),
-        (CheckpointNotStored("checkpoint of step 20"), FailureReason.LOST, False),
+        (StoreFailed("s3://b/x cannot be listed"), FailureReason.STORE_FAILED, False),
+        (CheckpointNotStored("checkpoint of step 20"), FailureReason.STORE_FAILED, False),
         (CheckpointNotWritten("checkpoint of step 20: no space"), FailureReason.ERROR, False),
         (SystemExit(3), FailureReason.ERROR, False),
     ],
@@ -272,7 +276,7 @@ def metrics(outcomes: list[Any]) -> list[Any]:
     return [determined(outcome.metrics) for outcome in outcomes]
 
 
-def step_of(outcome: Outcome) -> int:
+def step_of(outcome: RankOutcome) -> int:
     assert isinstance(outcome, Measurement), outcome
     return outcome.step
 

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
+from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import make_policy
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn
-from service.scheduler.policy.searching.samplers import Outcome
-from service.scheduler.ranks.rank_group import GroupSize
-from service.scheduler.tune.pruner import PolicyPruner
-from service.scheduler.tune.recorder import Recorder
+from service.scheduler.policy.searching.samplers import TrialOutcome
+from service.scheduler.tune.adapters import adapters_of
+from service.scheduler.tune.journal import Journal
+from service.scheduler.tune.messages import TrialOrder, TrialReport
+from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
-from service.scheduler.tune.searcher import PolicySearcher
-from service.scheduler.tune.trainable import TrialOrder, TrialReport
 from service.specification.job import Budget, Constraint, JobSpecification
 from service.specification.planning import plan_job
 from service.store.models import Trial
@@ -44,6 +44,24 @@ SPECIFICATION = JobSpecification.model_validate(
         "pruner": {"name": "none"},
     }
 )
+
+
+class ToldSignals:
+    """Signals that a test gives."""
+
+    def __init__(self) -> None:
+        self.told_ending: Ending | None = None
+        self.told_seconds_left = math.inf
+        self.told_to_stop: frozenset[int] = frozenset()
+
+    def ending(self) -> Ending | None:
+        return self.told_ending
+
+    def seconds_left(self) -> float:
+        return self.told_seconds_left
+
+    def to_stop(self) -> frozenset[int]:
+        return self.told_to_stop
 
 
 class Tune:
@@ -71,31 +89,20 @@ class Tune:
         plan = plan_job(specification.model_copy(update={"constraints": list(constraints)}))
         self.policy = policy or make_policy(plan)
         self.policy.restore([])
-        self.ending: Ending | None = None
-        self.seconds_left = math.inf
-        self.to_stop: frozenset[int] = frozenset()
-        self.pruner = PolicyPruner(
+        self.signals = ToldSignals()
+        self.journal = Journal(database, lease, self.signals)
+        trials = OpenTrials(self.journal, self.policy, self.signals, configs={}, checkpoints=checkpoints)
+        adapters = adapters_of(
+            plan,
             self.policy,
-            metric=plan.metric,
-            constraints=constraints,
-            is_to_stop=lambda number: number in self.to_stop,
-        )
-        self.recorder = Recorder(
-            database,
-            lease,
-            plan=plan,
-            policy=self.policy,
-            pruner=self.pruner,
+            self.journal,
+            trials,
+            self.signals,
             size=GroupSize(1, 1.0, 0),
-            retries=retries or Retries(),
-            configs={},
-            checkpoints=checkpoints,
+            retries=retries,
             feasibility=feasibility,
-            ending=lambda: self.ending,
-            seconds_left=lambda: self.seconds_left,
-            to_stop=lambda: self.to_stop,
         )
-        self.searcher = PolicySearcher(self.policy, order=self.recorder.order, give_up=self.recorder.give_up)
+        self.pruner, self.recorder, self.searcher = adapters.pruner, adapters.recorder, adapters.searcher
 
     def begin(self) -> Any:
         """Suggests and starts a trial."""
@@ -327,7 +334,7 @@ class Scripted:
 
     def interrupt(self, number: int) -> None: ...
 
-    def finish(self, number: int, outcome: Outcome) -> None: ...
+    def finish(self, number: int, outcome: TrialOutcome) -> None: ...
 
     def report(self, number: int, step: int, value: float) -> Decision:
         decision = self._decisions.get(step, Decision.CONTINUE)
@@ -371,7 +378,7 @@ def test_a_trial_that_a_user_stops_is_cancelled_at_its_next_measurement(
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
     trial = tune.begin()
-    tune.to_stop = frozenset({0})
+    tune.signals.told_to_stop = frozenset({0})
     tune.recorder.on_step_begin(0, [])
     assert tune.stored()[0].state is TrialState.RUNNING
     assert tune.give(trial, measured(10)) == "STOP"
@@ -386,7 +393,7 @@ def test_a_trial_that_is_lost_or_completes_before_it_can_be_stopped_is_no_troubl
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
     lost, completed = tune.begin(), tune.begin()
-    tune.to_stop = frozenset({0, 1})
+    tune.signals.told_to_stop = frozenset({0, 1})
     tune.recorder.on_trial_error(0, [], lost)
     tune.give(completed, measured(40, kind="completed"))
     tune.recorder.on_step_begin(0, [])
@@ -397,7 +404,7 @@ def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database:
     tune = Tune(sqlite_database, tmp_path)
     trial = tune.begin()
     tune.recorder.on_trial_error(0, [], trial)
-    tune.to_stop = frozenset({0})
+    tune.signals.told_to_stop = frozenset({0})
     tune.recorder.on_step_begin(0, [])
     [stored] = tune.stored()
     assert (stored.state, stored.detail) == (TrialState.CANCELLED, "stopped by a user")
@@ -410,12 +417,12 @@ def test_a_trial_that_waits_for_a_gang_is_recalled_when_a_user_stops_it(
     tune = Tune(sqlite_database, tmp_path)
     order = TrialOrder.from_tune(tune.searcher.suggest("tune-1") or {})
     assert not tune.recorder.recall(order.number)
-    tune.to_stop = frozenset({order.number})
+    tune.signals.told_to_stop = frozenset({order.number})
     assert tune.recorder.recall(order.number)
     [stored] = tune.stored()
     assert (stored.state, stored.detail, stored.runs) == (TrialState.CANCELLED, "stopped by a user", 0)
     assert TrialOrder.from_tune(tune.begin().config).number == 1
-    tune.ending = Ending.STOPPED
+    tune.signals.told_ending = Ending.STOPPED
     with pytest.raises(RunEnded):
         tune.recorder.recall(2)
 
@@ -431,7 +438,7 @@ def test_a_run_that_is_asked_to_end_begins_no_further_trial_but_writes_what_it_h
     with pytest.raises(RunEnded) as ended:
         tune.begin()
     assert ended.value.ending is Ending.ASKED
-    tune.recorder.flush()
+    tune.journal.flush()
     [stored] = tune.stored()
     assert [measurement.step for measurement in stored.measurements] == [10]
 
@@ -472,7 +479,7 @@ def test_a_run_that_lost_its_lease_ends_and_writes_nothing_more(
 def test_the_run_ends_at_the_next_turn_of_tunes_loop(sqlite_database: Database, tmp_path: Path) -> None:
     tune = Tune(sqlite_database, tmp_path)
     tune.recorder.on_step_begin(0, [])
-    tune.ending = Ending.BUDGET_SPENT
+    tune.signals.told_ending = Ending.BUDGET_SPENT
     with pytest.raises(RunEnded) as ended:
         tune.recorder.on_step_begin(1, [])
     assert ended.value.ending is Ending.BUDGET_SPENT
@@ -490,16 +497,16 @@ def test_shortly_before_the_time_limit_no_trial_is_started(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr("service.scheduler.tune.recorder.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("service.scheduler.tune.adapters.time.monotonic", lambda: clock[0])
     tune = Tune(sqlite_database, tmp_path)
     trial = tune.begin()
     for step in (10, 20):
         clock[0] += 5.0
         tune.give(trial, measured(step))  # a whole trial of 40 steps takes 20 seconds
-    tune.seconds_left = 31.0
+    tune.signals.told_seconds_left = 31.0
     tune.recorder.on_step_begin(0, [])
     assert TrialOrder.from_tune(tune.begin().config).number == 1
     tune.give(trial, measured(40, kind="completed"))
-    tune.seconds_left = 29.0
+    tune.signals.told_seconds_left = 29.0
     tune.recorder.on_step_begin(1, [])
     assert tune.searcher.suggest("tune-2") is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service.domain import FailureReason, TrialState
-from service.scheduler.tune.trainable import TrialOrder
+from service.scheduler.tune.messages import TrialOrder
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from tests.service.scheduler.tune.test_recorder import SPECIFICATION, Tune, measured

@@ -16,7 +16,7 @@ from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New
 from service.scheduler.policy.searching.population import PopulationSearch
-from service.scheduler.policy.searching.samplers import Outcome, RandomSearch
+from service.scheduler.policy.searching.samplers import RandomSearch, TrialOutcome
 
 SPACE = SearchSpace(
     "shampoo",
@@ -230,8 +230,8 @@ def ready(search: PopulationSearch, *values: float, step: int = INTERVAL) -> Non
         assert search.report(number, step, value) is Decision.PAUSE
 
 
-def outcome(state: TrialState, reason: FailureReason | None = None) -> Outcome:
-    return Outcome(state, reason, None, ())
+def outcome(state: TrialState, reason: FailureReason | None = None) -> TrialOutcome:
+    return TrialOutcome(state, reason, None, ())
 
 
 def test_the_worst_quarter_makes_room_and_the_others_go_on() -> None:

@@ -17,7 +17,7 @@ from service.scheduler.policy.protocol import Done, Start, TrialHistory
 from service.scheduler.policy.searching.genetic import num_parents
 from service.scheduler.policy.searching.phase_search import SampledSearch
 from service.scheduler.policy.searching.pruners import NoPruner
-from service.scheduler.policy.searching.samplers import Outcome, Sampler, make_sampler
+from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome, make_sampler
 from tests.support.service.simulation import MAX_STEPS, SEARCH_SPACE, loss
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
@@ -69,7 +69,7 @@ def _found(name: SamplerName, seed: int, num_trials: int = 60) -> float:
     points = []
     for number in range(num_trials):
         points.append(_zdt1(_suggested(sampler, number)))
-        sampler.finish(number, Outcome(COMPLETED, None, points[-1][0], (), points[-1][1:]))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, points[-1][0], (), points[-1][1:]))
     return _area(points)
 
 
@@ -89,11 +89,11 @@ def test_a_rebuilt_sampler_suggests_what_the_first_would_have(name: SamplerName)
         known.append(_suggested(ours, number))
         value, further = _loss_and_cost(known[-1])
         if number % 7 == 3:
-            outcomes.append(Outcome(COMPLETED, None, 0.0, (), (math.nan,)))
+            outcomes.append(TrialOutcome(COMPLETED, None, 0.0, (), (math.nan,)))
         elif math.isnan(value):
-            outcomes.append(Outcome(FAILED, FailureReason.DIVERGED, None, ()))
+            outcomes.append(TrialOutcome(FAILED, FailureReason.DIVERGED, None, ()))
         else:
-            outcomes.append(Outcome(COMPLETED, None, value, (), (further,)))
+            outcomes.append(TrialOutcome(COMPLETED, None, value, (), (further,)))
         ours.finish(number, outcomes[-1])
     known.append(_suggested(ours, 24))  # still running
     rebuilt = _sampler(name, SEARCH_SPACE)
@@ -116,7 +116,7 @@ def test_parameters_under_a_condition_are_inherited(name: SamplerName) -> None:
             "precondition_frequency": 10,
         }
         sampler.begin(number, parameters)
-        sampler.finish(number, Outcome(COMPLETED, None, float(number), (), (-float(number),)))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, float(number), (), (-float(number),)))
     children = [_suggested(sampler, number) for number in range(8, 48)]
     rates = [float(child["lr"] or 0) for child in children if child["grafting"] == "adam"]
     assert len(rates) > 20
@@ -129,7 +129,7 @@ def test_no_child_is_the_twin_of_an_earlier_trial(name: SamplerName) -> None:
     seen = []
     for number in range(60):
         seen.append(tuple(_suggested(sampler, number).items()))
-        sampler.finish(number, Outcome(COMPLETED, None, 1.0, (), (1.0,)))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, 1.0, (), (1.0,)))
     assert len(set(seen)) == len(seen)
 
 
@@ -145,7 +145,7 @@ def test_a_trial_that_lacks_an_objective_has_no_children() -> None:
         }
         sampler.begin(number, parameters)
         values = (0.0, (math.nan,)) if lacks else (float(number), (-float(number),))
-        sampler.finish(number, Outcome(COMPLETED, None, values[0], (), values[1]))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, values[0], (), values[1]))
     children = [_suggested(sampler, number) for number in range(16, 56)]
     assert sum(child["grafting"] == "adam" for child in children) > 28  # mutations choose anew
 
@@ -204,7 +204,7 @@ def test_tpe_avoids_where_trials_do_not_measure_all_objectives() -> None:
             first, second = _zdt1(suggested)
             is_measured = float(suggested["betas[0]"] or 0) > 0.7  # which is not where the front is
             num_measured += is_measured and number >= 20
-            sampler.finish(number, Outcome(COMPLETED, None, first, (), (second if is_measured else math.nan,)))
+            sampler.finish(number, TrialOutcome(COMPLETED, None, first, (), (second if is_measured else math.nan,)))
     assert num_measured > 0.45 * 4 * 20  # at random 0.3
 
 

@@ -1,0 +1,14 @@
+"""The clock of the service: aware UTC. Durations are measured by `time.monotonic`, which nobody sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+Clock: TypeAlias = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """The present time, aware."""
+    return datetime.now(UTC)

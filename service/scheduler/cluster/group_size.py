@@ -1,0 +1,33 @@
+"""The size of a rank group: how many ranks a trial has, and what each takes from the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """How many ranks a trial has, and what each of them gets."""
+
+    world_size: int
+    cpus_per_rank: float
+    gpus_per_rank: float
+    memory_per_rank: int = 0
+    """Bytes."""
+    custom_per_rank: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def rank_bundle(self) -> dict[str, float]:
+        """What a rank takes from the cluster, by Ray's names."""
+        amounts = {
+            "CPU": self.cpus_per_rank,
+            "GPU": self.gpus_per_rank,
+            "memory": float(self.memory_per_rank),
+            **self.custom_per_rank,
+        }
+        return {name: amount for name, amount in amounts.items() if amount}
+
+    @property
+    def threads_per_rank(self) -> int:
+        return max(1, int(self.cpus_per_rank))

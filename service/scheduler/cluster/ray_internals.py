@@ -1,0 +1,143 @@
+"""All that leans on private parts of Ray, as they are in Ray 2.60, each with its reason: to be looked at with every new
+release, which pyproject.toml therefore excludes.
+
+Beside these, names that Ray gives to files, processes and environment variables are known to `service.scheduler.disk`,
+`service.scheduler.watch` and `service.scheduler.cluster.run_environment`, which must not import Ray or need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+import ray._private.node
+import ray._private.state
+from ray.util import placement_group_table
+
+from trainers.retry import retry
+
+HEARING_SECONDS = 0.05
+"""How long nothing else in this process can run, at a time, while it waits for the head of its cluster: chosen well
+below the seconds in which a run that is told to end should have heard of it."""
+
+
+class _TrainingNode(ray._private.node.Node):
+    """A local cluster without the processes that show, grow or print it, which nobody asks.
+
+    `ray.init` has no option for that. Each is a Python interpreter with much of Ray, and Ray's start waits for the
+    server of the dashboard, be it without pages.
+    """
+
+    def start_api_server(self, **options: object) -> None:
+        self._webui_url = ""  # as Ray has it without pages
+
+    def start_monitor(self) -> None:
+        """Starts no autoscaler."""
+
+    def start_log_monitor(self) -> None:
+        """Starts nothing that brings what ranks print to this process, which does not want it."""
+
+
+@contextmanager
+def only_what_trains() -> Iterator[None]:
+    """Has `ray.init` start a `_TrainingNode`."""
+    ordinary = ray._private.node.Node
+    ray._private.node.Node = _TrainingNode  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        ray._private.node.Node = ordinary  # type: ignore[misc]
+
+
+@contextmanager
+def hearing_while_the_head_starts() -> Iterator[None]:
+    """Has `ray.init` wait for its head without the interpreter's lock.
+
+    Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
+    runs: the run would not hear that it is to end.
+    """
+    module: Any = ray._private.node  # exports nothing of what it imports
+    wait = module.wait_for_persisted_port
+
+    def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
+        return retry(
+            lambda: int(wait(*of, timeout_ms=round(HEARING_SECONDS * 1000))),
+            is_temporary=lambda error: isinstance(error, RuntimeError),  # Ray's, of a file that has not come
+            give_up_seconds=timeout_ms / 1000,
+            first_pause_seconds=HEARING_SECONDS,
+            longest_pause_seconds=HEARING_SECONDS,
+        )
+
+    module.wait_for_persisted_port = wait_bit_by_bit
+    try:
+        yield
+    finally:
+        module.wait_for_persisted_port = wait
+
+
+def free_resources_by_node() -> list[Mapping[str, float]]:
+    """The resources that are free on each machine of the connected cluster; publicly Ray tells their sum only."""
+    by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
+    return list(by_node.values())
+
+
+class TuneRankGroups:
+    """The rank groups that Ray Tune has for a job: placement groups with their trainables, in use, kept warm or asked
+    for. There are none before `attach`.
+
+    Tune keeps these to itself: it has no public way to count them, nor to let a warm one go that another job waits for.
+    """
+
+    def __init__(self) -> None:
+        self._controller: Any = None
+
+    def attach(self, controller: Any) -> None:
+        """Takes the controller out of the wrapper that Tune's schedulers get."""
+        self._controller = controller._tune_controller
+
+    def count(self) -> tuple[int, int]:
+        """How many it holds, idle ones included, without those that are being released; and how many Ray has been
+        asked for and has not placed yet.
+        """
+        if self._controller is None:
+            return 0, 0
+        actors = self._controller._actor_manager
+        resources = actors._resource_manager
+        live = [a for a in actors._live_actors_to_ray_actors_resources if a not in self._controller._stopping_actors]
+        ready = sum(map(len, resources._request_to_ready_pgs.values()))
+        asked_for = [group for groups in resources._request_to_staged_pgs.values() for group in groups]
+        # Tune hears of a placed one only after a process has started in it, which takes seconds.
+        placed = sum(placement_group_table(group)["state"] == "CREATED" for group in asked_for)
+        return len(live) + ready + placed, len(asked_for) - placed
+
+    @property
+    def has_idle(self) -> bool:
+        """True if it keeps one whose trial has ended, and that is not yet meant for a trial which Tune has already."""
+        controller = self._controller
+        return controller is not None and controller._actor_cache.num_cached_objects > len(controller._pending_trials)
+
+    def release_idle(self) -> None:
+        """Ends the ranks of an idle one, if there is any, and gives its resources back, within seconds."""
+        cache = self._controller._actor_cache
+        group = next(
+            (cache.pop_cached_object(key) for key in list(cache._cached_objects) if cache.has_cached_object(key)), None
+        )
+        if group is not None:
+            group.set_on_stop(None)  # no trial is to hear of its end
+            group.set_on_error(None)
+            self._controller._remove_actor(tracked_actor=group)
+
+    def end(self) -> None:
+        """Ends all of them at once, whatever their ranks do: Ray ends those with the trainable that owns them."""
+        if self._controller is not None:
+            for actor, _ in self._controller._actor_manager._live_actors_to_ray_actors_resources.values():
+                ray.kill(actor)
+
+    def turn(self) -> None:
+        """Does what Tune's loop stops doing while no trial is in it, but for the trials: it sees rank groups off."""
+        controller = self._controller
+        if controller is not None and not (controller._pending_trials or controller._running_trials):
+            controller._actor_manager.next(timeout=0)
+            controller._cleanup_stopping_actors()

@@ -1,0 +1,175 @@
+"""A rank of a group: a Ray actor that trains one trial after another, and tells what each gives or fails of."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import socket
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import ray
+
+from service.domain import FailureReason
+from service.scheduler.ranks.rank_consumer import GroupConsumer
+from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.ranks.consumer import GivenUp
+
+COLLECTIVE_TIMEOUT_SECONDS = 300.0
+"""How long a rank waits for the others in a collective before it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """Why a trial cannot go on."""
+
+    reason: FailureReason
+    detail: str
+    """For a person."""
+    trace: str = ""
+    group_is_usable: bool = False
+    """True if all ranks stopped at the same place, so that the group can train the next trial."""
+    is_of_survivor: bool = False
+    """True if a rank only noticed that another one was gone, and knows no cause."""
+
+
+RankOutcome: TypeAlias = Measurement | RankFailure | None
+"""What a trial gives next; None: its ranks have nothing more to give."""
+
+MESSAGES = "messages"
+"""The calls that a rank hears while it trains. With them, Ray runs no call in a rank's main thread."""
+
+
+class Rank:
+    """One rank, in a process of its own. The first call must be `join`."""
+
+    def __init__(self, *, num_threads: int) -> None:
+        # Ray's idle processes, in which an actor can begin at once, have no torch yet: its OpenMP still reads this.
+        os.environ["OMP_NUM_THREADS"] = str(num_threads)
+        import torch  # imported only where training happens, and after the line above
+
+        torch.set_num_threads(num_threads)
+        self._device = "cuda:0" if ray.get_gpu_ids() else "cpu"  # Ray hides all devices but this rank's own
+        self._rank, self._world_size = 0, 1
+        self._measurements: Iterator[Measurement] = iter(())
+        self._consumer = GroupConsumer()
+        self._until_step = math.inf
+        self._step = 0
+
+    def meeting_point(self) -> str:
+        """An address on this rank's machine at which the ranks can meet."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return f"tcp://{address}:{port}"
+
+    def join(self, *, rank: int, world_size: int, meeting_point: str) -> int:
+        """Joins the process group, if there is more than one rank; this process's id."""
+        from trainers.ranks.context import join_process_group  # imports torch
+
+        self._rank, self._world_size = rank, world_size
+        if world_size > 1:
+            join_process_group(
+                rank=rank,
+                world_size=world_size,
+                init_method=meeting_point,
+                device=self._device,
+                timeout_seconds=COLLECTIVE_TIMEOUT_SECONDS,
+            )
+        return os.getpid()
+
+    def start(
+        self,
+        trial: int,
+        config: TrialConfig,
+        checkpoint_directory: str,
+        *,
+        until_step: int | None,
+        begins_at_step: int = 0,
+    ) -> None:
+        """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
+
+        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it.
+        """
+        from trainers.loop import train  # imports torch
+        from trainers.ranks.context import RankContext  # imports torch
+        from trainers.storage import place_of
+
+        self.stop()
+        self._consumer.begin(trial)
+        self._step, self._until_step = 0, math.inf if until_step is None else until_step
+        context = RankContext(
+            self._rank,
+            self._world_size,
+            self._device,
+            place_of(checkpoint_directory),
+            consumer=self._consumer,
+            begins_at_step=begins_at_step,
+            pause_step=until_step,
+        )
+        self._measurements = train(config, context)
+
+    def advance(self) -> RankOutcome:
+        """Trains up to the next measurement."""
+        if self._step >= self._until_step and not self._consumer.wait():
+            return None
+        try:
+            measurement = next(self._measurements, None)
+        except GivenUp:
+            return None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+            failure = describe_failure(error)
+        else:
+            if measurement is not None:
+                self._step = measurement.step
+                self._consumer.give()
+            return measurement
+        # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
+        self.stop()
+        return failure
+
+    @ray.method(concurrency_group=MESSAGES)
+    def take(self, trial: int, num_taken: int) -> None:
+        """Hears that so many measurements of a trial have been dealt with, and that the next is wanted."""
+        self._consumer.take(trial, num_taken)
+
+    @ray.method(concurrency_group=MESSAGES)
+    def give_up(self, trial: int) -> None:
+        """Hears that nothing more is wanted of a trial."""
+        self._consumer.give_up(trial)
+
+    def stop(self) -> None:
+        """Drops the present trial with its model, optimizer and data."""
+        self._measurements = iter(())
+        gc.collect()  # a model in a cycle would keep its memory while the next one is built
+        # What is left are imported libraries, 0.2 s to go through; the next collection passes them over.
+        gc.freeze()
+
+
+def describe_failure(error: BaseException) -> RankFailure:
+    """What an exception of the training loop means for its trial."""
+    import torch  # called in the ranks only
+
+    from trainers.memory import peak_bytes
+    from trainers.ranks.lost_ranks import is_of_a_lost_rank
+    from trainers.storage import StoreFailed
+
+    trace = "".join(traceback.format_exception(error))
+    detail = f"{type(error).__name__}: {error}"
+    if isinstance(error, Diverged):
+        return RankFailure(FailureReason.DIVERGED, str(error), group_is_usable=True)
+    if isinstance(error, InvalidConfig):
+        return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
+    # The CPU allocator reports exhaustion as a plain RuntimeError.
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
+        return RankFailure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
+    if is_of_a_lost_rank(error):
+        return RankFailure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
+    if isinstance(error, StoreFailed):
+        return RankFailure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
+    return RankFailure(FailureReason.ERROR, detail, trace)

@@ -1,0 +1,74 @@
+"""The journal of a run: all that it writes to SQL, fenced by the job's lease, and what it reads there meanwhile.
+
+A run that has lost its lease ends at once and writes nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from service.clock import utc_now
+from service.errors import LeaseLost, RunAskedToEnd
+from service.scheduler.tune.run_end import Ending, RunEnded, Signals
+from service.store.retry import Write, with_retries, write_with_retries
+from service.store.session import Database, Session
+from service.use_cases import run
+from service.use_cases.leases import Lease
+from trainers.config import Measurement
+
+T = TypeVar("T")
+
+DATABASE_OUTAGE_SECONDS = 120.0
+"""How long the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
+short beside what a worker waits, which then begins the run anew."""
+
+
+class Journal:
+    """Writes for a run, and keeps measurements until the next write."""
+
+    def __init__(self, database: Database, lease: Lease, signals: Signals) -> None:
+        self.lease = lease
+        self._database = database
+        self._signals = signals
+        self._pending: dict[int, list[Measurement]] = {}
+
+    def note(self, number: int, measurement: Measurement) -> None:
+        """Keeps a measurement of a trial for the next write."""
+        self._pending.setdefault(number, []).append(measurement)
+
+    def flush(self) -> None:
+        """Writes the measurements that wait. Raises: RunEnded."""
+        self.write(lambda _session: None)
+
+    def write(self, write: Write) -> None:
+        """Writes the measurements that wait and then `write`, in one transaction.
+
+        Raises:
+            RunEnded: the job is no longer this run's.
+        """
+        batch = [run.TrialMeasurements(number, reported) for number, reported in self._pending.items()]
+
+        def all_of_it(session: Session) -> None:
+            if batch:
+                run.record_measurements(session, self.lease, batch, now=utc_now())
+            write(session)
+
+        try:
+            write_with_retries(
+                self._database, all_of_it, give_up_seconds=DATABASE_OUTAGE_SECONDS, may_wait=self._may_wait
+            )
+        except LeaseLost as error:
+            raise RunEnded(Ending.LEASE_LOST) from error
+        except RunAskedToEnd as error:
+            raise RunEnded(Ending.ASKED) from error
+        self._pending.clear()
+
+    def read(self, use: Callable[[Session], T]) -> T:
+        """The result of `use` in a reading session."""
+        return with_retries(
+            self._database.reading, use, give_up_seconds=DATABASE_OUTAGE_SECONDS, may_wait=self._may_wait
+        )
+
+    def _may_wait(self) -> bool:
+        return self._signals.ending() is None

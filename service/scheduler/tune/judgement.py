@@ -1,0 +1,78 @@
+"""The judgement of a trial that leaves Tune: completed, pruned, paused, failed for good, or to be taken up again."""
+
+from __future__ import annotations
+
+import logging
+
+from service.domain import FailureReason, TrialState
+from service.scheduler.policy.constraints import violation
+from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.policy.protocol import Decision
+from service.scheduler.policy.retries import Retries
+from service.scheduler.tune.messages import TrialReport
+from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
+from service.scheduler.tune.pruner import PolicyPruner
+from service.scheduler.tune.run_end import JobImpossible
+from service.specification.planning import JobPlan
+
+logger = logging.getLogger(__name__)
+
+
+class Judgement:
+    """Tells how a trial ended from its last report."""
+
+    def __init__(
+        self, plan: JobPlan, trials: OpenTrials, pruner: PolicyPruner, retries: Retries, feasibility: Feasibility
+    ) -> None:
+        self._plan = plan
+        self._trials = trials
+        self._pruner = pruner
+        self._retries = retries
+        self._feasibility = feasibility
+
+    def of_report(self, number: int, report: TrialReport) -> TrialEnd:
+        """The end of a trial that gave its last report, or that the pruner stopped at one."""
+        if report.measurement is not None and self._plan.metric not in report.measurement.metrics:
+            given = ", ".join(report.measurement.metrics)
+            detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
+            return self.of_failure(number, FailureReason.ERROR, detail)
+        if report.measurement is not None:
+            broken = violation(
+                self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
+            )
+            if broken is not None:
+                return TrialEnd(TrialState.FAILED, FailureReason.INFEASIBLE, broken)
+        if report.kind != "failed":
+            self._feasibility.fitted(number)
+        match report.kind:
+            case "completed":
+                self._pruner.report(number, report)
+                return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
+            case "failed":
+                assert report.reason is not None
+                return self.of_failure(number, report.reason, report.detail or "")
+            case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
+                return TrialEnd(
+                    TrialState.QUEUED,
+                    detail="paused: others are tried before it goes on",
+                    setbacks=self._retries.setbacks(number),
+                    policy_knows=True,
+                )
+            case "measured":
+                return TrialEnd(TrialState.PRUNED)
+
+    def of_failure(self, number: int, reason: FailureReason, detail: str) -> TrialEnd:
+        """The end of a trial that failed, or its return to the queue."""
+        # As it will be stored, so that a later run finds the same errors alike.
+        verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        if reason is FailureReason.OUT_OF_MEMORY:
+            self._feasibility.ran_out(number, self._trials.config(number))
+        if verdict.reason is not None:
+            return TrialEnd(TrialState.FAILED, verdict.reason, verdict.detail)
+        return TrialEnd(TrialState.QUEUED, detail=verdict.detail, setbacks=self._retries.setbacks(number))
+
+    def stop_if_hopeless(self) -> None:
+        """Raises: JobImpossible: the same error ended too many trials."""
+        failure = self._retries.why_to_stop()
+        if failure is not None:
+            raise JobImpossible(failure)

@@ -1,0 +1,137 @@
+"""The open trials of a run, those that have not ended: their configs, their checkpoints, and how each leaves Tune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from service.clock import utc_now
+from service.domain import FailureReason, TrialState
+from service.scheduler.checkpoint_storage import Collector
+from service.scheduler.policy.protocol import Policy
+from service.scheduler.policy.retries import Setbacks
+from service.scheduler.tune.journal import Journal
+from service.scheduler.tune.run_end import Signals
+from service.use_cases import run
+from service.use_cases.transitions import STOPPED
+from trainers.config import TrialConfig
+from trainers.storage import Place
+
+MAX_DETAIL_LENGTH = 2000
+"""Enough for the message of an error; its whole trace is in the job's log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnd:
+    """How a trial's stay in Tune ended; state queued: it comes back."""
+
+    state: TrialState
+    reason: FailureReason | None = None
+    detail: str | None = None
+    values: Sequence[float] = ()
+    """Of a completed one: all objectives at its last measurement, the first one first."""
+    setbacks: Setbacks = field(default_factory=Setbacks)
+    """Of one that comes back."""
+    policy_knows: bool = False
+
+
+class OpenTrials:
+    """Ends trials, in SQL and for the policy, and knows of those that have not ended."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        policy: Policy,
+        signals: Signals,
+        *,
+        configs: Mapping[int, TrialConfig],
+        checkpoints: Place,
+        never_launched: Set[int] = frozenset(),
+    ) -> None:
+        """Takes in what is stored, and removes the checkpoints of all other trials.
+
+        Args:
+            configs: of the unfinished trials, by number.
+            checkpoints: where the job's lie; each trial gets a directory there, named by its number.
+            never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
+        """
+        self._journal = journal
+        self._policy = policy
+        self._signals = signals
+        self._configs = dict(configs)
+        self._checkpoints = checkpoints
+        self.never_launched = set(never_launched)
+        """Trials that may still be found infeasible before they are launched."""
+        self.ordered: set[int] = set()
+        """Trials that Tune has, running or about to."""
+        self._collector = Collector(checkpoints, unfinished=self._configs)
+        # A run can die between a trial's end and this, or after it has given a fork a checkpoint and before the fork
+        # is stored: its number may meanwhile be another trial's.
+        self._collector.collect_now(not_launched=never_launched)
+
+    def add(self, number: int, config: TrialConfig) -> None:
+        """Knows of a new trial. To be called before it has files, which are collected otherwise."""
+        self._configs[number] = config
+
+    def config(self, number: int) -> TrialConfig:
+        """The config of an open trial."""
+        return self._configs[number]
+
+    def directory(self, number: int) -> Place:
+        """Where a trial keeps its checkpoints."""
+        return self._checkpoints / str(number)
+
+    def end(self, number: int, end: TrialEnd) -> None:
+        """Ends a trial or puts it back in the queue; one that a user has asked to stop is cancelled instead.
+
+        Raises:
+            RunEnded: the job is no longer this run's.
+        """
+        if number in self._signals.to_stop() and end.state in (TrialState.QUEUED, TrialState.PRUNED):
+            end = TrialEnd(TrialState.CANCELLED, detail=STOPPED)
+        if end.state is TrialState.QUEUED:
+            self._requeue(number, end)
+        else:
+            self._finish(number, end)
+        self.ordered.discard(number)
+        if not end.policy_knows:
+            value = end.values[0] if end.values else None
+            self._policy.tell(number, end.state, value, end.reason, further=end.values[1:])
+
+    def stop_those_asked(self) -> None:
+        """Ends the trials that users have asked to stop and that Tune does not have.
+
+        One that Tune has ends at its next measurement: its ranks cannot be interrupted in the middle of a step.
+        """
+        for number in (self._signals.to_stop() & self._configs.keys()) - self.ordered:
+            self.end(number, TrialEnd(TrialState.CANCELLED, detail=STOPPED))
+
+    def recall(self, number: int) -> bool:
+        """True if a trial that was ordered, and that Tune has not got yet, was ended meanwhile: a user stopped it."""
+        if number not in self._signals.to_stop():
+            return False
+        self.end(number, TrialEnd(TrialState.CANCELLED, detail=STOPPED))
+        return True
+
+    def _finish(self, number: int, end: TrialEnd) -> None:
+        detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
+        self._journal.write(
+            lambda session: run.finish_trial(
+                session, self._journal.lease, number, end.state, reason=end.reason, detail=detail, now=utc_now()
+            )
+        )
+        self._configs.pop(number, None)
+        self._collector.collect()
+
+    def _requeue(self, number: int, end: TrialEnd) -> None:
+        self._journal.write(
+            lambda session: run.requeue_trial(
+                session,
+                self._journal.lease,
+                number,
+                detail=(end.detail or "")[:MAX_DETAIL_LENGTH],
+                losses=end.setbacks.losses,
+                memory_failures=end.setbacks.memory_failures,
+                now=utc_now(),
+            )
+        )

@@ -1,0 +1,131 @@
+"""The orders of a run: what the policy asks for, stored and turned into what a trainable is asked to train."""
+
+from __future__ import annotations
+
+import logging
+
+from service.clock import utc_now
+from service.domain import FailureReason, TrialState
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.policy.protocol import Fork, GiveUp, Resume, Start
+from service.scheduler.tune.journal import Journal
+from service.scheduler.tune.messages import TrialOrder
+from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
+from service.scheduler.tune.run_end import JobImpossible, RunEnded, Signals
+from service.specification.planning import JobPlan
+from service.use_cases import run
+from trainers.config import TrialConfig
+from trainers.storage import text_of
+
+logger = logging.getLogger(__name__)
+
+
+class Orders:
+    """Gives orders for the trials that the policy asks for; those that cannot begin end here."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        journal: Journal,
+        trials: OpenTrials,
+        signals: Signals,
+        *,
+        size: GroupSize,
+        feasibility: Feasibility,
+    ) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._trials = trials
+        self._signals = signals
+        self._size = size
+        self._feasibility = feasibility
+
+    def order(self, asked: Start | Resume) -> TrialOrder | None:
+        """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
+
+        Raises:
+            JobImpossible: the search space allows a value that no trial config does.
+            RunEnded: the run is to begin nothing more.
+        """
+        number = asked.number
+        why_not = self._begin(asked) if isinstance(asked, Start) else None
+        if why_not is not None:
+            self._trials.end(number, TrialEnd(TrialState.FAILED, FailureReason.LOST, why_not))
+            return None
+        if number in self._trials.never_launched:
+            why = self._feasibility.why_infeasible(number, self._trials.config(number))
+            if why is not None:
+                self._trials.end(number, TrialEnd(TrialState.FAILED, FailureReason.INFEASIBLE, why))
+                return None
+            self._trials.never_launched.discard(number)
+        self._trials.ordered.add(number)
+        return TrialOrder(
+            number,
+            self._trials.config(number),
+            text_of(self._trials.directory(number)),
+            self._size,
+            report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
+            until_step=asked.until,
+            begins_at_step=0 if asked.fork is None else asked.fork.step,
+        )
+
+    def give_up(self, asked: GiveUp) -> None:
+        """Ends a paused trial that is not worth going on with."""
+        self._trials.end(asked.number, TrialEnd(TrialState.PRUNED, detail=asked.why))
+
+    def _begin(self, asked: Start) -> str | None:
+        """Stores a new trial. Why it cannot begin nevertheless; None: it can.
+
+        Raises:
+            JobImpossible, RunEnded: as `order`.
+        """
+        config = self._config_of(asked)
+        self._trials.add(asked.number, config)
+        why_not = None if asked.fork is None else self._give_checkpoint(asked.number, asked.fork, config)
+        self._journal.write(
+            lambda session: run.add_trial(
+                session,
+                self._journal.lease,
+                number=asked.number,
+                phase=asked.phase,
+                parameters=asked.parameters,
+                config=config,
+                confirms=None if asked.repeats is None else asked.repeats.number,
+                forked_from=None if asked.fork is None else (asked.fork.number, asked.fork.step),
+                now=utc_now(),
+            )
+        )
+        if asked.repeats is None and asked.fork is None:  # else the like of it has been trained before
+            self._trials.never_launched.add(asked.number)
+        return why_not
+
+    def _config_of(self, asked: Start) -> TrialConfig:
+        repeats = asked.repeats
+        phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
+        try:
+            return self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
+        except ValueError as error:
+            raise JobImpossible(
+                f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
+            ) from error
+
+    def _give_checkpoint(self, number: int, fork: Fork, config: TrialConfig) -> str | None:
+        """Gives a fork its parent's checkpoint, before it is stored: one that is stored has it. Why that failed.
+
+        Raises:
+            RunEnded: the run is to begin nothing more.
+        """
+        ending = self._signals.ending()
+        if ending is not None:
+            raise RunEnded(ending)
+        # They import torch.
+        from trainers.checkpoints import CheckpointMismatch, CheckpointMissing, StoreFailed, fork_checkpoint
+
+        source = self._trials.directory(fork.number)
+        try:
+            fork_checkpoint(source, self._trials.directory(number), step=fork.step, config=config)
+        except (CheckpointMissing, CheckpointMismatch, OSError, StoreFailed) as error:
+            logger.warning("trial %d of job %s cannot begin: %s", number, self._journal.lease.job_id, error)
+            return f"cannot begin where trial {fork.number} was at step {fork.step}: {error}"
+        return None

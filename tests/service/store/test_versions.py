@@ -1,0 +1,73 @@
+"""Databases of earlier versions, as they were dumped then, come to the newest schema with all that is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.evidence.types import evidence_from_json
+from service.scheduler.policy.job_policy import history_of
+from service.store.migrate import check, is_current, migrate
+from service.store.repositories import (
+    ClusterShareRepository,
+    JobRepository,
+    MeasurementRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
+from service.store.session import Database
+from tests.support.service.dump_store import BEST_TRIAL, JOBS, KINDS, TRIALS, VERSIONS, load, write_dump
+from tests.support.service.scenarios import NOW
+from trainers.config import TrialConfig
+
+REVISIONS = sorted(path.name for path in VERSIONS.iterdir() if path.is_dir())
+
+
+def kind_of(url: str) -> str:
+    return next(kind for kind in KINDS if url.startswith(kind))
+
+
+def check_stories(database: Database) -> None:
+    """All that `tell_stories` left can be read by the code of today."""
+    assert is_current(database)
+    check(database)
+    with database.reading() as session:
+        jobs, trials = JobRepository(session), TrialRepository(session)
+        found = list(reversed(jobs.page(limit=10)))
+        assert [job.state for job in found] == JOBS
+        assert [job.specification.budget.num_trials for job in found] == [5, 4, 4]
+        succeeded, running, _ = found
+        assert len(succeeded.objectives) == 2
+        stored = trials.with_measurements(succeeded.id)
+        assert {trial.number: (trial.phase, trial.state, trial.reason) for trial in stored} == TRIALS
+        for trial in stored:
+            assert TrialConfig.from_json(trial.config).num_steps == 40
+        history = history_of(stored, succeeded.metric)
+        assert [len(trial.curve) for trial in history] == [4, 4, 1, 0, 4, 4, 4]
+        recommendation = RecommendationRepository(session).of_job(succeeded.id)
+        assert recommendation is not None
+        evidence = evidence_from_json(recommendation.content["evidence"])
+        assert evidence.best.number == BEST_TRIAL
+        assert evidence.confirmation is not None
+        [unfinished] = trials.with_measurements(running.id)
+        assert [measured.step for measured in MeasurementRepository(session).of_trial(unfinished.id)] == [10]
+        [(share, priority)] = ClusterShareRepository(session).of_cluster("10.0.0.1:6379", now=NOW)
+        assert (share.job_id, share.num_groups, share.group_share, priority) == (running.id, 1, 0.25, 0)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_database_of_an_earlier_version_is_read_after_an_upgrade(revision: str, empty_database_url: str) -> None:
+    load(empty_database_url, (VERSIONS / revision / f"{kind_of(empty_database_url)}.sql").read_text())
+    database = Database(empty_database_url)
+    migrate(database)
+    check_stories(database)
+    database.close()
+
+
+def test_a_dump_can_be_made_of_this_version(empty_database_url: str, tmp_path: Path) -> None:
+    path = write_dump(empty_database_url, kind_of(empty_database_url), tmp_path)
+    database = Database(empty_database_url)
+    check_stories(database)
+    database.close()
+    assert "recommendations" in path.read_text()
