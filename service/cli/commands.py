@@ -171,7 +171,7 @@ def submit(
 @app.command()
 def jobs(
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -186,7 +186,7 @@ def jobs(
     except ValueError as error:
         raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
     with _client(url) as client:
-        found = list(islice(client.jobs(states=states, model=model), limit))
+        found = list(islice(client.jobs(states=states, workload=workload), limit))
     if found:
         console = _console()
         console.print(terminal.jobs_table(found, width=console.width))
@@ -301,15 +301,15 @@ def try_(
 
 @app.command()
 def recommend(
-    model: Annotated[str | None, typer.Argument(help="A workload's name, e.g. digits-mlp.")] = None,
-    job: Annotated[str | None, typer.Option(help="What this job recommends, instead of a model's newest.")] = None,
+    workload: Annotated[str | None, typer.Argument(help="Its name, e.g. digits-mlp.")] = None,
+    job: Annotated[str | None, typer.Option(help="That of this job, instead of a workload's newest.")] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
     ] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Prints the newest recommended config of a model, or that of one job, with its evidence."""
+    """Prints the newest recommended config of a workload, or that of one job, with its evidence."""
     import json
 
     if output not in ("python", "json", "yaml"):
@@ -318,12 +318,12 @@ def recommend(
         raise typer.BadParameter("needs --job", param_hint="--trial")
     found: RecommendationRead | TrialConfigRead
     with _client(url) as client:
-        if job is not None and model is None:
+        if job is not None and workload is None:
             found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
-        elif model is not None and job is None:
-            found = _newest(client, model)
+        elif workload is not None and job is None:
+            found = _newest(client, workload)
         else:
-            raise typer.BadParameter("give either a model or --job", param_hint="MODEL")
+            raise typer.BadParameter("give either a workload or --job", param_hint="WORKLOAD")
     if output == "python":
         typer.echo(inert(found.python))
         return
@@ -411,13 +411,13 @@ def _client(url: str) -> Client:
         raise typer.BadParameter(f"{url!r}: {error}", param_hint="--url") from error
 
 
-def _newest(client: Client, model: str) -> RecommendationRead:
-    for found in client.recommendations(model):
+def _newest(client: Client, workload: str) -> RecommendationRead:
+    for found in client.recommendations(workload):
         return found
-    known = sorted(workload.name for workload in client.workloads())
-    if model not in known and ":" not in model:  # one named module:Class is registered nowhere
-        raise ServiceError(f"unknown model {model!r} (known: {', '.join(known)})")
-    raise ServiceError(f"there is no recommendation for {model!r} yet: no job with that workload has succeeded")
+    known = sorted(registered.name for registered in client.workloads())
+    if workload not in known and ":" not in workload:  # one named module:Class is registered nowhere
+        raise ServiceError(f"unknown workload {workload!r} (known: {', '.join(known)})")
+    raise ServiceError(f"there is no recommendation for {workload!r} yet: no job with it has succeeded")
 
 
 def _say(text: str, *, err: bool = False) -> None:
@@ -447,6 +447,7 @@ def _console() -> Console:
 def _watch(client: Client, job_id: str) -> None:
     from service.cli import terminal
     from service.domain import JobState
+    from service.evidence.words import evidence_lines
 
     try:
         job: JobRead = terminal.watch(client, job_id, _console())
@@ -461,7 +462,7 @@ def _watch(client: Client, job_id: str) -> None:
     if job.state is not JobState.SUCCEEDED:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
     recommendation = client.recommendation(job.id)
-    for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+    for line in evidence_lines(recommendation.evidence):
         _say(line)
     _say(f"`shampoo-tuner recommend --job {job.id}` prints the config.")
 

@@ -21,6 +21,7 @@ from service.cli import terminal
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
 from service.errors import ServiceError
+from service.evidence.words import evidence_lines
 from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 
@@ -98,7 +99,7 @@ def run_demo(
         if job.state is JobState.SUCCEEDED:
             recommendation = client.recommendation(job.id)
             say(f"\nThe recommended config, to paste after `model`:\n\n{recommendation.python}")
-            for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+            for line in evidence_lines(recommendation.evidence):
                 say(one_line(line))
         else:
             say("")
