@@ -13,6 +13,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.common import Problem, Readiness
 from service.api.schemas.estimates import JobEstimate
 from service.api.schemas.jobs import (
     EventRead,
@@ -25,12 +26,11 @@ from service.api.schemas.jobs import (
     TrialConfigRead,
     TrialRead,
 )
-from service.api.schemas.service import Problem, Readiness
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
+from service.hosts import DEFAULT_URL
 from service.specification.job import JobSpecification
 
-DEFAULT_URL = "http://127.0.0.1:8730"
 TIMEOUT_SECONDS = 30.0
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
 STREAM_TIMEOUT_SECONDS = 45.0

@@ -43,7 +43,7 @@ class DemoFailed(ServiceError):
 
 
 def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
-    """What the demo submits; a confirmation if there are new seeds."""
+    """The job that the demo submits; a confirmation if there are new seeds."""
     confirmation = {"top_k": _num_confirmed(num_trials), "num_seeds": num_seeds} if num_seeds else None
     own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
     return JOB | own

@@ -124,7 +124,7 @@ def recommend(
 
 
 def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
-    """What of a whole trial config, as JSON, another training script needs.
+    """The part of a whole trial config, as JSON, that another training script needs.
 
     Args:
         parameter_groups: those of the workload's description.
@@ -182,7 +182,7 @@ def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
 
 
 def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None) -> bool:
-    """Whether the recommended config, and the baseline if there is one, were compared over seeds."""
+    """True if the recommended config, and the baseline if there is one, were compared over seeds."""
     means = {config.number: config.mean for config in result.configs}
     return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
 
@@ -269,7 +269,7 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
 
 
 def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
-    """What the confirmation, of `num_seeds` seeds, did not show."""
+    """Caveats on a confirmation of `num_seeds` seeds."""
     if result is None:
         return ["No config was trained again with new seeds: the job ended before."]
     caveats = [
@@ -288,7 +288,7 @@ def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> 
 
 
 def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
-    """Which of the compared configs did worse over the new seeds than when they were found."""
+    """Caveats on the compared configs that did worse over the new seeds than when they were found."""
     by_number = {config.number: config for config in result.configs}
     caveats = []
     for role, winner in (("recommended", best), ("baseline's", baseline)):

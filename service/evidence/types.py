@@ -97,7 +97,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class ReachedBaseline:
-    """When the recommended config was first as good as the baseline's best was in the end.
+    """The point at which the recommended config was first as good as the baseline's best was in the end.
 
     Of confirmed configs, by their mean curves over the new seeds.
     """
@@ -185,7 +185,7 @@ class ConfirmationResult:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a config is recommended, and how far to trust that."""
+    """The reasons for a recommended config, and how far to trust them."""
 
     metric: str
     direction: Direction

@@ -20,7 +20,7 @@ OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How the search's best compares with the baseline's: a headline, and a sentence with the numbers behind it."""
+    """The comparison of the search's best with the baseline's: a headline, and the numbers behind it."""
 
     kind: Literal["better", "worse", "equal", "open"]
     headline: str
@@ -157,7 +157,7 @@ def _failures(result: ConfirmationResult | None) -> str:
 
 
 def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[str]:
-    """Why a config is recommended, whether it won or not: a sentence a line.
+    """The evidence for a config, whether it won or not: a sentence a line.
 
     Args:
         num_front: trials of a front to name at most; None: all of them.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from service.api import examples
-from service.api.schemas.read_model import ReadModel
-from service.api.text import check_storable
+from service.api.request_body import check_storable
+from service.api.schemas.common import ReadModel
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
