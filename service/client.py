@@ -13,6 +13,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.common import Problem, Readiness
 from service.api.schemas.estimates import JobEstimate
 from service.api.schemas.jobs import (
     EventRead,
@@ -25,12 +26,11 @@ from service.api.schemas.jobs import (
     TrialConfigRead,
     TrialRead,
 )
-from service.api.schemas.service import Problem, Readiness
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
+from service.hosts import DEFAULT_URL
 from service.specification.job import JobSpecification
 
-DEFAULT_URL = "http://127.0.0.1:8730"
 TIMEOUT_SECONDS = 30.0
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
 STREAM_TIMEOUT_SECONDS = 45.0
@@ -118,7 +118,7 @@ class Client:
         return self._read(JobRead, "POST", "/v1/jobs", body=body, headers=headers)
 
     def estimate(self, specification: JobSpecification | Mapping[str, Any]) -> JobEstimate:
-        """What a job would cost at most; nothing is stored.
+        """The cost of a job at most; nothing is stored.
 
         Raises:
             ApiError: the service would refuse it; the problem names the field.
@@ -127,11 +127,11 @@ class Client:
             specification = specification.model_dump(mode="json")
         return self._read(JobEstimate, "POST", "/v1/jobs", params={"dry_run": "true"}, body=dict(specification))
 
-    def jobs(self, *, states: Sequence[JobState] = (), model: str | None = None) -> Iterator[JobRead]:
+    def jobs(self, *, states: Sequence[JobState] = (), workload: str | None = None) -> Iterator[JobRead]:
         """Jobs, newest first; pages are asked for as they are needed."""
         params: dict[str, Any] = {"state": [state.value for state in states]}
-        if model is not None:
-            params["model"] = model
+        if workload is not None:
+            params["workload"] = workload
         return self._items(Page[JobRead], "/v1/jobs", params)
 
     def job(self, job_id: str) -> JobRead:
@@ -224,7 +224,7 @@ class Client:
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/retry")
 
     def measurements(self, job_id: str, number: int, *, after_step: int = -1) -> Iterator[MeasurementRead]:
-        """What a trial measured, by step."""
+        """The measurements of a trial, by step."""
         following: int | None = after_step
         while following is not None:
             path = f"{_job_path(job_id)}/trials/{number}/measurements"
@@ -232,9 +232,9 @@ class Client:
             yield from page.items
             following = page.next_after_step
 
-    def recommendations(self, model: str) -> list[RecommendationRead]:
-        """What finished jobs recommend for a model, newest first."""
-        return self._read(RecommendationList, "GET", "/v1/recommendations", params={"model": model}).items
+    def recommendations(self, workload: str) -> list[RecommendationRead]:
+        """The recommendations of finished jobs for a workload, newest first."""
+        return self._read(RecommendationList, "GET", "/v1/recommendations", params={"workload": workload}).items
 
     def recommendation(self, job_id: str) -> RecommendationRead:
         """Raises: ApiError (404: there is none yet)."""

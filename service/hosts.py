@@ -11,6 +11,9 @@ from ipaddress import IPv6Address, ip_address
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 """Names that lead to the asking machine itself, whatever a name server says."""
 ANY_HOST = "*"
+DEFAULT_PORT = 8730
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
+"""Where a service started without options is asked."""
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.IGNORECASE | re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]{2,45}\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?", re.IGNORECASE | re.ASCII)

@@ -10,7 +10,7 @@ import platformdirs
 from pydantic import Field, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.hosts import ANY_HOST, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
+from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     worker with its run takes a few: all of them together must stay below the `max_connections` of a PostgreSQL server,
     100 unless it was raised."""
     host: str = "127.0.0.1"
-    port: int = Field(default=8730, ge=0, le=65535)
+    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
     """0: any free port."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names by which the service may be asked beside this machine's own (localhost, 127.0.0.1, [::1]) and a `host` that

@@ -1,4 +1,4 @@
-"""How much one API process does at a time: requests that use the database take turns, and probes need no turn."""
+"""The capacity of one API process: requests that use the database take turns, and probes need no turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What endpoints ask for: settings, the clock, and a database session that is committed before the response is sent."""
+"""Dependencies of endpoints: settings, the clock, and a session that is committed before the response is sent."""
 
 from __future__ import annotations
 

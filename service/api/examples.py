@@ -85,8 +85,8 @@ JOB: dict[str, Any] = {
     "waiting": None,
     "requested": None,
     "failure": None,
-    "model": "digits-mlp",
-    "objective": {"metric": "validation_loss", "direction": "minimize"},
+    "workload": "digits-mlp",
+    "objectives": [{"metric": "validation_loss", "direction": "minimize"}],
     "specification": SPECIFICATION,
     "num_trials": 20,
     "num_steps": 200,
@@ -163,6 +163,7 @@ TRIAL_CONFIG: dict[str, Any] = {
 
 TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
     "number": 6,
+    "workload": "digits-mlp",
     "optimizer": "shampoo",
     "config": {"lr": 0.0123, "grafting": "adam"},
     "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
@@ -267,7 +268,7 @@ _CONFIRMATION: dict[str, Any] = {
 RECOMMENDATION: dict[str, Any] = {
     "id": "rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P",
     "job_id": JOB_ID,
-    "model": "digits-mlp",
+    "workload": "digits-mlp",
     "optimizer": "shampoo",
     "config": {"lr": 0.0123, "grafting": "adam"},
     "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},

@@ -9,9 +9,14 @@ import html
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
+from search_spaces import preset
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence.words import optimizer_title
+from service.specification.job import JobSpecification
+from service.store.models import Trial
 
 Axis = Literal["trials", "seconds"]
 Figure = dict[str, Any]
@@ -35,7 +40,7 @@ Point = tuple[float, float | None]
 
 @dataclass(frozen=True, slots=True)
 class PlotTrial:
-    """What the charts need of a trial."""
+    """A trial as the charts need it."""
 
     number: int
     phase: Phase
@@ -49,6 +54,33 @@ class PlotTrial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
     """(step, objective) in order of steps; None where it was not finite."""
+
+
+def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
+    """The row of a trial as the charts need it."""
+    origin = started_at or trial.created_at
+    return PlotTrial(
+        number=trial.number,
+        phase=trial.phase,
+        state=trial.state,
+        reason=trial.reason,
+        value=trial.value,
+        finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
+        confirms=trial.confirms,
+        parameters=trial.parameters,
+    )
+
+
+def phase_labels(specification: JobSpecification) -> dict[Phase, str]:
+    """The optimizer that each phase tunes, as a person calls it."""
+    labels = {Phase.SEARCH: "Search", Phase.BASELINE: "Baseline", Phase.CONFIRMATION: "Confirmation"}
+    spaces = {Phase.SEARCH: specification.search_space}
+    if specification.baseline is not None:
+        spaces[Phase.BASELINE] = specification.baseline.search_space
+    for phase, space in spaces.items():
+        optimizer = preset(space).optimizer if isinstance(space, str) else space["optimizer"]
+        labels[phase] = optimizer_title(str(optimizer))
+    return labels
 
 
 def best_so_far(
@@ -190,13 +222,13 @@ def trade_off(
     metrics: tuple[str, str],
     labels: Mapping[Phase, str],
 ) -> Figure:
-    """One further objective against the first, a point for each completed trial of search and baseline; those of the
+    """Another objective against the first, a point for each completed trial of search and baseline; those of the
     front are ringed.
 
     Args:
-        values: (further objective, first one) by the trial's number; None where it has none.
+        values: (other objective, first one) by the trial's number; None where it has none.
         front: numbers of the trials that no other one betters in every objective of the job.
-        metrics: of the further objective and of the first.
+        metrics: of the other objective and of the first.
     """
     data: list[Figure] = []
     drawn: list[tuple[float, float]] = []

@@ -17,9 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from service.api import examples
-from service.api.fields import field_of, small, value_at
-from service.api.schemas.service import FieldError, Problem
-from service.api.text import join_field
+from service.api.request_body import field_of, join_field, small, value_at
+from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
     Conflict,

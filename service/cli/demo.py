@@ -21,6 +21,7 @@ from service.cli import terminal
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
 from service.errors import ServiceError
+from service.evidence.words import evidence_lines
 from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 
@@ -42,7 +43,7 @@ class DemoFailed(ServiceError):
 
 
 def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
-    """What the demo submits; a confirmation if there are new seeds."""
+    """The job that the demo submits; a confirmation if there are new seeds."""
     confirmation = {"top_k": _num_confirmed(num_trials), "num_seeds": num_seeds} if num_seeds else None
     own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
     return JOB | own
@@ -98,7 +99,7 @@ def run_demo(
         if job.state is JobState.SUCCEEDED:
             recommendation = client.recommendation(job.id)
             say(f"\nThe recommended config, to paste after `model`:\n\n{recommendation.python}")
-            for line in terminal.evidence_lines(recommendation.optimizer, recommendation.evidence):
+            for line in evidence_lines(recommendation.evidence):
                 say(one_line(line))
         else:
             say("")

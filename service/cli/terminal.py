@@ -1,4 +1,4 @@
-"""What the command line shows of jobs and recommendations."""
+"""Jobs and estimates as the command line shows them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from service.api.schemas.estimates import JobEstimate, MemoryRead
-from service.api.schemas.jobs import BestRead, JobRead, WaitingRead
+from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
-from service.evidence.best_values import best_of, described, number
-from service.evidence.recommend import named_values
-from service.evidence.types import Evidence, Verdict
+from service.evidence.best_values import BestTrial
+from service.evidence.words import described, device_hours, duration, number, share
 from service.inert import inert, one_line
 from trainers.retry import retry
 
@@ -109,15 +108,15 @@ def progress_line(job: JobRead) -> str:
     parts = [state_words(job), f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
     if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
         parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
-    metric = job.objective.metric
+    metric = job.objectives[0].metric
     if job.progress.best is not None:
         parts.append(f"best {metric} {described(job.progress.best)}")
     if job.progress.baseline_best is not None:
         parts.append(f"baseline {described(job.progress.baseline_best)}")
     if job.progress.seconds_left is not None:
         parts.append(f"about {duration(job.progress.seconds_left)} left")
-    if job.specification.budget.device_hours is not None:
-        parts.append(device_hours(job))
+    if (limit := job.specification.budget.device_hours) is not None:
+        parts.append(device_hours(job.progress.device_hours, limit))
     if job.waiting is not None:
         parts.append(waiting_words(job.waiting))
     if job.failure:
@@ -144,11 +143,11 @@ def progress_panel(job: JobRead) -> RenderableType:
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
     if len(progress.phases) > 1:
         table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
-    table.add_row(f"best {job.objective.metric}", described(progress.best) if progress.best else "none yet")
+    table.add_row(f"best {job.objectives[0].metric}", described(progress.best) if progress.best else "none yet")
     if job.specification.baseline is not None:
         table.add_row("baseline's best", described(progress.baseline_best) if progress.baseline_best else "none yet")
-    if job.specification.budget.device_hours is not None:
-        table.add_row("budget", device_hours(job))
+    if (limit := job.specification.budget.device_hours) is not None:
+        table.add_row("budget", device_hours(progress.device_hours, limit))
     if not job.state.is_final:
         left = "unknown yet" if progress.seconds_left is None else f"about {duration(progress.seconds_left)}"
         table.add_row("time left", left)
@@ -185,62 +184,8 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     return table
 
 
-def evidence_lines(optimizer: str, evidence: Evidence) -> list[str]:
-    """Why a config is recommended, in plain words, whether it won or not."""
-    best, baseline = evidence.best, evidence.baseline
-    lines = [
-        f"Best of the search: {evidence.metric} {described(best_of(evidence.confirmation, best))} "
-        f"after {best.num_steps} steps."
-    ]
-    if baseline is None:
-        lines.append("There is no baseline to compare with.")
-    else:
-        name = baseline.config["optimizer"]["name"]
-        value = described(best_of(evidence.confirmation, baseline))
-        lines.append(f"Best of the {name} baseline: {evidence.metric} {value}.")
-        by = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
-        lines.append(
-            {
-                Verdict.BETTER: f"Verdict: {optimizer} is better than {name}{by}.",
-                Verdict.EQUAL: f"Verdict: {optimizer} and {name} are equal, within {evidence.equal_within:.1%}.",
-                Verdict.WORSE: f"Verdict: {optimizer} is WORSE than {name}{by}; {name} is the one to use here.",
-                Verdict.UNDECIDED: f"Verdict: undecided; the new seeds do not tell {optimizer} from {name}.",
-            }[evidence.verdict]
-        )
-        result = evidence.confirmation
-        if result is not None and result.improvement_low is not None and result.improvement_high is not None:
-            lines.append(
-                f"Over {len(result.seeds)} new seeds the improvement lies between {result.improvement_low:+.1%} and "
-                f"{result.improvement_high:+.1%} ({result.confidence:.0%} interval)."
-            )
-    lines += evidence.verdict_caveats
-    reached = evidence.reached_baseline
-    if reached is not None:
-        lines.append(
-            f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
-            f"{reached.baseline_step}."
-        )
-    total = sum(sum(endings.values()) for endings in evidence.num_trials.values())
-    phases = "; ".join(
-        f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
-        for phase, endings in sorted(evidence.num_trials.items(), key=lambda item: list(Phase).index(Phase(item[0])))
-    )
-    return [*lines, *_front_lines(evidence), f"{total} trials: {phases}.", *evidence.caveats]
-
-
-def _front_lines(evidence: Evidence) -> list[str]:
-    """The trials that no other one betters in every objective, a line for each."""
-    if not evidence.front:
-        return []
-    lines = ["No other trial betters these in every objective; `recommend --job JOB --trial NUMBER` prints a config:"]
-    for point in evidence.front:
-        values = ", ".join(named_values(point.values, evidence.metric))
-        lines.append(f"  trial {point.number}{' (baseline)' if point.phase is Phase.BASELINE else ''}: {values}")
-    return lines
-
-
 def estimate_lines(estimate: JobEstimate) -> list[str]:
-    """What a job would cost at most, in plain words."""
+    """The cost of a job at most, in plain words."""
     phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
     trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
     lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
@@ -276,7 +221,7 @@ def _memory_lines(memory: MemoryRead) -> list[str]:
         f"Weights, gradients and optimizer of a {phase} trial need {_gib(space.default_bytes)} on each rank with the "
         f"defaults, up to {_gib(space.largest_bytes)} in {space.num_points} points of the space."
         + (
-            f" {space.share_infeasible:.1%} of them do not fit and would not be launched."
+            f" {share(space.share_infeasible)} of them do not fit and would not be launched."
             if space.share_infeasible
             else ""
         )
@@ -315,24 +260,10 @@ def state_words(job: JobRead) -> str:
 
 
 def waiting_words(waiting: WaitingRead) -> str:
-    """What a job waits for, and since when."""
+    """The reason why a job waits, and since when."""
     return f"{waiting.reason} (waiting since {waiting.since:%Y-%m-%d %H:%M:%S} UTC)"
 
 
-def device_hours(job: JobRead) -> str:
-    """The device-hours spent and allowed."""
-    return f"{job.progress.device_hours:.3g} of {job.specification.budget.device_hours:g} device-hours"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for a person: `48 s`, `3 min 20 s`, `2 h 5 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _marked(best: BestRead | None) -> str:
+def _marked(best: BestTrial | None) -> str:
     """A best value, with a star if it is a mean over new seeds."""
     return "" if best is None else f"{number(best.value)}{'*' if best.num_new_seeds else ''}"

@@ -1,13 +1,11 @@
-"""The pages of the dashboard and the data of its charts. Everything here reads; the pages' buttons call the API."""
+"""The pages of the dashboard. Everything here reads; the pages' buttons call the API."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jinja2
 from fastapi import APIRouter, Query, Request
@@ -17,27 +15,18 @@ from starlette.templating import Jinja2Templates
 
 from service.api import problems
 from service.api.dependencies import Now, ReadSession, SettingsDependency
-from service.api.figures import Axis, Figure, Point, best_so_far, choose_curves, learning_curves, trade_off
+from service.api.figures import phase_labels
 from service.dashboard import view
-from service.dashboard.assets import PLOTLY_PATH, static_mounts
-from service.domain import JobState, TrialState
-from service.errors import InvalidInput, NotFound
-from service.evidence.best_values import number, spread
-from service.evidence.pareto_front import front_of
-from service.evidence.recommend import snippet_from_json
-from service.evidence.types import evidence_from_json
-from service.store.models import Job
-from service.store.repositories import (
-    JobRepository,
-    MeasurementRepository,
-    RecommendationRepository,
-    TrialRepository,
-)
+from service.dashboard.assets import PLOTLY_PATH
+from service.domain import JobState
+from service.errors import NotFound
+from service.evidence.snippet import python_snippet
+from service.evidence.types import recommendation_from_json
+from service.evidence.words import device_hours, duration, number, spread, times
+from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
-
-__all__ = ["router", "static_mounts"]
 
 JOBS_PER_PAGE = 25
 TRIALS_SHOWN = 500
@@ -69,11 +58,13 @@ def _environment() -> jinja2.Environment:
         number=number,
         spread=spread,
         parameter=view.parameter,
-        duration=view.duration,
+        duration=duration,
+        times=times,
         ago=view.ago,
         iso=view.iso,
         absolute=view.absolute,
     )
+    environment.globals["device_hours"] = device_hours
     environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
     return environment
 
@@ -124,16 +115,18 @@ def job_page(
         return _templates.TemplateResponse(
             request, "not_found.html", {"kind": "job", "name": job_id}, status_code=404, headers=HEADERS
         )
+    specification = job.specification
     progress = progress_of(session, [job], now=now)[job.id]
-    trials = TrialRepository(session).page(job.id)
-    labels = view.phase_labels(job.stored_specification, trials)
-    recommendation = RecommendationRepository(session).of_job(job.id)
-    evidence = recommendation.content["evidence"] if recommendation else None
-    told = evidence_from_json(evidence) if evidence and job.state.is_final else None
+    labels = phase_labels(specification)
+    stored = RecommendationRepository(session).of_job(job.id)
+    recommendation = recommendation_from_json(stored.content) if stored else None
+    evidence = recommendation.evidence if recommendation else None
     seeds = view.seed_table(evidence, labels)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
-    shown = view.shown_trials(trials, best_numbers | front | (seeds.numbers if seeds else set()), limit=TRIALS_SHOWN)
+    trials = TrialRepository(session)
+    shown = trials.newest(job.id, limit=TRIALS_SHOWN, always=best_numbers | front | (seeds.numbers if seeds else set()))
+    has_baseline = specification.baseline is not None
     context = {
         "job": job,
         "now": now,
@@ -141,23 +134,21 @@ def job_page(
         "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
         "bar": view.bar(progress),
         "labels": labels,
-        "budget": job.specification.budget,
+        "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
-        "retriable": () if job.specification.pruner.name == "pbt" else RETRIABLE,
-        "has_baseline": job.specification.baseline is not None,
-        "verdict": view.verdict(
-            job, progress, labels, has_baseline=job.specification.baseline is not None, evidence=evidence
-        ),
-        "verdict_caveats": told.verdict_caveats if told else [],
+        "retriable": () if specification.pruner.name == "pbt" else RETRIABLE,
+        "has_baseline": has_baseline,
+        "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
+        "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,
-        "phase_of": {trial.number: trial.phase for trial in trials},
+        "phase_of": trials.phases(job.id, {trial.confirms for trial in shown if trial.confirms is not None}),
         "trials": shown,
-        "num_trials": len(trials),
+        "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
         "best_numbers": best_numbers,
-        "recommendation": recommendation.content if recommendation else None,
-        "snippet": snippet_from_json(recommendation.content) if recommendation else None,
+        "recommendation": recommendation,
+        "snippet": python_snippet(recommendation) if recommendation else None,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
     return _templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
@@ -173,7 +164,7 @@ async def unknown_address(request: Request, error: Exception) -> Response:
 
 
 def _prefers_html(accept: str) -> bool:
-    """Whether an `Accept` names HTML, as browsers do, and JSON not before it."""
+    """True if an `Accept` names HTML, as browsers do, and JSON not before it."""
     weights = dict[str, float]()
     for choice in accept.lower().split(","):
         media_type, *parameters = (part.strip() for part in choice.split(";"))
@@ -181,81 +172,3 @@ def _prefers_html(accept: str) -> bool:
         weights[media_type] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
     json_weight = max(weights.get("application/json", 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
     return weights.get("text/html", 0.0) > json_weight
-
-
-@router.get("/v1/jobs/{job_id}/plots/{kind}", tags=["jobs"], summary="A chart of a job as a Plotly figure")
-def read_plot(
-    session: ReadSession,
-    job_id: str,
-    kind: str,
-    x: Annotated[Axis, Query(description="What `best-so-far` is drawn over.")] = "trials",
-    against: Annotated[
-        str | None,
-        Query(
-            max_length=200, description="The further objective that `trade-off` is drawn over; without: the first one."
-        ),
-    ] = None,
-) -> dict[str, Any]:
-    """`{"data": [...], "layout": {...}}` for Plotly; `kind` is `best-so-far`, `learning-curves` or, of a job with
-    several objectives, `trade-off`."""
-    job = JobRepository(session).get(job_id)
-    if kind == "best-so-far":
-        return _best_so_far(session, job, x)
-    if kind == "learning-curves":
-        return _learning_curves(session, job)
-    if kind == "trade-off" and len(job.objectives) > 1:
-        return _trade_off(session, job, against)
-    raise NotFound("plot", kind)
-
-
-def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
-    trials = TrialRepository(session).page(job.id)
-    return best_so_far(
-        [view.plot_trial(trial, started_at=job.started_at) for trial in trials],
-        metric=job.metric,
-        direction=job.direction,
-        labels=view.phase_labels(job.stored_specification, trials),
-        axis=axis,
-    )
-
-
-def _learning_curves(session: ReadSession, job: Job) -> Figure:
-    """Chooses the trials to draw first, so that a job of thousands loads the measurements of a hundred."""
-    trials = TrialRepository(session).page(job.id)
-    ids = {trial.number: trial.id for trial in trials}
-    rows = [view.plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
-    chosen = choose_curves(rows, direction=job.direction)
-    curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
-    return learning_curves(
-        [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
-        metric=job.metric,
-        direction=job.direction,
-        labels=view.phase_labels(job.stored_specification, trials),
-    )
-
-
-def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
-    further = [metric for metric, _ in job.objectives[1:]]
-    if against is not None and against not in further:
-        raise InvalidInput("against", f"{against!r} is no further objective of the job (there is {', '.join(further)})")
-    metrics = against or further[0], job.metric
-    trials = TrialRepository(session).page(job.id)
-    completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
-    return trade_off(
-        [view.plot_trial(trial, started_at=job.started_at) for trial in completed],
-        {trial.number: (trial.metrics.get(metrics[0]), trial.metrics.get(metrics[1])) for trial in completed},
-        [
-            point.number
-            for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
-        ],
-        metrics=metrics,
-        labels=view.phase_labels(job.stored_specification, trials),
-    )
-
-
-def _curves(session: ReadSession, trial_ids: Sequence[str], metric: str) -> dict[str, list[Point]]:
-    """(step, objective) of each trial's measurements, by the trial's id."""
-    curves: dict[str, list[Point]] = {}
-    for measurement in MeasurementRepository(session).of_trials(trial_ids):
-        curves.setdefault(measurement.trial_id, []).append((measurement.step, measurement.metrics.get(metric)))
-    return curves

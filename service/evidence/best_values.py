@@ -1,4 +1,4 @@
-"""The best value of a job's search, and of its baseline: one number with its origin, and one way to write both.
+"""The best value of a job's search, and of its baseline: one number with its origin, and which of two is better.
 
 While a job runs, it is what the best completed trial reached, with its one seed. Once the job has ended, it is what its
 recommendation says: of configs that were trained again the mean over the new seeds, because the best of many trials is
@@ -8,15 +8,15 @@ a lucky one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
 
-from service.evidence.types import ConfirmationResult, Winner
+from pydantic import ConfigDict, computed_field
+from pydantic.dataclasses import dataclass
 
-DASH = "–"
+from service.domain import Direction
+from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, Verdict, Winner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
 class BestTrial:
     """The best trial of a phase, and the value that stands for its config."""
 
@@ -24,29 +24,15 @@ class BestTrial:
     value: float
     """Its final value; of a config that was confirmed, the mean over the new seeds."""
     num_new_seeds: int = 0
-    """Seeds that `value` is the mean over; 0: the config was not confirmed."""
+    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
     standard_deviation: float | None = None
     """Over those seeds, of the sample."""
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented order
     @property
     def basis(self) -> str:
-        """How the value came about, for a person."""
+        """The origin of the value, for a person: `one seed`, or `mean of 3 new seeds`."""
         return f"mean of {self.num_new_seeds} new seeds" if self.num_new_seeds else "one seed"
-
-
-class Best(Protocol):
-    """A `BestTrial`, or what the API gives of one."""
-
-    @property
-    def number(self) -> int: ...
-    @property
-    def value(self) -> float: ...
-    @property
-    def num_new_seeds(self) -> int: ...
-    @property
-    def standard_deviation(self) -> float | None: ...
-    @property
-    def basis(self) -> str: ...
 
 
 def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
@@ -61,22 +47,16 @@ def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
     return BestTrial(winner.number, winner.value)
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with `digits` significant digits, trailing zeros kept so that columns line up."""
-    if value is None or not math.isfinite(value):
-        return DASH
-    if 10**digits <= abs(value) < 10 ** (digits + 2):
-        return f"{value:.0f}"
-    return f"{value:#.{digits}g}".removesuffix(".")
+def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
+    """By how much `best` is better than `baseline`, as a share of it: negative if worse, None if infinite."""
+    difference = baseline - best if direction is Direction.MINIMIZE else best - baseline
+    ratio = difference / abs(baseline) if baseline else math.inf
+    return ratio if math.isfinite(ratio) else None
 
 
-def spread(standard_deviation: float) -> str:
-    """A standard deviation, as it follows its mean."""
-    return f"± {number(standard_deviation, 2)}"
-
-
-def described(best: Best) -> str:
-    """A best value with its spread and its origin: `0.07680 ± 0.00035 (mean of 3 new seeds, config of trial 8)`."""
-    deviation = "" if best.standard_deviation is None else f" {spread(best.standard_deviation)}"
-    whose = f"config of trial {best.number}" if best.num_new_seeds else f"trial {best.number}"
-    return f"{number(best.value)}{deviation} ({best.basis}, {whose})"
+def compare(best: float, baseline: float, direction: Direction) -> Verdict:
+    """The verdict on two best values; those within `EQUAL_WITHIN` are equal."""
+    improvement = improvement_over(baseline, best, direction)
+    if best == baseline or (improvement is not None and abs(improvement) <= EQUAL_WITHIN):
+        return Verdict.EQUAL
+    return Verdict.BETTER if direction.is_better(best, than=baseline) else Verdict.WORSE

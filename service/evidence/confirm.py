@@ -36,7 +36,7 @@ class Interval:
 
 
 def confirm(trials: Sequence[FinishedTrial], direction: Direction) -> ConfirmationResult | None:
-    """What the confirmation trials of a job say; None if it has none.
+    """The result of a job's confirmation trials; None if it has none.
 
     A config with a failed trial takes no part in the comparison. The others are compared over the seeds with which
     all of them completed, so that each seed's luck with data and initial weights is the same for all; where the time
@@ -123,7 +123,7 @@ def further_seed(values: Sequence[float]) -> tuple[float, float]:
 
 
 def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verdict:
-    """What the interval allows to say.
+    """The verdict that the interval allows.
 
     `equal`: all of it lies within `EQUAL_WITHIN` of no difference. `better` or `worse`: all of it is on one side of no
     difference. Else `undecided`: more seeds would tell, or nothing.
@@ -167,7 +167,7 @@ def _result(trial: FinishedTrial) -> SeedResult:
 
 
 def _config(source: FinishedTrial, results: list[SeedResult], seeds: Sequence[int]) -> ConfirmedConfig:
-    """What became of one config; with `seeds` empty it takes no part in the comparison."""
+    """One config over its new seeds; with `seeds` empty it takes no part in the comparison."""
     assert source.value is not None
     compared = [result.value for result in results if result.seed in seeds and result.value is not None]
     low, high = further_seed(compared) if compared else (None, None)

@@ -9,7 +9,7 @@ from service.evidence.types import FinishedTrial, Stage, Winner
 
 
 def lineage_of(trial: FinishedTrial, trials: Sequence[FinishedTrial], *, last_step: int) -> list[Stage]:
-    """What trained a fork, from the first step to `last_step`; empty: the trial began from nothing.
+    """The stages that trained a fork, from the first step to `last_step`; empty: the trial began from nothing.
 
     Args:
         trial: one of `trials`.
@@ -49,7 +49,7 @@ def _stage(trial: FinishedTrial, last_step: int) -> Stage:
 
 
 def _changes(before: Stage | None, stage: Stage) -> str:
-    """What is new in a stage, in brackets."""
+    """The changes of a stage, in brackets."""
     if before is None:
         return ""
     old, new = _values(before), _values(stage)

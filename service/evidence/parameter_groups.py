@@ -14,10 +14,10 @@ from trainers.workload.description import ParameterGroup
 
 @dataclass(frozen=True, slots=True)
 class OwnSettings:
-    """What some parameters got in place of the optimizer's arguments."""
+    """Settings that some parameters got in place of the optimizer's arguments."""
 
     parameters: str
-    """Which ones, in words."""
+    """These parameters, in words."""
     settings: dict[str, JsonValue] | None
     """Arguments of the optimizer; None: only the workload's class knows them."""
 
@@ -32,7 +32,7 @@ class OwnSettings:
 def own_settings(
     groups: Sequence[ParameterGroup], *, optimizer: str, arguments: Mapping[str, Any], options: Mapping[str, Any]
 ) -> list[OwnSettings]:
-    """What a trial gave to some parameters that its config does not say.
+    """Settings that a trial gave to some parameters and its config does not say.
 
     Args:
         groups: of the workload's description.

@@ -1,4 +1,4 @@
-"""Which of several trials are worth having when more than one objective counts: pure functions of plain values."""
+"""The front of several objectives: trials that no other one betters in all. Pure functions of plain values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FrontPoint:
 
 
 def dominates(ours: Sequence[float], theirs: Sequence[float], directions: Sequence[Direction]) -> bool:
-    """Whether `ours` is at least as good in every objective and better in one; values may be infinite, not NaN."""
+    """True if `ours` is at least as good in every objective and better in one; values may be infinite, not NaN."""
     pairs = list(zip(ours, theirs, directions, strict=True))
     if any(direction.is_better(their, than=our) for our, their, direction in pairs):
         return False

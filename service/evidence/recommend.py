@@ -6,37 +6,34 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from service.domain import Direction, Phase, TrialState
-from service.evidence.best_values import best_of, described, number
+from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
 from service.evidence.lineage import caveat_of_lineage, lineage_of
-from service.evidence.parameter_groups import OwnSettings, caveat, own_settings
+from service.evidence.parameter_groups import caveat, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.setbacks import setback_caveat
-from service.evidence.snippet import render
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,
     ConfirmedConfig,
     Evidence,
     FinishedTrial,
+    PasteableConfig,
     ReachedBaseline,
+    RecommendedConfig,
     Verdict,
     Winner,
-    evidence_from_json,
 )
+from service.evidence.words import number, optimizer_title, signed_share
 from trainers.workload.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
-
-FRONT_SHOWN = 8
-"""Trials of a front that the head of a snippet names."""
 
 Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 
@@ -52,36 +49,6 @@ _TRAINING = (
 """What of a trial's config changes how its optimizer does."""
 
 
-@dataclass(frozen=True, slots=True)
-class PasteableConfig:
-    """A trial's config as another training script needs it."""
-
-    workload: str
-    optimizer: str
-    """Name of the optimizer: `shampoo`, `adamw` or `sgd`."""
-    config: dict[str, Any]
-    """Exactly the keyword arguments of the optimizer's constructor."""
-    schedule: dict[str, Any]
-    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
-    training: dict[str, Any]
-    """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
-    `precision`, `averaging` and `compression`."""
-    workload_options: dict[str, Any]
-    parameter_groups: list[OwnSettings]
-    """What some parameters got in place of `config`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation(PasteableConfig):
-    """The config that a job recommends, with its evidence."""
-
-    evidence: Evidence
-
-    def to_json(self) -> dict[str, Any]:
-        """The recommendation as JSON-able values."""
-        return dataclasses.asdict(self)
-
-
 def recommend(
     trials: Sequence[FinishedTrial],
     *,
@@ -91,7 +58,7 @@ def recommend(
     num_planned: int | None = None,
     num_seeds: int | None = None,
     parameter_groups: Sequence[ParameterGroup] = (),
-) -> Recommendation | None:
+) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
     Where configs were trained again with new seeds, those trials alone decide: which config is the best, how it
@@ -153,13 +120,11 @@ def recommend(
         front=front,
         verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
     )
-    return Recommendation(
-        **{field.name: getattr(found, field.name) for field in dataclasses.fields(PasteableConfig)}, evidence=evidence
-    )
+    return RecommendedConfig(**{name: getattr(found, name) for name in PasteableConfig.model_fields}, evidence=evidence)
 
 
 def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
-    """What of a whole trial config, as JSON, another training script needs.
+    """The part of a whole trial config, as JSON, that another training script needs.
 
     Args:
         parameter_groups: those of the workload's description.
@@ -177,36 +142,6 @@ def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGro
             arguments=config["optimizer"]["arguments"],
             options=config["workload_options"],
         ),
-    )
-
-
-def python_snippet(recommendation: Recommendation) -> str:
-    """Python to paste after `model`: the optimizer, its schedule and one training step, with the evidence on top."""
-    return snippet_from_json(recommendation.to_json())
-
-
-def snippet_from_json(recommendation: Mapping[str, Any]) -> str:
-    """`python_snippet` of a recommendation in its stored form, `Recommendation.to_json()`."""
-    return render(
-        optimizer=recommendation["optimizer"],
-        arguments=recommendation["config"],
-        schedule=recommendation["schedule"],
-        training=recommendation["training"],
-        # Recommendations stored before there were any have none.
-        own_settings=[OwnSettings(**group) for group in recommendation.get("parameter_groups", [])],
-        header=_header(recommendation),
-    )
-
-
-def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
-    """Python to paste after `model`, for the config of any trial."""
-    return render(
-        optimizer=config.optimizer,
-        arguments=config.config,
-        schedule=config.schedule,
-        training=config.training,
-        own_settings=config.parameter_groups,
-        header=header,
     )
 
 
@@ -247,7 +182,7 @@ def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
 
 
 def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None) -> bool:
-    """Whether the recommended config, and the baseline if there is one, were compared over seeds."""
+    """True if the recommended config, and the baseline if there is one, were compared over seeds."""
     means = {config.number: config.mean for config in result.configs}
     return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
 
@@ -269,21 +204,6 @@ def _verdict(
     if any(config.has_failed or config.mean is not None for config in repeated):
         return Verdict.UNDECIDED, None  # one of them failed with a new seed
     return compare(best.value, baseline.value, direction), improvement
-
-
-def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
-    """By how much `best` is better than `baseline`, as a share of it: negative if worse, None if infinite."""
-    difference = baseline - best if direction is Direction.MINIMIZE else best - baseline
-    ratio = difference / abs(baseline) if baseline else math.inf
-    return ratio if math.isfinite(ratio) else None
-
-
-def compare(best: float, baseline: float, direction: Direction) -> Verdict:
-    """Whether the search's best value is better than the baseline's, equal to it within `EQUAL_WITHIN`, or worse."""
-    improvement = improvement_over(baseline, best, direction)
-    if best == baseline or (improvement is not None and abs(improvement) <= EQUAL_WITHIN):
-        return Verdict.EQUAL
-    return Verdict.BETTER if direction.is_better(best, than=baseline) else Verdict.WORSE
 
 
 def _reached_baseline(
@@ -349,7 +269,7 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
 
 
 def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
-    """What the confirmation, of `num_seeds` seeds, did not show."""
+    """Caveats on a confirmation of `num_seeds` seeds."""
     if result is None:
         return ["No config was trained again with new seeds: the job ended before."]
     caveats = [
@@ -368,77 +288,20 @@ def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> 
 
 
 def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
-    """Which of the compared configs did worse over the new seeds than when they were found."""
+    """Caveats on the compared configs that did worse over the new seeds than when they were found."""
     by_number = {config.number: config for config in result.configs}
     caveats = []
     for role, winner in (("recommended", best), ("baseline's", baseline)):
         config = None if winner is None else by_number.get(winner.number)
         if winner is None or config is None:
             continue
-        whose = f"The {role} config ({winner.config['optimizer']['name']}, trial {winner.number})"
+        whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
         confirmed = best_of(result, winner)
         caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
         if caveat is None:
             continue
         against_found = improvement_over(config.found_value, best.value, direction)
         if winner is baseline and against_found is not None:
-            caveat += f" Against {number(config.found_value)} the improvement would be {against_found:+.1%}."
+            caveat += f" Against {number(config.found_value)} the improvement would be {signed_share(against_found)}."
         caveats.append(caveat)
     return caveats
-
-
-def _header(recommendation: Mapping[str, Any]) -> list[str]:
-    """The evidence in a few lines of plain words."""
-    evidence = evidence_from_json(recommendation["evidence"])
-    counts = evidence.num_trials
-    totals = ", ".join(f"{sum(counts[phase].values())} {phase}" for phase in Phase if phase in counts)
-    lines = [
-        f"{recommendation['optimizer']} for {recommendation['workload']}, from {totals} trials",
-        f"{evidence.metric} ({evidence.direction}): {described(best_of(evidence.confirmation, evidence.best))}",
-    ]
-    if options := recommendation["workload_options"]:
-        # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
-        named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
-        lines.append(f"with the workload's options {named}")
-    if evidence.baseline is not None:
-        name = evidence.baseline.config["optimizer"]["name"]
-        value = described(best_of(evidence.confirmation, evidence.baseline))
-        lines.append(f"baseline {name}: {value}: {_comparison(evidence)}")
-        if evidence.verdict is Verdict.WORSE:
-            lines.append(f"NOT RECOMMENDED over {name}: the baseline did better.")
-    lines += evidence.verdict_caveats
-    reached = evidence.reached_baseline
-    if reached is not None:
-        lines.append(f"reached the baseline's best at step {reached.step}, the baseline at {reached.baseline_step}")
-    return [*lines, *_front_lines(evidence), *evidence.caveats]
-
-
-def _front_lines(evidence: Evidence) -> list[str]:
-    """The trials that no other one betters in every objective; of many, the first few."""
-    front = evidence.front
-    lines = [
-        f"on the front: trial {point.number}, {', '.join(named_values(point.values, evidence.metric))}"
-        for point in front[:FRONT_SHOWN]
-    ]
-    return [*lines, *([f"and {len(front) - FRONT_SHOWN} more"] if len(front) > FRONT_SHOWN else [])]
-
-
-def named_values(values: Mapping[str, float], metric: str) -> list[str]:
-    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
-    return [f"{name} {number(values[name])}" for name in sorted(values, key=lambda name: name != metric)]
-
-
-def _comparison(evidence: Evidence) -> str:
-    share = "" if evidence.improvement is None else f" by {abs(evidence.improvement):.1%}"
-    result = evidence.confirmation
-    low, high = (None, None) if result is None else (result.improvement_low, result.improvement_high)
-    interval = (
-        ""
-        if result is None or low is None or high is None
-        else f" ({result.confidence:.0%} interval {low:+.1%} to {high:+.1%})"
-    )
-    if evidence.verdict is Verdict.EQUAL:
-        return f"equal (within {evidence.equal_within:.1%}){interval}"
-    if evidence.verdict is Verdict.UNDECIDED:
-        return f"undecided{interval}"
-    return f"this config is {evidence.verdict}{share}{interval}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from service.domain import Direction
-from service.evidence.best_values import BestTrial, number, spread
+from service.evidence.best_values import BestTrial
 from service.evidence.types import EQUAL_WITHIN, ConfirmedConfig
+from service.evidence.words import number, spread
 
 LARGE = 0.1
 """Loss of a config, as a share of what it had when found, that is told even where it may be chance."""
@@ -28,7 +29,7 @@ def setback_caveat(
     two. Where it holds the found value, and that is lost by a large share all the same, the seeds do not tell.
 
     Args:
-        whose: what the config is to the verdict, e.g. `The recommended config (shampoo, trial 8)`.
+        whose: what the config is to the verdict, e.g. `The recommended config (Shampoo, trial 8)`.
         best: the config's value over the new seeds.
     """
     found = config.found_value

@@ -1,4 +1,4 @@
-"""Renders an optimizer config as Python that a user pastes into a training script."""
+"""A config as Python that a user pastes into a training script, with its evidence on top."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.evidence.parameter_groups import OwnSettings
+from service.evidence.types import PasteableConfig, RecommendedConfig
+from service.evidence.words import evidence_lines, optimizer_title
 from service.inert import one_line
 from trainers.config import DEFAULT_DECAY_FRACTION
 
@@ -25,25 +27,32 @@ _DECAYS = {
 """The factor after the warm-up, as `trainers.schedule.factor` has it."""
 
 
-def render(
-    *,
-    optimizer: str,
-    arguments: Mapping[str, Any],
-    schedule: Mapping[str, Any],
-    training: Mapping[str, Any],
-    own_settings: Sequence[OwnSettings],
-    header: Sequence[str],
-) -> str:
+FRONT_SHOWN = 8
+"""Trials of a front that the head of a snippet names."""
+
+
+def python_snippet(recommendation: RecommendedConfig) -> str:
+    """Python to paste after `model`: the optimizer, its schedule and one training step, with the evidence on top."""
+    evidence, options = recommendation.evidence, recommendation.workload_options
+    title = optimizer_title(recommendation.optimizer)
+    header = [f"{title} for {recommendation.workload}, to {evidence.direction} {evidence.metric}"]
+    if options:
+        # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
+        named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
+        header.append(f"with the workload's options {named}")
+    return trial_snippet(recommendation, header=[*header, *evidence_lines(evidence, num_front=FRONT_SHOWN)])
+
+
+def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
     """Python source that needs only `model`, and gives `optimizer`, `scheduler` and `training_step(loss)`.
 
+    Numbers are written so that they read back exactly. A comment at the constructor says what some parameters got in
+    the trial and do not get here.
+
     Args:
-        arguments: of the optimizer's constructor; numbers are written so that they read back exactly.
-        schedule: the fields of a trial's schedule.
-        training: of a trial's config `num_steps`, `batch_size`, `gradient_clip_norm`, and what else there is of
-            `accumulation_steps`, `precision`, `averaging` and `compression`.
-        own_settings: what some parameters got in the trial and do not get here; a comment at the constructor says so.
         header: lines of the comment on top.
     """
+    optimizer, schedule, training = config.optimizer, config.schedule, config.training
     imports, class_name = _CLASSES[optimizer]
     decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
     lines = [*header, *_conditions(training)]
@@ -64,10 +73,10 @@ def render(
             *standard,
             *third_party,
             "",
-            *_comment(_lacking(own_settings)),
+            *_comment(_lacking(config.parameter_groups)),
             f"optimizer = {class_name}(",
             "    model.parameters(),",
-            *(f"    {name}={_literal(value)}," for name, value in arguments.items()),
+            *(f"    {name}={_literal(value)}," for name, value in config.config.items()),
             ")",
             *([] if averaging is None else _averaging(averaging)),
             "",
@@ -102,7 +111,7 @@ def _comment(lines: Sequence[str]) -> list[str]:
 
 
 def _lacking(own_settings: Sequence[OwnSettings]) -> list[str]:
-    """How what was measured differs from a constructor that is given all parameters alike."""
+    """The difference between what was measured and a constructor that is given all parameters alike."""
     if not own_settings:
         return []
     return [
@@ -113,7 +122,7 @@ def _lacking(own_settings: Sequence[OwnSettings]) -> list[str]:
 
 
 def _conditions(training: Mapping[str, Any]) -> list[str]:
-    """What of the trial is no part of the optimizer, but was there when its config proved good."""
+    """The parts of the trial beside the optimizer that were there when its config proved good."""
     found: list[str] = []
     if training.get("precision", "float32") != "float32":
         found.append(f"Trained in {training['precision']} mixed precision.")

@@ -1,4 +1,4 @@
-"""What is known of trials, and what it says for a config: plain values, stored as JSON with a recommendation."""
+"""A job's recommendation and its evidence: plain values, stored as JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
 EQUAL_WITHIN = 0.005
@@ -29,7 +30,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """What is known of a trial when its job ends."""
+    """A trial as it stands when its job ends."""
 
     number: int
     phase: Phase
@@ -88,10 +89,15 @@ class Winner:
     """Of a fork: the schedule of hyperparameters that led to its value, from the first step to the last. Empty: it was
     trained with its config from the start."""
 
+    @property
+    def optimizer(self) -> str:
+        """The name of its optimizer."""
+        return str(self.config["optimizer"]["name"])
+
 
 @dataclass(frozen=True, slots=True)
 class ReachedBaseline:
-    """When the recommended config was first as good as the baseline's best was in the end.
+    """The point at which the recommended config was first as good as the baseline's best was in the end.
 
     Of confirmed configs, by their mean curves over the new seeds.
     """
@@ -120,7 +126,7 @@ class SeedResult:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended badly; one that was cancelled, or whose time was up, has only not been trained."""
+        """True if it ended badly; one that was cancelled, or whose time was up, has only not been trained."""
         return self.ending.startswith(TrialState.FAILED) or (self.ending == TrialState.COMPLETED and self.value is None)
 
 
@@ -145,7 +151,7 @@ class ConfirmedConfig:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a trial of it failed: then it takes no part in the comparison."""
+        """True if a trial of it failed: then it takes no part in the comparison."""
         return any(result.has_failed for result in self.results)
 
 
@@ -165,6 +171,13 @@ class ConfirmationResult:
     improvement_high: float | None
 
     @property
+    def improvement(self) -> tuple[float, float] | None:
+        """Both ends of the interval, or None."""
+        if self.improvement_low is None or self.improvement_high is None:
+            return None
+        return self.improvement_low, self.improvement_high
+
+    @property
     def configs(self) -> list[ConfirmedConfig]:
         """The candidates and the baseline's."""
         return self.candidates if self.baseline is None else [*self.candidates, self.baseline]
@@ -172,7 +185,7 @@ class ConfirmationResult:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a config is recommended, and how far to trust that."""
+    """The reasons for a recommended config, and how far to trust them."""
 
     metric: str
     direction: Direction
@@ -201,9 +214,45 @@ class Evidence:
     by more than the noise, or by so much that it matters."""
 
 
+class PasteableConfig(BaseModel):
+    """A trial's config as another training script needs it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+    workload: str
+    """The name of the workload."""
+    optimizer: str
+    """`shampoo`, `adamw` or `sgd`."""
+    config: dict[str, Any]
+    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    schedule: dict[str, Any]
+    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
+    training: dict[str, Any]
+    """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
+    `precision`, `averaging` and `compression`."""
+    workload_options: dict[str, Any]
+    parameter_groups: list[OwnSettings] = []
+    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
+
+
+class RecommendedConfig(PasteableConfig):
+    """The config that a job recommends, with its evidence."""
+
+    evidence: Evidence
+
+    def to_json(self) -> dict[str, Any]:
+        """The recommendation as JSON-able values."""
+        return self.model_dump(mode="json")
+
+
 _EVIDENCE = TypeAdapter(Evidence)
 
 
 def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
     """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
     return _EVIDENCE.validate_python(content)
+
+
+def recommendation_from_json(content: Mapping[str, Any]) -> RecommendedConfig:
+    """A stored recommendation; what it lacks because it is older takes its default."""
+    return RecommendedConfig.model_validate(content)

@@ -17,9 +17,10 @@ from starlette.staticfiles import StaticFiles
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_nul
-from service.api.routers import catalogue, health, jobs, recommendations, trials
+from service.api.routers import catalogue, health, jobs, plots, recommendations, trials
 from service.clock import Clock, utc_now
 from service.dashboard import pages
+from service.dashboard.assets import static_mounts
 from service.server.body_limit import BodyLimit
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
@@ -71,10 +72,10 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
-    for module in (jobs, trials, events, recommendations, catalogue, health):
+    for module in (jobs, plots, trials, events, recommendations, catalogue, health):
         app.include_router(module.router)
-    app.include_router(pages.router, responses=problems.documented(404, 422, 503))
-    for path, static in pages.static_mounts():
+    app.include_router(pages.router)
+    for path, static in static_mounts():
         app.mount(path, static)
     _serve_documentation(app)
     return app

@@ -17,9 +17,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.fields import small
 from service.api.problems import problem_response
-from service.api.schemas.service import FieldError
+from service.api.request_body import small
+from service.api.schemas.common import FieldError
 from service.hosts import Authority, is_allowed, is_origin_of, read_authority
 from service.settings import ENV_PREFIX
 

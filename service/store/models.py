@@ -291,7 +291,7 @@ class RecommendationRow(Base):
     model: Mapped[str] = mapped_column(String(200), index=True)
     optimizer: Mapped[str] = mapped_column(String(40))
     content: Mapped[dict[str, Any]]
-    """A `service.evidence.recommend.Recommendation` as JSON."""
+    """A `service.evidence.types.RecommendedConfig` as JSON."""
     created_at: Mapped[datetime]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -234,6 +234,22 @@ class TrialRepository:
         if after_number is not None:
             statement = statement.where(Trial.number > after_number)
         return list(self._session.scalars(statement))
+
+    def newest(self, job_id: str, *, limit: int, always: Collection[int] = ()) -> list[Trial]:
+        """The newest `limit` trials of a job and those with the numbers `always`, by number."""
+        own = select(Trial).where(Trial.job_id == job_id)
+        found = list(self._session.scalars(own.order_by(Trial.number.desc()).limit(limit)))
+        missing = set(always) - {trial.number for trial in found}
+        if missing:
+            found += self._session.scalars(own.where(Trial.number.in_(list(missing))))
+        return sorted(found, key=lambda trial: trial.number)
+
+    def phases(self, job_id: str, numbers: Collection[int]) -> dict[int, Phase]:
+        """The phase of each of these trials, by number."""
+        if not numbers:
+            return {}
+        statement = select(Trial.number, Trial.phase).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)))
+        return {row.number: row.phase for row in self._session.execute(statement)}
 
     def with_measurements(self, job_id: str) -> list[Trial]:
         """Every trial of a job by number, with its measurements loaded."""

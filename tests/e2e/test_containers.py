@@ -180,7 +180,7 @@ def test_slim_api_and_worker_run_a_job_over_postgresql(
         wait_until(ended, "the end of the job")
         state = _get(address).json()
         assert state["state"] == "succeeded", (state, (tmp_path / "worker.log").read_text()[-3000:])
-        (recommendation,) = _answer(f"{base}/v1/recommendations?model=digits-mlp").json()["items"]
+        (recommendation,) = _answer(f"{base}/v1/recommendations?workload=digits-mlp").json()["items"]
         assert recommendation["optimizer"] == "shampoo"
 
 

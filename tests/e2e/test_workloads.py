@@ -194,7 +194,7 @@ def test_it_trains_as_trials_of_a_job(
         assert trial.state is TrialState.COMPLETED, trial.detail
         assert trial.step == trial.num_steps
         assert_measured(trial.metrics, name)
-        assert trial.value == trial.metrics[ended.objective.metric]
+        assert trial.value == trial.metrics[ended.objectives[0].metric]
     found = client.recommendation(jobs[name])
     assert found.workload_options == options[name]
     train_with_snippet(found.python, name, options[name])

@@ -50,7 +50,7 @@ def test_lists_are_followed_over_pages(client: Client, sqlite_database: Database
     job_id = finished_job(sqlite_database)
     ids = [submit(sqlite_database) for _ in range(60)]
     assert [job.id for job in client.jobs(states=[JobState.QUEUED])] == sorted(ids, reverse=True)
-    assert [job.id for job in client.jobs(states=[JobState.SUCCEEDED], model="digits-mlp")] == [job_id]
+    assert [job.id for job in client.jobs(states=[JobState.SUCCEEDED], workload="digits-mlp")] == [job_id]
     assert [trial.number for trial in client.trials(job_id, states=[TrialState.COMPLETED])] == [0, 1, 2, 3]
     assert [trial.number for trial in client.trials(job_id, phase=Phase.BASELINE)] == [1]
     assert [measured.step for measured in client.measurements(job_id, 0, after_step=10)] == [20, 30, 40]

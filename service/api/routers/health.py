@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.api import problems
 from service.api.dependencies import Now, ProbeDependency, SettingsDependency
-from service.api.schemas.service import Health, Readiness
+from service.api.schemas.common import Health, Readiness
 from service.store.session import DATABASE_ERRORS
 
 router = APIRouter(tags=["health"])

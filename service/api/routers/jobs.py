@@ -119,13 +119,13 @@ def list_jobs(
     session: ReadSession,
     reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
-    model: Annotated[str | None, Query(max_length=200, description="The workload's name.")] = None,
+    workload: Annotated[str | None, Query(max_length=200, description="Its name.")] = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[JobRead]:
     """Jobs, newest first."""
     before_id = decode_token("job", page_token) if page_token is not None else None
-    rows = JobRepository(session).page(states=state, model=model, before_id=before_id, limit=page_size + 1)
+    rows = JobRepository(session).page(states=state, model=workload, before_id=before_id, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
     return Page[JobRead](items=reader.all(session, found), next_page_token=token)
 

@@ -19,7 +19,10 @@ from service.api.paging import (
 )
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
-from service.evidence.recommend import pasteable, trial_snippet
+from service.evidence.recommend import pasteable
+from service.evidence.snippet import trial_snippet
+from service.evidence.words import number as rounded
+from service.evidence.words import optimizer_title
 from service.specification.workloads import refuse_module_workload
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
@@ -111,20 +114,12 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, number)
     found = pasteable(trial.config, parameter_groups_of(job))
+    title = optimizer_title(found.optimizer)
     header = [
-        f"{found.optimizer} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
-        *(f"{metric} ({direction}): {trial.metrics.get(metric)!r}" for metric, direction in job.objectives),
+        f"{title} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
+        *(f"{metric} ({direction}): {rounded(trial.metrics.get(metric))}" for metric, direction in job.objectives),
     ]
-    return TrialConfigRead(
-        number=trial.number,
-        optimizer=found.optimizer,
-        config=found.config,
-        schedule=found.schedule,
-        training=found.training,
-        workload_options=found.workload_options,
-        parameter_groups=found.parameter_groups,
-        python=trial_snippet(found, header=header),
-    )
+    return TrialConfigRead.of(trial.number, found, python=trial_snippet(found, header=header))
 
 
 @router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(403, 404, 409, 422, 503))

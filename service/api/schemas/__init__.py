@@ -1,1 +1,1 @@
-"""What goes over HTTP, by subject. Never a route, and never a decision."""
+"""Bodies of requests and responses, by subject. Never a route, and never a decision."""

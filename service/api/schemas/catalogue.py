@@ -1,4 +1,4 @@
-"""What goes over HTTP of the workloads and search spaces there are."""
+"""Bodies about the workloads and search spaces there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, JsonValue
 
 from service.api import examples
-from service.api.schemas.read_model import ReadModel
+from service.api.schemas.common import ReadModel
 from service.domain import Direction
 from trainers.workload.description import WorkloadDescription
 

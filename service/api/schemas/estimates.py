@@ -1,11 +1,11 @@
-"""What goes over HTTP of a job that is only asked about."""
+"""Bodies about a job that is only asked about."""
 
 from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
 from service.api import examples
-from service.api.schemas.read_model import ReadModel
+from service.api.schemas.common import ReadModel
 from service.domain import Phase
 from service.specification.job import EarlierWinner
 

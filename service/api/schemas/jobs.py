@@ -1,5 +1,5 @@
-"""What goes over HTTP of jobs, trials and recommendations: the bodies that are read and written, with an example of
-each. No SQL, no web framework."""
+"""Bodies about jobs, trials and recommendations: those that are read and written, with an example of each. No SQL, no
+web framework."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from service.api import examples
-from service.api.schemas.read_model import ReadModel
-from service.api.text import check_storable
+from service.api.request_body import check_storable
+from service.api.schemas.common import ReadModel
 from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
-from service.evidence.parameter_groups import OwnSettings
+from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
-from service.evidence.types import Evidence
+from service.evidence.snippet import python_snippet
+from service.evidence.types import PasteableConfig, RecommendedConfig, recommendation_from_json
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
@@ -84,7 +85,7 @@ def _job_change_schema(schema: dict[str, Any]) -> None:
 
 
 class JobChange(StrictModel):
-    """What to change of a job; fields left out stay as they are."""
+    """Changes of a job; fields left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
 
@@ -126,31 +127,9 @@ class TrialCreate(StrictModel):
         return value
 
 
-class FurtherObjectiveRead(ReadModel):
-    metric: str
-    direction: Direction
-
-
 class ObjectiveRead(ReadModel):
     metric: str
     direction: Direction
-    also: list[FurtherObjectiveRead] = Field(default_factory=list)
-    """Further objectives."""
-
-
-class BestRead(ReadModel):
-    """The best trial of a phase. While the job runs: the completed one with the best final value. Once it has ended:
-    the one whose config is recommended, or that stands for the baseline."""
-
-    number: int
-    value: float
-    """Its final value; of a config that was confirmed, the mean over the new seeds."""
-    num_new_seeds: int = 0
-    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
-    standard_deviation: float | None = None
-    """Over those seeds."""
-    basis: str = "one seed"
-    """How the value came about, for a person: `one seed`, or `mean of 3 new seeds`."""
 
 
 class PhaseProgressRead(ReadModel):
@@ -166,9 +145,11 @@ class ProgressRead(ReadModel):
     """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
     """Trials in a final state."""
-    best: BestRead | None
-    """Of the search; null: none completed yet."""
-    baseline_best: BestRead | None
+    best: BestTrial | None
+    """The best trial of the search; null: none completed yet. While the job runs: the completed one with the best final
+    value. Once it has ended: the one whose config is recommended."""
+    baseline_best: BestTrial | None
+    """The same of the baseline."""
     front: list[FrontPoint] = Field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""
@@ -181,7 +162,7 @@ class ProgressRead(ReadModel):
 
 
 class WaitingRead(ReadModel):
-    """Why nothing of a job is being trained, although it is neither paused nor over."""
+    """The reason why nothing of a job is being trained, although it is neither paused nor over."""
 
     since: datetime
     reason: str = Field(alias="for")
@@ -206,9 +187,10 @@ class JobRead(ReadModel):
     """What a running job is about to do: `pause`, or `restart` with another budget or trials; done within seconds."""
     failure: str | None
     """Why the job failed, for a person."""
-    model: str
-    """What recommendations are asked by: the workload's name."""
-    objective: ObjectiveRead
+    workload: str
+    """The workload's name, by which recommendations are asked for."""
+    objectives: list[ObjectiveRead]
+    """The first one decides what is recommended; with others, `progress.front` lists what none betters in all."""
     specification: JobSpecification
     """As submitted, with its defaults, and with the budget as it is now."""
     num_trials: int
@@ -233,14 +215,8 @@ class JobRead(ReadModel):
             waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
-            model=job.model,
-            objective=ObjectiveRead(
-                metric=job.metric,
-                direction=job.direction,
-                also=[
-                    FurtherObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives[1:]
-                ],
-            ),
+            workload=job.model,
+            objectives=[ObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives],
             specification=job.specification,
             num_trials=job.num_trials,
             num_steps=job.num_steps,
@@ -301,23 +277,18 @@ class TrialRead(ReadModel):
         return cls(num_steps=num_steps, **own)
 
 
-class TrialConfigRead(ReadModel):
+class TrialConfigRead(PasteableConfig):
     """The config of a trial, to paste, as that of a recommendation."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
 
     number: int
-    optimizer: str
-    """`shampoo`, `adamw` or `sgd`."""
-    config: dict[str, JsonValue]
-    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
-    schedule: dict[str, JsonValue]
-    training: dict[str, JsonValue]
-    workload_options: dict[str, JsonValue]
-    parameter_groups: list[OwnSettings] = Field(default_factory=list)
-    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
     python: str
     """The same as Python to paste."""
+
+    @classmethod
+    def of(cls, number: int, config: PasteableConfig, *, python: str) -> TrialConfigRead:
+        return cls(number=number, python=python, **dict(config))
 
 
 class MeasurementRead(ReadModel):
@@ -356,42 +327,24 @@ class EventRead(ReadModel):
     created_at: datetime
 
 
-class RecommendationRead(ReadModel):
+class RecommendationRead(RecommendedConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
 
     id: str
     job_id: str
-    model: str
-    optimizer: str
-    """`shampoo`, `adamw` or `sgd`."""
-    config: dict[str, JsonValue]
-    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
-    schedule: dict[str, JsonValue]
-    training: dict[str, JsonValue]
-    workload_options: dict[str, JsonValue]
-    parameter_groups: list[OwnSettings] = Field(default_factory=list)
-    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
-    evidence: Evidence
     python: str
     """The same as Python to paste."""
     created_at: datetime
 
     @classmethod
-    def of(cls, recommendation: models.RecommendationRow, *, python: str) -> RecommendationRead:
-        content = recommendation.content
+    def of(cls, stored: models.RecommendationRow) -> RecommendationRead:
+        recommended = recommendation_from_json(stored.content)
         return cls(
-            id=recommendation.id,
-            job_id=recommendation.job_id,
-            model=recommendation.model,
-            optimizer=recommendation.optimizer,
-            config=content["config"],
-            schedule=content["schedule"],
-            training=content["training"],
-            workload_options=content["workload_options"],
-            parameter_groups=content.get("parameter_groups", []),  # older ones have none
-            evidence=content["evidence"],
-            python=python,
-            created_at=recommendation.created_at,
+            id=stored.id,
+            job_id=stored.job_id,
+            python=python_snippet(recommended),
+            created_at=stored.created_at,
+            **dict(recommended),
         )
 
 

@@ -13,8 +13,8 @@ from search_spaces import presets
 from service.api import examples
 from service.api.schemas import jobs
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
+from service.api.schemas.common import Problem
 from service.api.schemas.estimates import JobEstimate
-from service.api.schemas.service import Problem
 from service.server.app import create_app
 from service.settings import Settings
 

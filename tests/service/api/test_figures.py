@@ -17,10 +17,12 @@ from service.api.figures import (
     choose_curves,
     learning_curves,
     log_ticks,
+    phase_labels,
     thin,
     trade_off,
 )
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.specification.job import JobSpecification
 
 LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 
@@ -216,3 +218,16 @@ def test_a_trade_off_has_a_point_for_each_completed_trial_and_rings_the_front() 
     assert figure["layout"]["xaxis"]["title"]["text"] == "optimizer_state_bytes"
     assert (figure["layout"]["xaxis"]["type"], figure["layout"]["yaxis"]["type"]) == ("log", "linear")
     json.dumps(figure, allow_nan=False)
+
+
+def test_phases_are_called_by_the_optimizer_they_tune() -> None:
+    def labels(**fields: object) -> dict[Phase, str]:
+        return phase_labels(JobSpecification.model_validate({"workload": {"name": "digits-mlp"}, **fields}))
+
+    own_space = {"optimizer": "sgd", "parameters": []}
+    assert labels(search_space="soap", baseline={"search_space": own_space}) == {
+        Phase.SEARCH: "Shampoo",
+        Phase.BASELINE: "SGD",
+        Phase.CONFIRMATION: "Confirmation",
+    }
+    assert labels(baseline=None)[Phase.BASELINE] == "Baseline"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api import events
-from service.api.routers import catalogue, health, jobs, recommendations, trials
+from service.api.routers import catalogue, health, jobs, plots, recommendations, trials
 from service.dashboard import pages
 from service.store.repositories import EventRepository
 from service.store.session import Database
@@ -39,7 +39,7 @@ class _Route:
 
 
 def _routes() -> Iterator[_Route]:
-    for module in (jobs, trials, events, recommendations, catalogue, health, pages):
+    for module in (jobs, plots, trials, events, recommendations, catalogue, health, pages):
         for route in module.router.routes:
             assert isinstance(route, APIRoute)
             query = tuple(parameter.alias for parameter in route.dependant.query_params)

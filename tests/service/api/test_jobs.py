@@ -23,7 +23,7 @@ def test_a_submitted_job_is_created_queued_and_readable_at_its_location(http: ht
     job = answer.json()
     assert answer.headers["Location"] == f"/v1/jobs/{job['id']}"
     assert (job["state"], job["name"], job["tags"]) == ("queued", "first", {"team": "vision"})
-    assert job["objective"] == {"metric": "validation_loss", "direction": "minimize", "also": []}
+    assert job["objectives"] == [{"metric": "validation_loss", "direction": "minimize"}]
     assert job["specification"]["budget"] == Budget(num_trials=4).model_dump()
     assert job["created_at"].endswith("Z")
     read = http.get(answer.headers["Location"])
@@ -95,8 +95,8 @@ def test_jobs_are_filtered_by_states_and_model(http: httpx.Client, database: Dat
 
     assert listed(state=["queued", "running"]) == {queued, running}
     assert listed(state="cancelled") == {cancelled}
-    assert listed(model="digits-mlp") == {queued, running, cancelled}
-    assert listed(model="other") == set()
+    assert listed(workload="digits-mlp") == {queued, running, cancelled}
+    assert listed(workload="other") == set()
 
 
 def test_progress_counts_trials_and_names_the_best(http: httpx.Client, database: Database) -> None:

@@ -298,7 +298,7 @@ def test_impossible_parameters_are_refused_naming_them(http: httpx.Client, datab
         ("/v1/jobs?page_size=201", "page_size"),
         ("/v1/jobs?page_token=xyz", "page_token"),
         ("/v1/jobs?page_token=%00", "page_token"),
-        ("/v1/jobs?model=%00", "model"),
+        ("/v1/jobs?workload=%00", "workload"),
         (f"/v1/jobs/{job}/trials?phase=warmup", "phase"),
         (f"/v1/jobs/{job}/trials?page_token=am9iOjE", "page_token"),
         (f"/v1/jobs/{job}/trials/99999999999", "number"),
@@ -306,7 +306,7 @@ def test_impossible_parameters_are_refused_naming_them(http: httpx.Client, datab
         (f"/v1/jobs/{job}/trials/0/measurements?after_step=99999999999", "after_step"),
         (f"/v1/jobs/{job}/events?after=-1", "after"),
         ("/v1/events?after=99999999999999999999", "after"),
-        ("/v1/recommendations", "model"),
+        ("/v1/recommendations", "workload"),
     ]:
         answer = http.get(path)
         assert answer.status_code == 422, f"{path}: {answer.text}"

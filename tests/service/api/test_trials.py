@@ -89,10 +89,10 @@ def test_measurements_come_in_pages_by_step(http: httpx.Client, database: Databa
 
 
 def test_a_finished_job_recommends_its_best_config_with_evidence(http: httpx.Client, database: Database) -> None:
-    assert http.get("/v1/recommendations", params={"model": "digits-mlp"}).json() == {"items": []}
+    assert http.get("/v1/recommendations", params={"workload": "digits-mlp"}).json() == {"items": []}
     job_id = finished_job(database)
     newest = finished_job(database)
-    listed = http.get("/v1/recommendations", params={"model": "digits-mlp"}).json()["items"]
+    listed = http.get("/v1/recommendations", params={"workload": "digits-mlp"}).json()["items"]
     assert [found["job_id"] for found in listed] == [newest, job_id]
     found = http.get(f"/v1/jobs/{job_id}/recommendation").json()
     assert found == listed[1]
@@ -144,28 +144,25 @@ def test_a_job_with_several_objectives_tells_its_front_and_any_trials_config(
     with database.writing() as session:
         finish_job(session, lease, failure=None, now=NOW)
     job = http.get(path).json()
-    assert job["objective"] == {
-        "metric": "validation_loss",
-        "direction": "minimize",
-        "also": [
-            {"metric": "validation_accuracy", "direction": "maximize"},
-            {"metric": "best_train_loss", "direction": "minimize"},
-        ],
-    }
+    assert job["objectives"] == [
+        {"metric": "validation_loss", "direction": "minimize"},
+        {"metric": "validation_accuracy", "direction": "maximize"},
+        {"metric": "best_train_loss", "direction": "minimize"},
+    ]
     assert job["progress"]["front"] == expected
     recommendation = http.get(f"{path}/recommendation").json()
     assert recommendation["evidence"]["front"] == expected
     assert recommendation["evidence"]["best"]["number"] == 2
-    for number, loss in ((2, 0.2), (0, 0.3), (1, 0.5)):
-        assert f"# on the front: trial {number}, validation_loss {loss:.4f}, " in recommendation["python"]
+    for trial, loss in (("trial 2", 0.2), ("trial 0", 0.3), ("trial 1 (baseline)", 0.5)):
+        assert f"{trial}: validation_loss {loss:.4f}, " in recommendation["python"]
 
     config = http.get(f"{path}/trials/1/config").json()
-    trial = http.get(f"{path}/trials/1").json()
+    measured = http.get(f"{path}/trials/1").json()
     assert (config["number"], config["optimizer"]) == (1, "adamw")
-    assert config["config"] == trial["config"]["optimizer"]["arguments"]
+    assert config["config"] == measured["config"]["optimizer"]["arguments"]
     assert "torch.optim import AdamW" in config["python"]
     assert "validation_accuracy (maximize): 0.9" in config["python"]
-    assert trial["config"]["summaries"] == ["best_train_loss"]
+    assert measured["config"]["summaries"] == ["best_train_loss"]
     page = http.get(f"/jobs/{lease.job_id}").text
     assert [page.count(f'href="/v1/jobs/{lease.job_id}/trials/{number}/config"') for number in range(4)] == [1, 1, 1, 0]
     assert http.get(f"{path}/trials/9/config").status_code == 404
@@ -175,7 +172,7 @@ def test_a_job_with_several_objectives_tells_its_front_and_any_trials_config(
 def test_a_job_with_one_objective_has_no_front(http: httpx.Client, database: Database) -> None:
     job_id = finished_job(database)
     job = http.get(f"/v1/jobs/{job_id}").json()
-    assert (job["objective"]["also"], job["progress"]["front"]) == ([], [])
+    assert (len(job["objectives"]), job["progress"]["front"]) == (1, [])
     assert http.get(f"/v1/jobs/{job_id}/recommendation").json()["evidence"]["front"] == []
     assert "front-title" not in http.get(f"/jobs/{job_id}").text
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli.terminal import evidence_lines
 from service.client import Client
 from service.domain import Direction, JobState, TrialState
 from service.evidence.pareto_front import dominates
+from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
 from tests.service.server.test_serve import serving
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
@@ -60,5 +60,5 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
     assert config.config == optimizer["arguments"]
     assert f"the config of trial {front[-1].number}" in config.python
     assert page.count('as JSON">JSON</a>') == len(front)
-    lines = evidence_lines(recommendation.optimizer, recommendation.evidence)
+    lines = evidence_lines(recommendation.evidence)
     assert any(line.startswith(f"  trial {front[0].number}") and "validation_loss" in line for line in lines)

@@ -13,11 +13,19 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from service.cli import terminal
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.confirm import compare_over_seeds, confirm, mean_curve
-from service.evidence.recommend import Recommendation, python_snippet, recommend
-from service.evidence.types import ConfirmedConfig, FinishedTrial, SeedResult, Verdict, evidence_from_json
+from service.evidence.recommend import recommend
+from service.evidence.snippet import python_snippet
+from service.evidence.types import (
+    ConfirmedConfig,
+    FinishedTrial,
+    RecommendedConfig,
+    SeedResult,
+    Verdict,
+    recommendation_from_json,
+)
+from service.evidence.words import answer_of, evidence_lines
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"
@@ -82,7 +90,7 @@ def _repeated(values: Mapping[int, Sequence[float | None]]) -> list[FinishedTria
 
 def _recommend(
     values: Mapping[int, Sequence[float | None]], *, direction: Direction = Direction.MINIMIZE
-) -> Recommendation:
+) -> RecommendedConfig:
     trials = [*FOUND, *_repeated(values)]
     recommendation = recommend(trials, metric=METRIC, direction=direction, num_planned=4, num_seeds=3)
     assert recommendation is not None
@@ -249,7 +257,7 @@ def test_a_completed_trial_without_a_finite_value_counts_as_failed(value: float 
     assert [config.has_failed for config in result.candidates] == [False, True]
 
 
-FELL = "The baseline's config (adamw, trial 2) did worse over new seeds than when it was found"
+FELL = "The baseline's config (AdamW, trial 2) did worse over new seeds than when it was found"
 
 
 @pytest.mark.parametrize(
@@ -273,14 +281,15 @@ def test_a_baseline_that_does_worse_over_new_seeds_than_when_found_is_told_besid
     recommendation = _recommend({0: [0.30, 0.31, 0.32][: len(theirs)], 2: theirs})
     evidence = recommendation.evidence
     assert evidence.verdict_caveats == said
-    lines = terminal.evidence_lines("shampoo", evidence)
+    lines = evidence_lines(evidence)
     snippet = python_snippet(recommendation).replace("\n#   ", " ")
-    verdict = next(number for number, line in enumerate(lines) if line.startswith("Verdict: "))
+    answer = answer_of(evidence)
+    assert answer is not None
+    verdict = lines.index(f"{answer.headline}. {answer.detail}")
     for sentence in said:
         assert sentence in lines[verdict + 1 : verdict + 3]
         assert f"# {sentence}\n" in snippet
-    stored = json.loads(json.dumps(recommendation.to_json()))["evidence"]
-    assert evidence_from_json(stored) == evidence
+    assert recommendation_from_json(json.loads(json.dumps(recommendation.to_json()))).evidence == evidence
 
 
 def test_a_recommended_config_that_was_lucky_is_told_too_in_either_direction() -> None:
@@ -288,7 +297,7 @@ def test_a_recommended_config_that_was_lucky_is_told_too_in_either_direction() -
     (told,) = evidence.verdict_caveats
     assert evidence.best.number == 0
     assert told == (
-        "The recommended config (shampoo, trial 0) did worse over new seeds than when it was found: 0.2600 ± 0.010 "
+        "The recommended config (Shampoo, trial 0) did worse over new seeds than when it was found: 0.2600 ± 0.010 "
         "(mean of 3 new seeds), 0.3000 before. That may be chance: 3 seeds with this spread do not tell."
     )
     (told,) = _recommend({0: [0.2, 0.2, 0.2]}, direction=Direction.MAXIMIZE).evidence.verdict_caveats
@@ -306,25 +315,25 @@ def test_the_interval_of_a_further_seed_is_students(values: Sequence[float]) -> 
 
 
 WORDS = {
-    (0.30, 0.31, 0.32): "Verdict: shampoo is better than adamw by 26.2%.",
-    (0.50, 0.51, 0.52): "Verdict: shampoo is WORSE than adamw by 21.4%; adamw is the one to use here.",
-    (0.30, 0.50, 0.40): "Verdict: undecided; the new seeds do not tell shampoo from adamw.",
-    (0.4102, 0.4201, 0.4303): "Verdict: shampoo and adamw are equal, within 0.5%.",
+    (0.30, 0.31, 0.32): "Shampoo beats AdamW by 26.2%",
+    (0.50, 0.51, 0.52): "Shampoo falls short of AdamW by 21.4%",
+    (0.30, 0.50, 0.40): "3 new seeds do not tell Shampoo from AdamW",
+    (0.4102, 0.4201, 0.4303): "Shampoo and AdamW are level",
 }
 
 
 @pytest.mark.parametrize("ours", WORDS)
 def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float]) -> None:
     recommendation = _recommend({0: ours, 2: [0.41, 0.42, 0.43]})
-    lines = terminal.evidence_lines("shampoo", recommendation.evidence)
-    assert WORDS[ours] in lines
-    assert any(line.startswith("Over 3 new seeds the improvement lies between") for line in lines)
+    lines = evidence_lines(recommendation.evidence)
+    assert any(line.startswith(f"{WORDS[ours]}. Over 3 new seeds, the improvement lies between") for line in lines)
+    assert any("NOT RECOMMENDED over AdamW" in line for line in lines) == ("falls short" in WORDS[ours])
     assert "±" in lines[0]
     assert lines[-2].endswith("confirmation 6 (6 completed).")
     snippet = python_snippet(recommendation)
     ast.parse(snippet)
     assert "(mean of 3 new seeds, config of trial 0)" in snippet
-    assert "(95% interval " in snippet.replace("\n#   ", " ")
+    assert [line for line in lines if f"# {line}\n" not in snippet.replace("\n#   ", " ")] == []
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
@@ -333,4 +342,4 @@ def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("confirmation") is None
     assert stored["evidence"].pop("verdict_caveats") == []
-    assert evidence_from_json(stored["evidence"]) == recommendation.evidence
+    assert recommendation_from_json(stored) == recommendation

@@ -15,12 +15,10 @@ from torch import nn
 from search_spaces import preset
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.recommend import (
-    Recommendation,
-    python_snippet,
     recommend,
-    snippet_from_json,
 )
-from service.evidence.types import FinishedTrial, Verdict
+from service.evidence.snippet import python_snippet
+from service.evidence.types import FinishedTrial, RecommendedConfig, Verdict, recommendation_from_json
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
@@ -70,7 +68,7 @@ def _trial(
     return FinishedTrial(number, phase, state, reason, config, values[-1] if values else None, curve)
 
 
-def _recommend(*trials: FinishedTrial, direction: Direction = Direction.MINIMIZE) -> Recommendation:
+def _recommend(*trials: FinishedTrial, direction: Direction = Direction.MINIMIZE) -> RecommendedConfig:
     recommendation = recommend(trials, metric=METRIC, direction=direction)
     assert recommendation is not None
     return recommendation
@@ -161,7 +159,7 @@ def test_a_search_that_lost_says_so_in_the_verdict_and_the_snippet() -> None:
     assert recommendation.optimizer == "shampoo"
     assert recommendation.evidence.verdict is Verdict.WORSE
     assert recommendation.evidence.reached_baseline is None
-    assert "NOT RECOMMENDED over adamw" in python_snippet(recommendation)
+    assert "NOT RECOMMENDED over AdamW" in python_snippet(recommendation)
 
 
 @pytest.mark.parametrize("with_pruned_one", [True, False])
@@ -193,7 +191,8 @@ def test_it_is_json_and_the_stored_form_gives_the_same_snippet() -> None:
     recommendation = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), _trial(1, Phase.BASELINE, [0.9, None, 0.6]))
     stored = json.loads(json.dumps(recommendation.to_json(), allow_nan=False))
     assert stored["evidence"]["verdict"] == "better"
-    assert snippet_from_json(stored) == python_snippet(recommendation)
+    assert recommendation_from_json(stored) == recommendation
+    assert python_snippet(recommendation_from_json(stored)) == python_snippet(recommendation)
 
 
 def _default_arguments(name: str) -> dict[str, Any]:

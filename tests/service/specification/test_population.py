@@ -8,7 +8,8 @@ import pytest
 
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, NotFound, TrialOfPopulation
-from service.evidence.recommend import snippet_from_json
+from service.evidence.snippet import python_snippet
+from service.evidence.types import recommendation_from_json
 from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
@@ -121,7 +122,7 @@ def test_a_job_that_a_fork_wins_recommends_its_config_with_the_way_there(databas
     assert recommendation.content["config"]["lr"] == 1e-3
     [caveat] = [caveat for caveat in evidence["caveats"] if "changed in training" in caveat]
     assert "steps 11 to 30 trial 1 (lr 0.0015 to 0.002); steps 31 to 40 trial 2 (lr 0.002 to 0.001)" in caveat
-    assert "changed in training" in snippet_from_json(recommendation.content)
+    assert "changed in training" in python_snippet(recommendation_from_json(recommendation.content))
 
 
 def test_a_trial_without_forks_has_no_lineage(database: Database) -> None:

@@ -46,8 +46,8 @@ def test_a_class_in_the_services_directory_makes_a_job_and_is_not_imported(sqlit
     answer = post(sqlite_database, "mine:Mine", options={"scale": 2.0})
     assert answer.status_code == 201, answer.text
     job = answer.json()
-    assert (job["model"], job["name"], job["num_steps"]) == ("mine:Mine", "mine:Mine", 10)
-    assert job["objective"] == {"metric": "validation_loss", "direction": "minimize", "also": []}
+    assert (job["workload"], job["name"], job["num_steps"]) == ("mine:Mine", "mine:Mine", 10)
+    assert job["objectives"] == [{"metric": "validation_loss", "direction": "minimize"}]
     assert "mine" not in sys.modules
 
 

@@ -1,10 +1,14 @@
-"""What goes over HTTP of the service itself: whether it runs, and what an error says."""
+"""Bodies that belong to no resource: what all responses have in common, health, errors."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from service.api.schemas.read_model import ReadModel
+
+class ReadModel(BaseModel):
+    """A response. A client reads it with `extra="ignore"`, so that fields can be added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True)
 
 
 class Health(ReadModel):

@@ -1,0 +1,110 @@
+"""Request bodies: what JSON can say and the store cannot keep, and the paths of fields.
+
+A path comes from a validation error's location as `a.b[0]`, and leads to the value from there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from service.errors import InvalidInput
+
+MAX_DEPTH = 32
+"""Levels of arrays and objects in a request body; a job needs about seven."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+LARGEST_VALUE = 200
+"""Characters of JSON up to which a value is given back with its error."""
+
+_PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+
+def join_field(path: str, part: str | int) -> str:
+    """The field `part` of the field `path`: `a` and `b` give `a.b`, and with an index `a[0]`."""
+    if isinstance(part, int):
+        return f"{path}[{part}]"
+    if not _PLAIN_NAME.fullmatch(part):
+        return f"{path}[{part[:80]!a}]"
+    return f"{path}.{part}" if path else part
+
+
+def check_storable(value: object, field: str = "", depth: int = 0) -> None:
+    """Checks a decoded JSON value for NUL characters, lone surrogates, NaN, infinities and excessive nesting.
+
+    PostgreSQL's text holds no NUL, UTF-8 no lone surrogates, and JSON itself no NaN.
+
+    Raises:
+        InvalidInput: names the first offending field.
+    """
+    if depth > MAX_DEPTH:
+        raise InvalidInput(field or "body", f"is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, str):
+        problem = _text_problem(value)
+        if problem:
+            raise InvalidInput(field or "body", problem)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(field or "body", f"must be a finite number, got {value}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            problem = _text_problem(key)
+            if problem:
+                raise InvalidInput(join_field(field, key), f"the name {problem}")
+            check_storable(item, join_field(field, key), depth + 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            check_storable(item, join_field(field, index), depth + 1)
+
+
+def _text_problem(text: str) -> str | None:
+    if "\0" in text:
+        return "must not contain the NUL character"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "must be valid Unicode: it contains half of a surrogate pair"
+    return None
+
+
+def field_of(location: Sequence[str | int], body: object) -> str:
+    """The path of a pydantic error's location in `body`, without the names of union members that pydantic puts in."""
+    path, node = "", body
+    for index, part in enumerate(location):
+        last = index == len(location) - 1
+        if isinstance(node, Mapping):
+            if part in node:
+                path, node = join_field(path, part), node[part]
+            elif last:
+                path = join_field(path, part)  # the field that is missing
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            path, node = join_field(path, part), node[part]
+    return path
+
+
+def value_at(body: object, field: str) -> JsonValue:
+    """The value at a path of `body` if it is there and small, else None."""
+    node = body
+    for name, index, quoted in _PART.findall(field):
+        if index and isinstance(node, list) and int(index) < len(node):
+            node = node[int(index)]
+        elif isinstance(node, Mapping) and (name or quoted) in node:
+            node = node[name or quoted]
+        else:
+            return None
+    return small(node)
+
+
+def small(value: object) -> JsonValue:
+    """`value` if it is JSON that can be shown in an error, else None."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        text.encode()
+        if len(text) > LARGEST_VALUE or "\\ud" in text.lower():
+            return None
+        return _JSON.validate_python(value)
+    except (TypeError, ValueError, RecursionError, ValidationError):
+        return None

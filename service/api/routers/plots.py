@@ -1,0 +1,112 @@
+"""The charts of a job, as figures for Plotly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from service.api import problems
+from service.api.dependencies import ReadSession
+from service.api.figures import (
+    Axis,
+    Figure,
+    Point,
+    best_so_far,
+    choose_curves,
+    learning_curves,
+    phase_labels,
+    plot_trial,
+    trade_off,
+)
+from service.domain import TrialState
+from service.errors import InvalidInput, NotFound
+from service.evidence.pareto_front import front_of
+from service.store.models import Job
+from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@router.get(
+    "/{job_id}/plots/{kind}",
+    summary="A chart of a job as a Plotly figure",
+    responses=problems.documented(404, 422, 503),
+)
+def read_plot(
+    session: ReadSession,
+    job_id: str,
+    kind: str,
+    x: Annotated[Axis, Query(description="The axis that `best-so-far` is drawn over.")] = "trials",
+    against: Annotated[
+        str | None,
+        Query(max_length=200, description="The objective that `trade-off` is drawn over; without: the second one."),
+    ] = None,
+) -> dict[str, Any]:
+    """`{"data": [...], "layout": {...}}` for Plotly; `kind` is `best-so-far`, `learning-curves` or, of a job with
+    several objectives, `trade-off`."""
+    job = JobRepository(session).get(job_id)
+    if kind == "best-so-far":
+        return _best_so_far(session, job, x)
+    if kind == "learning-curves":
+        return _learning_curves(session, job)
+    if kind == "trade-off" and len(job.objectives) > 1:
+        return _trade_off(session, job, against)
+    raise NotFound("plot", kind)
+
+
+def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
+    trials = TrialRepository(session).page(job.id)
+    return best_so_far(
+        [plot_trial(trial, started_at=job.started_at) for trial in trials],
+        metric=job.metric,
+        direction=job.direction,
+        labels=phase_labels(job.specification),
+        axis=axis,
+    )
+
+
+def _learning_curves(session: ReadSession, job: Job) -> Figure:
+    """Chooses the trials to draw first, so that a job of thousands loads the measurements of a hundred."""
+    trials = TrialRepository(session).page(job.id)
+    ids = {trial.number: trial.id for trial in trials}
+    rows = [plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
+    chosen = choose_curves(rows, direction=job.direction)
+    curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
+    return learning_curves(
+        [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
+        metric=job.metric,
+        direction=job.direction,
+        labels=phase_labels(job.specification),
+    )
+
+
+def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
+    others = [metric for metric, _ in job.objectives[1:]]
+    if against is not None and against not in others:
+        raise InvalidInput(
+            "against", f"{against!r} is no objective of the job beside the first (there is {', '.join(others)})"
+        )
+    metrics = against or others[0], job.metric
+    trials = TrialRepository(session).page(job.id)
+    completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
+    return trade_off(
+        [plot_trial(trial, started_at=job.started_at) for trial in completed],
+        {trial.number: (trial.metrics.get(metrics[0]), trial.metrics.get(metrics[1])) for trial in completed},
+        [
+            point.number
+            for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
+        ],
+        metrics=metrics,
+        labels=phase_labels(job.specification),
+    )
+
+
+def _curves(session: ReadSession, trial_ids: Sequence[str], metric: str) -> dict[str, list[Point]]:
+    """(step, objective) of each trial's measurements, by the trial's id."""
+    curves: dict[str, list[Point]] = {}
+    for measurement in MeasurementRepository(session).of_trials(trial_ids):
+        curves.setdefault(measurement.trial_id, []).append((measurement.step, measurement.metrics.get(metric)))
+    return curves

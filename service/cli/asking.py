@@ -1,0 +1,36 @@
+"""Asking a service from the command line: its address, the job and trial in question, and the line that answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.hosts import DEFAULT_URL
+from service.inert import one_line
+
+if TYPE_CHECKING:
+    from service.client import Client
+
+__all__ = ["DEFAULT_URL", "JobId", "TrialNumber", "Url", "client_at", "say"]
+
+Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
+TrialNumber = Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The trial's number.")]
+
+
+def client_at(url: str) -> Client:
+    """A client of the service at an address that a user gave."""
+    from service.client import Client
+
+    if not url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{url!r} must begin with http:// or https://", param_hint="--url")
+    try:
+        return Client(url)
+    except ValueError as error:
+        raise typer.BadParameter(f"{url!r}: {error}", param_hint="--url") from error
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints one line; the terminal obeys nothing in it."""
+    typer.echo(one_line(text), err=err)

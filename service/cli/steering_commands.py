@@ -1,0 +1,122 @@
+"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, stop, retry, try."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from service.cli.asking import DEFAULT_URL, JobId, TrialNumber, Url, client_at, say
+
+_NEGATIVE_NUMBER = re.compile(r"-\d+")
+
+app = typer.Typer()
+
+
+class _TakesNegativeNumbers(TyperCommand):
+    """A command whose arguments may be negative numbers, which are no options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Where one of `args` is a negative number, what looks like an option and is none is an argument."""
+        ctx.ignore_unknown_options = any(_NEGATIVE_NUMBER.fullmatch(given) for given in args)
+        return super().parse_args(ctx, args)
+
+
+@app.command()
+def cancel(job: JobId, url: Url = DEFAULT_URL) -> None:
+    """Cancels a job."""
+    with client_at(url) as client:
+        say(f"job {client.cancel(job).id} is cancelled")
+
+
+@app.command()
+def pause(job: JobId, url: Url = DEFAULT_URL) -> None:
+    """Pauses a job; its trials keep their checkpoints."""
+    with client_at(url) as client:
+        paused = client.pause(job)
+        say(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
+
+
+@app.command()
+def resume(job: JobId, url: Url = DEFAULT_URL) -> None:
+    """Goes on with a paused job, or a finished one whose budget is not spent."""
+    with client_at(url) as client:
+        say(f"job {client.resume(job).id} goes on")
+
+
+@app.command()
+def budget(
+    job: JobId,
+    setting: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE...", help="E.g. num_trials=40.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with it if the job has finished or is paused.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Changes a job's budget, also while it runs; null: no limit."""
+    from service.cli.job_file import apply_settings
+
+    changes = apply_settings({}, setting)
+    with client_at(url) as client:
+        changed = client.change(job, budget=changes)
+        if resume:
+            changed = client.resume(job)
+        limits = changed.specification.budget.model_dump(exclude_none=True)
+        said = (f"{name} {value}" for name, value in limits.items() if value)  # 0: no extra trials
+        say(f"job {changed.id} is {changed.state}: {', '.join(said)}")
+
+
+@app.command(cls=_TakesNegativeNumbers)
+def priority(
+    job: JobId,
+    value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
+    with client_at(url) as client:
+        changed = client.change(job, priority=value)
+        say(f"job {changed.id} is {changed.state} with priority {changed.priority}")
+
+
+@app.command(cls=_TakesNegativeNumbers)
+def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+    """Cancels one trial of a job, at its next measurement; the job goes on."""
+    with client_at(url) as client:
+        stopped = client.stop_trial(job, trial)
+        how = "is cancelled" if stopped.state == "cancelled" else "ends at its next measurement"
+        say(f"trial {trial} of job {job} {how}")
+
+
+@app.command(cls=_TakesNegativeNumbers)
+def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+    """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
+    with client_at(url) as client:
+        client.retry_trial(job, trial)
+        say(f"trial {trial} of job {job} is queued")
+
+
+@app.command("try")
+def try_(
+    job: JobId,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter's value, e.g. lr=0.01; else its default. Repeatable."
+        ),
+    ] = None,
+    phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
+    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Has a config of your own tried next, beside the job's other trials; a finished job thereby goes on."""
+    from service.cli.job_file import read_values
+    from service.domain import Phase
+
+    if phase not in (Phase.SEARCH, Phase.BASELINE):
+        raise typer.BadParameter(f"{phase!r}; known: search, baseline", param_hint="--phase")
+    parameters = read_values(setting or [])
+    with client_at(url) as client:
+        trial = client.propose_trial(job, parameters, phase=Phase(phase), idempotency_key=idempotency_key)
+        say(f"trial {trial.number} of job {job} is queued")

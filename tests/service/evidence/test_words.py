@@ -1,0 +1,44 @@
+"""Numbers as people read them; sentences are tested where evidence is made."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from service.evidence.words import device_hours, duration, number, share, signed_share, times
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.101, "0.1010"), (0.08138, "0.08138"), (1, "1.000"), (12345, "12345"), (2.5e-7, "2.500e-07"), (1234, "1234")],
+)
+def test_values_show_four_significant_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_what_is_no_number_is_a_dash(value: float | None) -> None:
+    assert number(value) == "–"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0, "0.0 s"),
+        (9.96, "10 s"),
+        (59.7, "1 min 00 s"),
+        (125, "2 min 05 s"),
+        (3840, "1 h 04 min"),
+        (180_000, "2 d 02 h"),
+    ],
+)
+def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
+    assert (share(-0.2149), signed_share(-0.2149), signed_share(0.1)) == ("21.5%", "-21.5%", "+10.0%")
+    assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
+    assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
