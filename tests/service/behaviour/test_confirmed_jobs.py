@@ -73,21 +73,14 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     return repeated
 
 
-def test_the_best_configs_are_trained_again_with_new_seeds(service: ServiceProcesses) -> None:
-    service.start_worker()
-    job, trials = service.finish(_submit(service, num_trials=4, top_k=2))
-    repeated = _check(service, job, trials, top_k=2)
-    assert {trial.runs for trial in repeated} == {1}
-
-
-def test_a_run_killed_while_it_confirms_goes_on_with_the_same_seeds(service: ServiceProcesses) -> None:
+def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_killed(service: ServiceProcesses) -> None:
     service.start_worker()
     slowly = service.slowly(0.4) | {"slow_seed": 2}
-    job_id = _submit(service, num_trials=2, top_k=1, options=slowly)
+    job_id = _submit(service, num_trials=4, top_k=2, options=slowly)
 
     def first_of_the_second_seed_is_half_done() -> bool:
         trials = service.trials(job_id)
-        return len(trials) == 5 and trials[4].step in STEPS[:-1]
+        return len(trials) == 8 and trials[7].step in STEPS[:-1]
 
     service.wait_for("a confirmation trial to be half done", first_of_the_second_seed_is_half_done)
     service.run_process().kill()
@@ -95,6 +88,6 @@ def test_a_run_killed_while_it_confirms_goes_on_with_the_same_seeds(service: Ser
     service.hurry()
     job, trials = service.finish(job_id)
     assert job.attempt == 2
-    repeated = _check(service, job, trials, top_k=1)
-    assert [(trial.runs, trial.finished_at) for trial in repeated[:2]] == [(1, b.finished_at) for b in before[2:4]]
-    assert [trial.runs for trial in repeated[2:]] == [2, 1]
+    repeated = _check(service, job, trials, top_k=2)
+    assert [(trial.runs, trial.finished_at) for trial in repeated[:3]] == [(1, b.finished_at) for b in before[4:7]]
+    assert [trial.runs for trial in repeated[3:]] == [2, 1, 1]
