@@ -29,22 +29,32 @@ REPOSITORY = Path(__file__).parents[4]
 STEPS = [10, 20, 30, 40]
 
 
+MACHINE = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Cluster]:
+    """A cluster whose head and other machines have room for one rank each; workers started meanwhile use it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_prestart_worker_first_driver", "0")  # as in a run's own cluster
+        cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})
+        try:
+            patch.setenv("RAY_ADDRESS", cluster.address)
+            yield cluster
+        finally:
+            cluster.shutdown()  # type: ignore[no-untyped-call]  # untyped in Ray
+
+
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A head and two more machines, each with room for one rank; workers started meanwhile use it."""
-    monkeypatch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    machine = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
-    cluster = Cluster(initialize_head=True, head_node_args={**machine, "include_dashboard": False})
-    try:
-        for _ in range(2):
-            cluster.add_node(wait=False, **machine)
-        cluster.wait_for_nodes()
-        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-        yield cluster
-    finally:
-        cluster.shutdown()  # type: ignore[no-untyped-call]  # untyped in Ray
+def cluster(machines: Cluster) -> Cluster:
+    """A head and two more machines."""
+    while len(machines.worker_nodes) < 2:
+        machines.add_node(wait=False, **MACHINE)
+    machines.wait_for_nodes()
+    return machines
 
 
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
