@@ -1,4 +1,4 @@
-"""Every workload trains under torchrun and as trials of a job, on two ranks, as trainers/README.md says."""
+"""Every workload trains under torchrun, on two ranks, and as trials of a job, as trainers/README.md says."""
 
 from __future__ import annotations
 
@@ -95,21 +95,24 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def job(name: str, options: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """Two trials of a few steps on two ranks."""
+    """Two trials of a few steps, on one rank unless `parts` says otherwise: torchrun starts two of each workload."""
     training = {"num_steps": 4, "evaluate_every": 2, "batch_size": 16, **parts.pop("training", {})}
     return {
         "workload": {"name": name, "options": options},
         "budget": {"num_trials": 2},
         "training": training,
-        # One after the other: the second finds warm ranks, instead of starting some at the same time.
-        "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
+        # One after the other: the second finds a warm rank, instead of starting one at the same time.
+        "resources": {"workers_per_trial": 1, "parallel_trials": 1},
         "pruner": {"name": "none"},
         "baseline": None,
         **parts,
     }
 
 
+TWO_RANKS = {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1}
+
 SHARDED: dict[str, Any] = {
+    "resources": TWO_RANKS,
     "training": {
         "precision": "bfloat16",
         "parallelism": {"mode": "fsdp2"},
@@ -123,6 +126,7 @@ SHARDED: dict[str, Any] = {
 """The parts of a job that shards a model, in 16 bits, and averages its weights."""
 
 COMPRESSED: dict[str, Any] = {
+    "resources": TWO_RANKS,
     "training": {"num_steps": 8, "compression": {"start_step": 2}},
     "objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss", "value": 0.69}},
     "search_space": {
@@ -272,7 +276,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_mistake_is_answered_with_its_field(client: Client, case: str) -> None:
     parts, field, message = REFUSED[case]
     with pytest.raises(ApiError) as refused:
-        client.submit({**job("digits-mlp", {}), **parts})
+        client.submit({**job("digits-mlp", {}, resources=TWO_RANKS), **parts})
     assert refused.value.status == 422
     (error,) = refused.value.problem.errors
     assert error.field == field
