@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
 
-NUM_TRIALS = 4
+NUM_TRIALS = 6
 STEPS = [10, 20, 30, 40]
 
 
@@ -72,41 +72,49 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     assert job.crashes == 0
 
 
-@pytest.mark.parametrize("interrupt", [kill_the_run, kill_the_worker, kill_both, terminate_the_worker])
-def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callable[[ServiceProcesses], None]) -> None:
+INTERRUPTIONS = [terminate_the_worker, kill_the_run, kill_the_worker, kill_both]
+
+
+def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
     service.start_worker()
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,
             options=service.until_hurry(),
             resources={"workers_per_trial": 2, "parallel_trials": 1},
-            **paced(0.0, 0.5, 0.5),
+            **paced(0.0, *[0.3] * (NUM_TRIALS - 2)),
         )
     )
+    snapshots: list[list[Trial]] = [[]]
 
     def a_later_trial_is_half_done() -> bool:
+        """Further, too, than at the interruption before."""
         trials = service.trials(job_id)
-        return len(trials) >= 3 and 10 <= trials[-1].step < 40
+        is_further = sum(trial.step for trial in trials) > sum(trial.step for trial in snapshots[-1])
+        return is_further and len(trials) >= 3 and 10 <= trials[-1].step < 40
 
-    service.wait_for("the third trial, or a later one, to be half done", a_later_trial_is_half_done)
-    interrupt(service)
+    for interrupt in INTERRUPTIONS:
+        service.wait_for(f"a trial to be half done: {interrupt.__name__}", a_later_trial_is_half_done)
+        interrupt(service)
+        snapshots.append(service.trials(job_id))
     service.hurry()
-    before = service.trials(job_id)
     job, after = service.finish(job_id)
 
     assert job.state is JobState.SUCCEEDED, job.failure
-    assert job.attempt == 2
+    assert job.attempt == 1 + len(INTERRUPTIONS)
     assert [trial.number for trial in after] == list(range(NUM_TRIALS))
     assert {trial.state for trial in after} == {TrialState.COMPLETED}
     assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in after)
-    for trial, earlier in zip(after, before, strict=False):
-        if earlier.state.is_final:
-            assert (trial.runs, trial.finished_at, recorded(trial)) == (1, earlier.finished_at, recorded(earlier))
-        elif earlier.measurements:
-            # Of what it had measured, a resumed trial gives only the checkpoint's measurement again.
-            assert trial.runs == 2
-            assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
-    assert [trial.runs for trial in after[len(before) :]] == [1] * (NUM_TRIALS - len(before))
+    for before, later in pairwise([*snapshots, after]):
+        for trial, earlier in zip(later, before, strict=False):
+            if earlier.state.is_final:
+                was = earlier.runs, earlier.finished_at, recorded(earlier)
+                assert (trial.runs, trial.finished_at, recorded(trial)) == was
+            elif earlier.measurements:
+                # Of what it had measured, a resumed trial gives only the checkpoint's measurement again.
+                assert trial.runs == earlier.runs + 1
+                assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
+        assert [trial.runs for trial in later[len(before) :]] == [1] * (len(later) - len(before))
 
     worker = service.workers[-1]
     service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
@@ -115,7 +123,7 @@ def test_a_job_goes_on_where_it_was(service: ServiceProcesses, interrupt: Callab
 
 def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
     service.start_worker()
-    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.3)))
+    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.3), resources={"parallel_trials": 1}))
     service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
     [raylet] = [process for process in service.processes() if process.name() == "raylet"]
     raylet.kill()
