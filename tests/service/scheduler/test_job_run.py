@@ -159,6 +159,7 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
             num_trials=10_000,
             options={"seconds_per_step": 0.02},
             budget={"num_trials": 10_000, "wall_clock_seconds": allowed},
+            resources={"parallel_trials": 1},
         )
     )
     job, trials = service.finish(job_id)
