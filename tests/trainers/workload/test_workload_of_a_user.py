@@ -208,6 +208,7 @@ def test_a_killed_process_may_be_asked_again_and_one_that_ends_itself_need_not(m
         assert isinstance(caught.value, DescriptionKilled) is is_killed
 
 
+@pytest.mark.processes
 def test_a_missing_module_is_told_from_one_that_it_imports(mine: Path) -> None:
     with pytest.raises(InvalidConfig, match=rf"there is no module 'nowhere' among the installed packages and {mine}$"):
         ask("nowhere.at_all:Mine")
