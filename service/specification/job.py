@@ -108,7 +108,7 @@ class Budget(StrictModel):
         return self.num_trials + self.extra_search_trials + self.extra_baseline_trials
 
 
-class Sampler(StrictModel):
+class SamplerChoice(StrictModel):
     name: Literal["auto"] | SamplerName | None = None
     """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
     process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
@@ -117,7 +117,7 @@ class Sampler(StrictModel):
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 
-class Pruner(StrictModel):
+class PrunerChoice(StrictModel):
     name: PrunerName | None = None
     """`asha` (asynchronous successive halving), `hyperband`, `median`, `pbt` or `none`: every trial is trained to its
     end. `pbt`, population based training, drops the worst quarter of a population of trials again and again, and has
@@ -146,7 +146,7 @@ class Baseline(StrictModel):
     """As the search's."""
 
 
-class Confirmation(StrictModel):
+class ConfirmationChoice(StrictModel):
     """The best configs trained again, at full length, with new seeds: all of them and the baseline's best with the same
     ones. These trials alone then decide which config is recommended and how it compares with the baseline."""
 
@@ -170,11 +170,11 @@ class JobSpecification(StrictModel):
     budget: Budget = Field(default_factory=Budget)
     training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
-    sampler: Sampler = Field(default_factory=Sampler)
-    pruner: Pruner = Field(default_factory=Pruner)
+    sampler: SamplerChoice = Field(default_factory=SamplerChoice)
+    pruner: PrunerChoice = Field(default_factory=PrunerChoice)
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
-    confirmation: Confirmation | None = None
+    confirmation: ConfirmationChoice | None = None
     """Null: each config is trained with one seed, and whether the best is more than luck stays open."""

@@ -23,7 +23,7 @@ ALIGNMENT_BYTES = 64
 """Of each array in shared memory: a cache line, more than any element type needs."""
 
 
-class Answer:
+class ReadAnswer:
     """The answer to one task: its result, whose arrays lie in shared memory, or an error."""
 
     def __init__(self, body: bytes, buffers: list[pickle.PickleBuffer], error: BaseException | None = None) -> None:
@@ -32,7 +32,7 @@ class Answer:
         self.error = error
 
     @classmethod
-    def of(cls, read: Callable[[Any], object], task: object) -> Answer:
+    def of(cls, read: Callable[[Any], object], task: object) -> ReadAnswer:
         buffers: list[pickle.PickleBuffer] = []
         try:
             return cls(pickle.dumps(read(task), protocol=5, buffer_callback=buffers.append), buffers)
@@ -40,7 +40,7 @@ class Answer:
             return cls.of_error(error)
 
     @classmethod
-    def of_error(cls, error: Exception) -> Answer:
+    def of_error(cls, error: Exception) -> ReadAnswer:
         error.add_note(f"In a worker process:\n{traceback.format_exc()}")
         try:
             body = pickle.dumps(error)
@@ -83,10 +83,10 @@ def serve(connection: Connection, reader: int) -> None:
         with mmap.mmap(reader, 0, prot=mmap.PROT_READ) as memory:
             read = pickle.loads(memory)
     except Exception as error:  # noqa: BLE001  # a process boundary: every task is answered with it
-        startup_failure = Answer.of_error(error)
+        startup_failure = ReadAnswer.of_error(error)
     while True:
         task = pickle.loads(connection.recv_bytes())
-        (startup_failure or Answer.of(read, task)).send(connection)
+        (startup_failure or ReadAnswer.of(read, task)).send(connection)
 
 
 def main() -> None:
