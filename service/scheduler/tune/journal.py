@@ -20,7 +20,7 @@ from trainers.config import Measurement
 T = TypeVar("T")
 
 DATABASE_OUTAGE_SECONDS = 120.0
-"""How long the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
+"""Seconds that the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
 short beside what a worker waits, which then begins the run anew."""
 
 

@@ -116,7 +116,7 @@ class _ModelledTrial:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the model says at the moment."""
+    """The model's view of the trials at the moment."""
 
     trials: list[_ModelledTrial]
     """Those it knows, in the order of the arrays."""
@@ -132,7 +132,7 @@ class _View:
 
     @property
     def incumbent(self) -> float:
-        """What is to be improved on: before anything is finished, what an average config gives."""
+        """The value to improve on: before anything is finished, that of an average config."""
         return float(np.median(self.mean)) if self.best is None else self.best
 
 
