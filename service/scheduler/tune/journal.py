@@ -1,4 +1,4 @@
-"""The journal of a run: all that it writes to SQL, fenced by the job's lease, and what it reads there meanwhile.
+"""The journal of a run: what it writes to SQL while its trials run, fenced by the lease, and what it reads meanwhile.
 
 A run that has lost its lease ends at once and writes nothing more.
 """

@@ -137,7 +137,7 @@ class _View:
 
 
 class AutoSearch:
-    """One phase searched by the policy of this module: implements `service.scheduler.policy.searching.phase_search`.
+    """One phase searched by the policy of this module: implements `phase_search.PhaseSearch`.
 
     A choice follows from the seed and what is known, up to the model's fit, which starts from the fit before.
     """
