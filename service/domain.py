@@ -36,7 +36,7 @@ class TrialState(StrEnum):
 
 
 class JobRequest(StrEnum):
-    """What is asked of a running job: its run ends in order, and then it is done."""
+    """A request to a running job: its run ends in order, and then it is done."""
 
     PAUSE = "pause"
     RESTART = "restart"
@@ -44,7 +44,7 @@ class JobRequest(StrEnum):
 
 
 class TrialRequest(StrEnum):
-    """What is asked of an unfinished trial of a running job."""
+    """A request about an unfinished trial of a running job."""
 
     STOP = "stop"
 

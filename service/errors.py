@@ -1,4 +1,4 @@
-"""What can go wrong for a caller of the service, named for the situation. No HTTP in here: the API maps these."""
+"""The errors that a caller of the service can meet, named for the situation. No HTTP in here: the API maps these."""
 
 from __future__ import annotations
 

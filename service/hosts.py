@@ -13,7 +13,7 @@ THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 ANY_HOST = "*"
 DEFAULT_PORT = 8730
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
-"""Where a service started without options is asked."""
+"""The address of a service that was started without options."""
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.IGNORECASE | re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]{2,45}\]|[^\[\]:]+)(?::(?P<port>[0-9]{0,5}))?", re.IGNORECASE | re.ASCII)
@@ -62,14 +62,14 @@ def read_authority(text: str) -> Authority | None:
 
 
 def is_allowed(host: str, allowed: Collection[str]) -> bool:
-    """Whether `host` is one of `allowed` or below one that `*.` begins."""
+    """True if `host` is one of `allowed` or below one that `*.` begins."""
     if host in allowed or ANY_HOST in allowed:
         return True
     return any(pattern.startswith("*.") and host.endswith(pattern[1:]) for pattern in allowed)
 
 
 def is_origin_of(origin: str, asked: Authority) -> bool:
-    """Whether a page of `origin` (the `Origin` of a request) is one of the host and port that were `asked`.
+    """True if a page of `origin` (the `Origin` of a request) is one of the host and port that were `asked`.
 
     The scheme does not count: behind a proxy that speaks TLS a page has `https`, and the service is asked by `http`.
     So both defaults of a port are taken as it stands in the origin's scheme.

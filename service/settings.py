@@ -25,7 +25,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("shampoo-tuner")))
     """Holds the embedded database, checkpoints and logs. Shared between workers in production."""
     checkpoint_directory: str | None = None
-    """Where trials keep their checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
+    """The place of trials' checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
     `s3://bucket/prefix?region=eu-west-1`, with its credentials in the environment of workers and of the Ray cluster;
     None: `checkpoints` in `data_dir`."""
     database_url: str | None = None
@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(default=30.0, gt=0)
     """A worker that has not renewed a job's lease for this long has lost the job."""
     poll_seconds: float = Field(default=0.5, gt=0)
-    """How often a worker looks for jobs, and a job's run for what is asked of it."""
+    """Seconds between two looks of a worker for jobs, and of a job's run for what is asked of it."""
     allow_module_workloads: bool | None = None
     """True if a job may name its workload as `module:Class`, which the service then imports from its packages and
     directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,

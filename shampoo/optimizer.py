@@ -38,7 +38,7 @@ from shampoo.step.group_step import GroupStep
 from shampoo.step.weights import gradient_of
 
 Loss = TypeVar("Loss")
-"""What a closure gives, as a rule a float or a tensor: `step` passes it on."""
+"""The result of a closure, as a rule a float or a tensor: `step` passes it on."""
 
 
 class Shampoo(Optimizer):

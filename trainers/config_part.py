@@ -20,7 +20,7 @@ Json: TypeAlias = str | int | float | bool | list["Json"] | dict[str, "Json"] | 
 MAX_COUNT = 2**31 - 1
 """Steps and examples: what an INTEGER column holds."""
 MAX_SEED = 2**63 - 1
-"""What torch and NumPy both take, and JSON readers in other languages do not overflow on."""
+"""The largest seed that torch and NumPy both take, and on which JSON readers in other languages do not overflow."""
 
 
 class InvalidConfig(ValueError):

@@ -62,7 +62,7 @@ class ProbeResult:
     """The state of the database, as a probe finds it."""
 
     is_current: bool
-    """Whether it is migrated to this version."""
+    """True if it is migrated to this version."""
     num_workers: int
     """Workers that are alive; 0 if it is not current."""
 
@@ -78,7 +78,7 @@ class Probe:
         self._database.close()
 
     async def look(self, *, alive_since: datetime) -> ProbeResult:
-        """What it sees now; whoever asks while it looks is told the same.
+        """Looks at the database; whoever asks while it looks is given the same result.
 
         Raises:
             DBAPIError: SQLAlchemy's; the database is out of reach.

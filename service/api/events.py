@@ -29,7 +29,7 @@ from service.store.session import DATABASE_ERRORS, Database
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 3000
-"""How long a browser waits before it connects again."""
+"""Milliseconds until a browser connects again."""
 BATCH = 200
 
 logger = logging.getLogger(__name__)

@@ -317,7 +317,7 @@ def _rank(direction: Direction) -> Callable[[PlotTrial], tuple[bool, float, int]
 
 
 def _best_line(points: Sequence[tuple[float, float]], direction: Direction) -> list[tuple[float, float]]:
-    """Where the best value changed, and to what."""
+    """The points at which the best value changed, each with the new one."""
     line = [points[0]]
     for x, y in points[1:]:
         if direction.is_better(y, line[-1][1]):

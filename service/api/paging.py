@@ -29,7 +29,7 @@ def encode_token(kind: str, value: str | int) -> str:
 
 
 def decode_token(kind: str, token: str) -> str:
-    """What `encode_token` was given.
+    """The value that `encode_token` was given.
 
     Raises:
         InvalidInput: this list gave no such token.

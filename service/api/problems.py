@@ -163,7 +163,7 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
 
 
 def _message(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, in the words of the project's own checks."""
+    """The error of a field, in the words of the project's own checks."""
     match error["type"]:
         case "missing":
             return "is required"
@@ -191,7 +191,7 @@ def _invalid(request: Request, errors: Sequence[FieldError]) -> Response:
 
 
 def _position(document: str, position: int, message: str) -> str:
-    """Where malformed JSON goes wrong, for a person."""
+    """The place where malformed JSON goes wrong, for a person."""
     before = document[:position]
     line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
     return f"is not JSON (line {line}, column {column}): {message}"

@@ -19,7 +19,7 @@ class _TakesNegativeNumbers(TyperCommand):
     """A command whose arguments may be negative numbers, which are no options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Where one of `args` is a negative number, what looks like an option and is none is an argument."""
+        """Parses `args`; if one is a negative number, what looks like an option but is none is an argument."""
         ctx.ignore_unknown_options = any(_NEGATIVE_NUMBER.fullmatch(given) for given in args)
         return super().parse_args(ctx, args)
 

@@ -23,7 +23,7 @@ from trainers.retry import retry
 
 POLL_SECONDS = 0.5
 SERVICE_OUTAGE_SECONDS = 60.0
-"""How long the service may be away while a job is watched."""
+"""Seconds that the service may be away while a job is watched."""
 WIDE_COLUMNS = 110
 
 _STYLES = {

@@ -46,7 +46,7 @@ def new(name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model
 
 
 def _is_taken(module_name: str) -> bool:
-    """Whether an installed module has the name; one in the current directory may be the file that is being written."""
+    """True if an installed module has the name; one in the current directory may be the file that is being written."""
     if module_name in sys.stdlib_module_names:
         return True
     spec = importlib.util.find_spec(module_name)

@@ -1,1 +1,1 @@
-"""Server-rendered pages and chart data."""
+"""Server-rendered pages and the files they load. Never a change or a chart's data: both are the API's."""

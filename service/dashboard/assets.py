@@ -31,7 +31,7 @@ class _CachedFiles(StaticFiles):
 
 
 def plotly_directory() -> Path:
-    """Where plotly's wheel keeps plotly.min.js. Found without importing plotly, which would load much for nothing."""
+    """The directory of plotly.min.js in plotly's wheel. Found without importing plotly, which would load much."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("plotly is not installed; the dashboard draws with the plotly.min.js of its wheel")

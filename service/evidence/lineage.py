@@ -1,4 +1,4 @@
-"""Through which trials a fork came to its weights: pure functions of plain values."""
+"""The lineage of a fork, the trials through which it came to its weights: pure functions of plain values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lineage_of(trial: FinishedTrial, trials: Sequence[FinishedTrial], *, last_st
 
 
 def caveat_of_lineage(winner: Winner) -> str:
-    """That a value was reached with a schedule of hyperparameters, and with which."""
+    """Says that a value was reached with a schedule of hyperparameters, and with which."""
     befores = [None, *winner.lineage[:-1]]
     stages = [
         f"steps {stage.first_step} to {stage.last_step} trial {stage.number}{_changes(before, stage)}"

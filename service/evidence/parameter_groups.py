@@ -56,6 +56,6 @@ def own_settings(
 
 
 def caveat(settings: Sequence[OwnSettings]) -> str:
-    """That the config alone does not train as it was measured, and why."""
+    """Says that the config alone does not train as it was measured, and why."""
     told = "; ".join(one.words for one in settings)
     return f"The trials gave some parameters settings of their own, which the config and the Python lack: {told}."

@@ -46,7 +46,7 @@ _TRAINING = (
     "averaging",
     "compression",
 )
-"""What of a trial's config changes how its optimizer does."""
+"""The settings beside optimizer and schedule in a trial's config that change how its optimizer does."""
 
 
 def recommend(

@@ -21,7 +21,7 @@ LARGE = 0.1
 def setback_caveat(
     whose: str, config: ConfirmedConfig, best: BestTrial, *, confidence: float, direction: Direction
 ) -> str | None:
-    """That a confirmed config is worse than when it was found; None: it is not, or by no more than chance and `LARGE`.
+    """Says that a confirmed config is worse than when found; None: it is not, or by no more than chance and `LARGE`.
 
     "More than the noise" is a found value beyond the interval in which a further seed's value would lie
     (`confirm.further_seed`): it was no ordinary seed of this config. The interval is the config's own, as spreads

@@ -210,7 +210,7 @@ class Evidence:
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
     verdict_caveats: list[str] = field(default_factory=list)
-    """What is to be read with the verdict: that a compared config did worse over the new seeds than when it was found,
+    """The caveats of the verdict: that a compared config did worse over the new seeds than when it was found,
     by more than the noise, or by so much that it matters."""
 
 
@@ -228,11 +228,11 @@ class PasteableConfig(BaseModel):
     schedule: dict[str, Any]
     """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
     training: dict[str, Any]
-    """How the trial trained beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
+    """The settings of the training beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
     parameter_groups: list[OwnSettings] = []
-    """What the trials gave to some parameters in place of `config`, which alone does not train as was measured."""
+    """The settings that some parameters had in place of `config`, which alone does not train as was measured."""
 
 
 class RecommendedConfig(PasteableConfig):

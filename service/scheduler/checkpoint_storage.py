@@ -25,7 +25,7 @@ class CheckpointsUnusable(ServiceError):
 
 
 def checkpoints_of(place: Place, job_id: str) -> Place:
-    """Where a job's checkpoints lie; each unfinished trial has a directory in it, named by its number."""
+    """The place of a job's checkpoints; each unfinished trial has a directory in it, named by its number."""
     return place / job_id
 
 

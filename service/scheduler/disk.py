@@ -20,7 +20,7 @@ LOG_BYTES = 8 * 2**20
 """A run that finds the job's log larger than this begins a new one; the one before it is kept."""
 
 _PROCESS_LOG = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)(?:\.\d+)?")
-"""How Ray names log files of the processes that trials run in; the number is the process id."""
+"""Ray's names of log files of the processes that trials run in; the number is the process id."""
 
 
 def log_of(data_dir: Path, job_id: str) -> Path:

@@ -53,7 +53,7 @@ from trainers.storage import Place
 logger = logging.getLogger(__name__)
 
 PREDICTION_SECONDS = 60.0
-"""How long a model may take to be built before its memory is taken as unknown; data are loaded for it."""
+"""Seconds that a model may take to be built before its memory is taken as unknown; data are loaded for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class JobRun:
 
     @property
     def checkpoints(self) -> Place:
-        """Where the job's lie."""
+        """The place of the job's checkpoints."""
         return checkpoints_of(self.settings.checkpoint_place, self.lease.job_id)
 
     def write(self, write: Write) -> None:
@@ -290,7 +290,7 @@ def _group_size(plan: JobPlan) -> GroupSize:
 
 
 def retries_of(stored: Stored) -> Retries:
-    """What is known of the failures of a job's trials."""
+    """The retries of a job, told of the failures of its stored trials."""
     retries, reopened_at = Retries(), stored.job.reopened_at
     for trial in stored.trials:
         # Whoever has a job go on after its end has mended what ended it.
@@ -301,7 +301,7 @@ def retries_of(stored: Stored) -> Retries:
 
 
 def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
-    """What judges the trials of a job before they are launched; a process of its own predicts, until this one ends.
+    """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
 
     Args:
         is_local: whether trials run on this machine, so that its GPU is like theirs.

@@ -25,13 +25,13 @@ from service.use_cases.leases import Lease
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 8.0
-"""After the run was told to end, how long it may take before it ends without ceremony."""
+"""Seconds that a run which was told to end may take before it ends without ceremony."""
 LEAVING_SECONDS = 15.0
-"""How long a run whose job has ended may take to leave Ray before it ends without ceremony."""
+"""Seconds that a run which has stopped its ranks may take to leave Ray before it ends without ceremony."""
 CLUSTER_POLL_SECONDS = 2.0
-"""How often a run looks whether its Ray cluster still counts on it."""
+"""Seconds between two looks whether the run's Ray cluster still counts on it."""
 PROCESS_POLL_SECONDS = 0.2
-"""How often a run looks whether the processes of its own Ray cluster live."""
+"""Seconds between two looks whether the processes of the run's own Ray cluster live."""
 
 
 class Watch:
@@ -103,11 +103,11 @@ class Watch:
         return self._told is not None
 
     def seconds_left(self) -> float:
-        """Until the run is ended by the time limit; infinite without one."""
+        """Seconds until the run is ended by the time limit; infinite without one."""
         return math.inf if self._deadline is None else self._deadline - time.monotonic()
 
     def ending(self) -> Ending | None:
-        """What ends the run, if anything."""
+        """The reason for which the run ends, if there is one."""
         if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
             return Ending.BUDGET_SPENT
         return self._told
@@ -143,7 +143,7 @@ class Watch:
                 self.end(ending)
 
     def _look(self) -> Ending | None:
-        """What SQL says must end the run. Raises: NotFound."""
+        """The reason for which the run must end, according to SQL. Raises: NotFound."""
         with self._database.reading() as session:
             job, trials = JobRepository(session).get(self._lease.job_id), TrialRepository(session)
             if not self._lease.is_held_on(job):

@@ -49,13 +49,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
-"""How many times a lease is renewed before it would expire."""
+"""Renewals of a lease in the time after which it would expire."""
 STOP_SECONDS = 15.0
-"""How long a run may take to stop before it is killed."""
+"""Seconds that a run may take to stop before it is killed."""
 DATABASE_OUTAGE_SECONDS = 3600.0
-"""How long the database may be out of reach before the worker gives up: a restart, a move to another machine."""
+"""Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
 HOUSEKEEPING_SECONDS = 10.0
-"""How often a worker looks at the files of its run."""
+"""Seconds between two looks of a worker at the files of its run."""
 LOG_TAIL_BYTES = 2000
 DIRECTORY_PREFIX = "shampoo-"
 RUN_MODULE = "service.scheduler.job_run"
@@ -223,7 +223,7 @@ def _supervise(run: subprocess.Popen[bytes], stop: threading.Event) -> int:
 
 
 def describe_crash(status: int, log: Path, log_start: int) -> str:
-    """What is known of a run that died: how, and the end of what it logged."""
+    """Describes a run that died: how, and the end of what it logged."""
     how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
     with log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""The HTTP application: routers, errors, documentation. It serves; what it serves is in the routers."""
+"""The HTTP application, put together: API, dashboard, middleware, errors, documentation."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def open_database(settings: Settings) -> Database:
 
 
 def why_not_migrated(database: Database) -> str | None:
-    """What to do about tables that are not of this version; None: they are, or the database does not answer."""
+    """The remedy for tables that are not of this version; None: they are, or the database does not answer."""
     try:
         current = is_current(database)
     except DATABASE_ERRORS:

@@ -14,7 +14,7 @@ from service.specification.job import EarlierWinner, JobSpecification, Pinned
 from trainers.workload.description import WorkloadDescription
 
 FIELDS = {Phase.SEARCH: "search_space", Phase.BASELINE: "baseline.search_space"}
-"""Where a specification has a phase's space."""
+"""The field of a specification that holds each phase's space."""
 
 
 def spaces_of(specification: JobSpecification) -> dict[Phase, SearchSpace]:

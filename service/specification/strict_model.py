@@ -1,4 +1,4 @@
-"""The base of every part of a request's JSON."""
+"""The base of the models that read a request's JSON."""
 
 from __future__ import annotations
 

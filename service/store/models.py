@@ -80,11 +80,11 @@ class Base(DeclarativeBase):
 
 
 _PARSED = "_parsed_specification"
-"""Where a job keeps the specification that was parsed, beside the JSON that it was parsed from."""
+"""The attribute of a job that keeps its parsed specification, beside the JSON that it was parsed from."""
 
 
 class Job(Base):
-    """What a user submitted, and how far it is."""
+    """A job that a user submitted, and its progress."""
 
     __tablename__ = "jobs"
     __table_args__ = (Index("ix_jobs_state_created_at", "state", "created_at"),)
@@ -100,7 +100,7 @@ class Job(Base):
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
     """As JSON; `specification` is what it says."""
     model: Mapped[str] = mapped_column(String(200), index=True)
-    """What recommendations are asked by: the workload's name."""
+    """The workload's name, by which recommendations are asked for."""
     metric: Mapped[str] = mapped_column(String(200))
     direction: Mapped[Direction]
     further_objectives: Mapped[list[Any]] = mapped_column(server_default="[]")
@@ -136,7 +136,7 @@ class Job(Base):
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """What its checkpoints, temporary files and logs took when its worker last looked; None: it has never run."""
+    """Bytes of its checkpoints, temporary files and logs when its worker last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
 
@@ -161,7 +161,7 @@ class Job(Base):
 
 
 class ClusterShare(Base):
-    """What the run of a job has of a cluster that others use too, and whether it wants more."""
+    """The share that a job's run has of a cluster which others use too, and whether it wants more."""
 
     __tablename__ = "cluster_shares"
 
@@ -202,7 +202,7 @@ class Trial(Base):
     state: Mapped[TrialState]
     reason: Mapped[FailureReason | None]
     detail: Mapped[str | None]
-    """What happened, for a person."""
+    """An explanation for a person."""
     parameters: Mapped[dict[str, Any]]
     """{parameter name: sampled value}"""
     config: Mapped[dict[str, Any]]
@@ -230,7 +230,7 @@ class Trial(Base):
     spent_seconds: Mapped[float] = mapped_column(default=0.0)
     """Training time measured in all its runs: more than `seconds` if steps were trained again."""
     requested: Mapped[TrialRequest | None]
-    """What the job's run is asked to do with it."""
+    """The request to the job's run about it."""
     spared: Mapped[bool] = mapped_column(default=False)
     """True if it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
@@ -248,7 +248,7 @@ class Trial(Base):
 
 
 class MeasurementRow(Base):
-    """What a trial reported at one step."""
+    """A measurement of a trial, at one step."""
 
     __tablename__ = "measurements"
 

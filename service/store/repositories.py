@@ -33,7 +33,7 @@ _EVENT_ORDER_LOCK = 7_305_112
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """How many trials of one job and phase are in one state."""
+    """The number of trials of one job and phase in one state, and the time they trained."""
 
     job_id: str
     phase: Phase
@@ -54,7 +54,7 @@ class LeadingTrial:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTrial:
-    """What a completed trial measured last."""
+    """The last measurement of a completed trial."""
 
     job_id: str
     number: int
@@ -64,7 +64,7 @@ class CompletedTrial:
 
 @dataclass(frozen=True, slots=True)
 class TrainedTrial:
-    """When a trial that has ended was trained."""
+    """A trial that has ended: how often it ran, and from when to when."""
 
     job_id: str
     number: int
@@ -177,7 +177,7 @@ class ClusterShareRepository:
         self._session.flush()
 
     def of_cluster(self, cluster: str, *, now: datetime) -> list[tuple[ClusterShare, int]]:
-        """What living runs have of a cluster, each with its job's priority."""
+        """The shares that living runs have of a cluster, each with its job's priority."""
         statement = (
             select(ClusterShare, Job.priority)
             .join(Job, and_(Job.id == ClusterShare.job_id, Job.attempt == ClusterShare.attempt))
@@ -438,5 +438,5 @@ class WorkerRepository:
         return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= moment)) or 0
 
     def last_heartbeat(self) -> datetime | None:
-        """When a worker was last heard of; None: there was never one."""
+        """The time at which a worker was last heard of; None: there was never one."""
         return self._session.scalars(select(Worker.heartbeat_at).order_by(Worker.heartbeat_at.desc()).limit(1)).first()

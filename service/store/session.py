@@ -23,12 +23,12 @@ from trainers.retry import retry
 __all__ = ["DATABASE_ERRORS", "Database", "Session", "driver_of", "is_busy", "is_unavailable"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
-"""How long a writer waits for SQLite's one write lock: far longer than any transaction of ours takes."""
+"""Seconds that a writer waits for SQLite's one write lock: far longer than any transaction of ours takes."""
 WAL_PAUSE_SECONDS = 0.02
-"""Until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
+"""Seconds until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
-"""What a statement can raise when the database fails it."""
+"""The errors that a statement can raise when the database fails it."""
 
 
 class Database:

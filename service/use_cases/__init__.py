@@ -1,2 +1,2 @@
-"""What users and runs may change and read, each step a function of a session. Never HTTP, and never a decision of the
-search."""
+"""The use cases of users, workers and runs, most of them functions of a session. Never HTTP, and never a decision of
+the search."""

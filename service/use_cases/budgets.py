@@ -1,4 +1,4 @@
-"""What a job has spent of its budget. Pure functions of rows and numbers."""
+"""The part of its budget that a job has spent. Pure functions of rows and numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a job has used up so far."""
+    """The amounts that a job has used up so far."""
 
     trials: Mapping[Phase, int]
     """Trials begun, by phase."""
@@ -26,7 +26,7 @@ class Spent:
 
 
 def running_seconds(job: Job, now: datetime) -> float:
-    """How long a job has been running: time in the queue, paused or after its end does not count.
+    """Seconds that a job has been running: time in the queue, paused or after its end does not count.
 
     Of a run whose worker died nothing counts after its lease expired.
     """
@@ -42,7 +42,7 @@ def device_hours(specification: JobSpecification, spent_seconds: float) -> float
 
 
 def why_spent(specification: JobSpecification, spent: Spent, *, needs_trials: bool = True) -> str | None:
-    """Which part of the budget has to be raised before anything more can be tried; None: none.
+    """The part of the budget that has to be raised before anything more can be tried; None: none.
 
     Args:
         needs_trials: whether it takes a trial that has not begun yet.

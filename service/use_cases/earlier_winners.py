@@ -19,7 +19,7 @@ from service.store.session import Session
 MAX_WINNERS = 5
 """For each phase that asks for them."""
 JOBS_LOOKED_AT = 50
-"""How many of a workload's newest succeeded jobs are searched."""
+"""The number of a workload's newest succeeded jobs that are searched."""
 
 
 def resolve_winners(session: Session, plan: JobPlan) -> JobSpecification:

@@ -1,4 +1,4 @@
-"""What a job would cost, told before it is submitted: from its plan, and from what an earlier job like it measured.
+"""The cost of a job, told before it is submitted: from its plan, and from the measurements of an earlier job like it.
 
 Nothing is trained. What memory a model's shape takes is told by `service.use_cases.memory_estimates`, in a process that
 has torch.
@@ -23,7 +23,7 @@ from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.memory_estimates import MemoryEstimate
 
 JOBS_LOOKED_AT = 50
-"""How many of a model's newest jobs are searched for one like that to be estimated."""
+"""The number of a workload's newest jobs that are searched for one like that to be estimated."""
 UNLIKE = {
     "num_steps",
     "evaluate_every",
@@ -41,7 +41,7 @@ UNLIKE = {
 
 @dataclass(frozen=True, slots=True)
 class EarlierMeasurements:
-    """What the completed trials of an earlier job took: same workload and options, same ranks, same kind of steps."""
+    """The measurements of an earlier job's completed trials: same workload and options, ranks and kind of steps."""
 
     job_id: str
     num_trials: int
@@ -55,7 +55,7 @@ class EarlierMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job would cost at most."""
+    """The most that a job would cost."""
 
     num_trials: Mapping[Phase, int]
     num_steps: int
@@ -65,7 +65,7 @@ class Estimate:
     measured: EarlierMeasurements | None
     """None: no such job has completed a trial here."""
     max_device_hours: float | None
-    """What `max_steps` would take at the measured speed, or the budget's if that is less; None: unknown."""
+    """Those of `max_steps` at the measured speed, or the budget's if they are less; None: unknown."""
     winners: Mapping[Phase, Sequence[EarlierWinner]] = field(default_factory=dict)
     """Of earlier jobs, what each phase that asks for them would begin with."""
     memory: MemoryEstimate | None = None
@@ -73,7 +73,7 @@ class Estimate:
 
 
 def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None) -> Estimate:
-    """What the job of `plan` would cost; stores nothing.
+    """The most that the job of `plan` would cost; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
@@ -108,7 +108,7 @@ def _winners(session: Session, plan: JobPlan) -> dict[Phase, list[EarlierWinner]
 
 
 def _measured(session: Session, plan: JobPlan) -> EarlierMeasurements | None:
-    """What the newest job like that of `plan` measured."""
+    """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed."""
     wanted = _kind(plan.specification)
     for job in _jobs_of(session, plan.workload.name):
         if _kind(job.specification) != wanted:
@@ -131,7 +131,7 @@ def _jobs_of(session: Session, model: str) -> list[Job]:
 
 
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:
-    """What decides how long a step takes, apart from the hyperparameters."""
+    """The settings that decide how long a step takes, apart from the hyperparameters."""
     resources = specification.resources.model_dump(exclude={"parallel_trials"})
     training = specification.training
     alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)

@@ -1,4 +1,4 @@
-"""What trials need of a rank's memory, and what there is of it: asked of a process that can build models, before any of
+"""The memory of a rank that trials need, and the limit of it: asked of a process that can build models, before any of
 them is launched."""
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class MemoryPredictor:
 
 @dataclass(frozen=True, slots=True)
 class SpaceMemory:
-    """What the trials of a search space need of each rank's memory, at least."""
+    """The memory of each rank that the trials of a search space need, at least."""
 
     default_bytes: int
     """With every parameter at its default."""
@@ -143,7 +143,7 @@ class SpaceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """What the trials of a job need of each rank's memory, and what there is."""
+    """The memory of each rank that the trials of a job need, and its limit."""
 
     limit_bytes: int | None
     """`memory_per_worker`, or for GPU ranks the memory of this machine's GPU; None: unknown."""

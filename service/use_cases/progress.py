@@ -1,4 +1,4 @@
-"""How far jobs are: their trials by state and phase, the best values so far, and the time left."""
+"""The progress of jobs: their trials by state and phase, the best values so far, and the time left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECENT_TRIALS = 50
 
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
-    """How far a phase of a job is."""
+    """The progress of a phase of a job."""
 
     num_finished: int
     num_trials: int
@@ -35,7 +35,7 @@ class PhaseProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job is."""
+    """The progress of a job."""
 
     trials: dict[TrialState, int]
     phases: dict[Phase, PhaseProgress]

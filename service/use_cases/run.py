@@ -41,7 +41,7 @@ from trainers.config import Measurement, TrialConfig
 
 @dataclass(frozen=True, slots=True)
 class TrialMeasurements:
-    """What one trial reported since the last write, in order of steps."""
+    """The measurements of one trial since the last write, in order of steps."""
 
     number: int
     reported: Sequence[Measurement]
@@ -49,7 +49,7 @@ class TrialMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class ShareReport:
-    """What a run has of a cluster that others use too."""
+    """The share that a run has of a cluster which others use too, and whether it wants more."""
 
     cluster: str
     num_groups: int

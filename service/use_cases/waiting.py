@@ -1,4 +1,4 @@
-"""What a job waits for that is not being trained, and since when; for people."""
+"""The reasons for which jobs wait, and since when; for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Workers:
 def waiting_of(
     session: Session, jobs: Sequence[Job], *, now: datetime, silence_seconds: float
 ) -> dict[str, Waiting | None]:
-    """What each job waits for, by id; None: for nothing. Two statements more if one of them is queued.
+    """The reason for which each job waits, by id; None: it does not wait. Two statements more if one of them is queued.
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
@@ -60,7 +60,7 @@ def waiting_of(
 
 
 def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None, now: datetime) -> str:
-    """What a queued job waits for.
+    """The reason for which a queued job waits.
 
     Args:
         num_before: queued jobs that are taken first.

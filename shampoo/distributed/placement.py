@@ -44,7 +44,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one parameter that ranks share is stepped."""
+    """The owners of one parameter that ranks share, and the part of it that this rank steps."""
 
     param: Tensor
     layout: ShardLayout
@@ -64,7 +64,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """Where parameters that are to be added would be stepped."""
+    """The placements that parameters would have once they are added."""
 
     of_param: Mapping[Tensor, Placement]
     loads: Mapping[Hashable, Loads]

@@ -1,4 +1,4 @@
-"""What is installed: the version, missing extras, and packages of other projects under the names of ours."""
+"""The installation: its version, missing extras, and packages of other projects under the names of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 DISTRIBUTION = "shampoo-tuner"
 PACKAGES = ("search_spaces", "service", "shampoo", "trainers")
 SERVICE_EXTRA = "service"
-"""What every command needs, and a worker all of: the slim image has a part of it, and no worker."""
+"""The extra that a worker needs all of, and every command a part of: the slim image has that part, and no worker."""
 MARK = "# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.\n"
 """A line in the `__init__.py` of each of `PACKAGES`."""
 

@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
 T = TypeVar("T")
 
 STORE_OUTAGE_SECONDS = 60.0
-"""How long what failed is tried again; well below the time that ranks wait for each other."""
+"""Seconds for which what failed is tried again; well below the time that ranks wait for each other."""
 FIRST_PAUSE_SECONDS = 0.2
 """Longer than most requests take."""
 

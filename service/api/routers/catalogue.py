@@ -1,4 +1,4 @@
-"""What a job can be made of: workloads and search spaces."""
+"""The workloads and search spaces that a job can be made of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["catalogue"])
 
 @router.get("/workloads", summary="List workloads")
 def list_workloads() -> WorkloadList:
-    """What can be tuned: the built-in workloads and those of installed packages. A job may name your class."""
+    """The workloads that can be tuned: built-in ones and those of installed packages. A job may name your class."""
     return WorkloadList(items=[WorkloadRead.of(found) for found in known_workloads()])
 
 

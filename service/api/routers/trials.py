@@ -149,7 +149,7 @@ def list_measurements(
     after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
     limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS)] = 1000,
 ) -> MeasurementPage:
-    """What a trial measured, by step."""
+    """The measurements of a trial, by step."""
     trial = TrialRepository(session).get(job_id, number)
     rows = MeasurementRepository(session).of_trial(trial.id, after_step=after_step, limit=limit + 1)
     items = [MeasurementRead.model_validate(row) for row in rows[:limit]]

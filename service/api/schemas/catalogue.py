@@ -47,7 +47,7 @@ class SearchSpaceRead(ReadModel):
     name: str
     optimizer: str
     space: dict[str, JsonValue]
-    """What a job's `search_space` takes: edit it and submit it."""
+    """A value for a job's `search_space`: edit it and submit it."""
 
     @classmethod
     def of(cls, name: str, space: SearchSpace) -> SearchSpaceRead:

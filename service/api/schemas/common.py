@@ -27,13 +27,13 @@ class Readiness(ReadModel):
 
 
 class FieldError(ReadModel):
-    """What is wrong with one field."""
+    """An error in one field."""
 
     field: str
     """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`."""
     message: str
     value: JsonValue = None
-    """What was given, if it is small."""
+    """The value that was given, if it is small."""
 
 
 class Problem(BaseModel):
@@ -46,7 +46,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    """What went wrong, for a person."""
+    """The error in words, for a person."""
     instance: str | None = None
     """The path of the request."""
     errors: list[FieldError] = Field(default_factory=list)

@@ -11,7 +11,7 @@ from service.specification.job import EarlierWinner
 
 
 class MeasuredRead(ReadModel):
-    """What the completed trials of an earlier job took: same workload and options, ranks and kind of steps."""
+    """The measurements of an earlier job's completed trials: same workload and options, ranks and kind of steps."""
 
     job_id: str
     num_trials: int
@@ -24,7 +24,7 @@ class MeasuredRead(ReadModel):
 
 
 class SpaceMemoryRead(ReadModel):
-    """What the trials of a search space need of each rank's memory, at least: weights, gradients, optimizer and
+    """The memory of each rank that the trials of a search space need, at least: weights, gradients, optimizer and
     averages. Activations and the process itself come on top."""
 
     default_bytes: int
@@ -38,7 +38,7 @@ class SpaceMemoryRead(ReadModel):
 
 
 class MemoryRead(ReadModel):
-    """What the trials of a job need of each rank's memory, and what there is."""
+    """The memory of each rank that the trials of a job need, and its limit."""
 
     limit_bytes: int | None
     """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
@@ -48,7 +48,7 @@ class MemoryRead(ReadModel):
 
 
 class JobEstimate(ReadModel):
-    """What a job would cost at most."""
+    """The most that a job would cost."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
 
@@ -61,8 +61,8 @@ class JobEstimate(ReadModel):
     measured: MeasuredRead | None
     """Null: no earlier job like this one has completed a trial."""
     max_device_hours: float | None
-    """What `max_steps` would take at the measured speed, or the budget's `device_hours` if they are less."""
+    """Those of `max_steps` at the measured speed, or the budget's `device_hours` if they are less; null: unknown."""
     winners: dict[Phase, list[EarlierWinner]] = Field(default_factory=dict)
-    """What each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
+    """The configs that each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryRead | None = None
     """Predicted from the shapes of the model."""

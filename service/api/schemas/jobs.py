@@ -48,7 +48,7 @@ class JobCreate(JobSpecification):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
 
     name: JobName | None = None
-    """What people call the job; null: the workload's name."""
+    """The job's name for people; null: the workload's name."""
     tags: Tags = Field(default_factory=dict)
     """Anything to find the job by."""
     priority: Priority = 0
@@ -182,9 +182,9 @@ class JobRead(ReadModel):
     priority: int = 0
     state: JobState
     waiting: WaitingRead | None = None
-    """What a queued or running job waits for; null: for nothing."""
+    """The reason for which a queued or running job waits, and since when; null: it does not wait."""
     requested: JobRequest | None
-    """What a running job is about to do: `pause`, or `restart` with another budget or trials; done within seconds."""
+    """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
     """Why the job failed, for a person."""
     workload: str
@@ -198,7 +198,7 @@ class JobRead(ReadModel):
     num_steps: int
     """Steps of a full trial."""
     disk_bytes: int | None
-    """What its checkpoints, logs and temporary files took when its worker last looked; null before its first run."""
+    """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
     progress: ProgressRead
     created_at: datetime
     started_at: datetime | None
@@ -239,7 +239,7 @@ class TrialRead(ReadModel):
     reason: FailureReason | None
     """Why the trial failed."""
     detail: str | None
-    """What happened, for a person."""
+    """An explanation for a person."""
     parameters: dict[str, JsonValue]
     """The sampled values by parameter name."""
     config: dict[str, JsonValue]
@@ -252,7 +252,7 @@ class TrialRead(ReadModel):
     forked_at_step: int | None = None
     """That checkpoint's step. The curve begins there, with what that trial measured; `seconds` go on counting."""
     proposed: bool = False
-    """Whether a user proposed it."""
+    """True if a user proposed it."""
     runs: int
     """Times it was started: more than 1 after a loss."""
     step: int

@@ -26,7 +26,7 @@ function themed(figure, id) {
   };
 }
 
-/** Fades every trial's curve but the picked one; the legend, made of stand-ins, keeps its colours. */
+/** Fades every trial's curve but the picked one; the legend, made of empty traces, keeps its colours. */
 function highlighted(figure, picked) {
   const isPicked = (trace) => trace.meta?.number === picked;
   if (picked === null || !figure.data.some(isPicked)) return figure.data;

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 TURN_SECONDS = 30.0
-"""How long a job without any rank group waits before one of equal priority passes its own on, if it must."""
+"""Seconds that a job without any rank group waits before one of equal priority passes its own on, if it must."""
 _TOLERANCE = 1e-9  # shares are sums of fractions
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a running job has of a cluster, and whether it wants more."""
+    """The share that a running job has of a cluster, and whether it wants more."""
 
     job_id: str
     priority: int

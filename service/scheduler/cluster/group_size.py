@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """How many ranks a trial has, and what each of them gets."""
+    """The number of ranks of a trial, and the resources of each."""
 
     world_size: int
     cpus_per_rank: float
@@ -19,7 +19,7 @@ class GroupSize:
 
     @property
     def rank_bundle(self) -> dict[str, float]:
-        """What a rank takes from the cluster, by Ray's names."""
+        """The resources that a rank takes from the cluster, by Ray's names."""
         amounts = {
             "CPU": self.cpus_per_rank,
             "GPU": self.gpus_per_rank,

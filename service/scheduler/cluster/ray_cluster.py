@@ -30,13 +30,13 @@ OBJECT_STORE_BYTES = 100 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one machine of the cluster offers to trials."""
+    """The resources that one machine of the cluster offers to trials."""
 
     resources: Mapping[str, float]
     """Amounts by Ray's names: `CPU`, `GPU`, `memory` in bytes, and what the cluster's owner has named."""
 
     def num_ranks(self, size: GroupSize) -> int:
-        """How many ranks of a trial of this size it holds."""
+        """The number of ranks of a trial of this size that it holds."""
         return min(_num_times(name, self.resources.get(name, 0.0), want) for name, want in size.rank_bundle.items())
 
 
@@ -99,7 +99,7 @@ def own_machine_is_lost() -> bool:
 
 
 def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """How many CPUs this process may use at once: the machine's, unless its affinity or its container allows fewer.
+    """The CPUs that this process may use at once: the machine's, unless its affinity or its container allows fewer.
 
     Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
     """
@@ -128,7 +128,7 @@ def leave(address: str | None) -> None:
 
 
 def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
-    """How many trials of this size the cluster can hold at once; 0: not even one."""
+    """The number of trials of this size that the cluster can hold at once; 0: not even one."""
     return sum(node.num_ranks(size) for node in nodes) // size.world_size
 
 
@@ -149,7 +149,7 @@ def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
 
 
 def describe_wait(size: GroupSize) -> str | None:
-    """What a trial waits for in the connected cluster, e.g. `needs 4 GPUs, 3 free`; None: it could start now.
+    """Describes what a trial waits for in the connected cluster, e.g. `needs 4 GPUs, 3 free`; None: it could start now.
 
     Others have the rest: this job's own trials, or another's. To be asked again later; it takes milliseconds.
     """
@@ -178,7 +178,7 @@ def _free_nodes() -> list[Node]:
 
 
 def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, float]]:
-    """What a trial needs and what is free of it on all machines together, where that is too little."""
+    """(needed, free) of each resource of which all machines together have too little free for a trial, by name."""
     machines = list(free)
     found = {}
     for name, want in size.rank_bundle.items():
@@ -189,7 +189,7 @@ def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, f
 
 
 def _num_times(name: str, available: float, want: float) -> int:
-    """How often `want` fits; a part of a GPU is a part of one and the same."""
+    """The number of times that `want` fits; a part of a GPU is a part of one and the same."""
     tolerance = 1e-6  # 0.3 / 0.1 is below 3
     if name == "GPU" and want < 1:
         return int(available + tolerance) * int(1 / want + tolerance) + int(available % 1 / want + tolerance)

@@ -19,7 +19,7 @@ from ray.util import placement_group_table
 from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
-"""How long nothing else in this process can run, at a time, while it waits for the head of its cluster: chosen well
+"""Seconds for which nothing else in this process can run, at a time, while it waits for its cluster's head: chosen well
 below the seconds in which a run that is told to end should have heard of it."""
 
 
@@ -98,8 +98,8 @@ class TuneRankGroups:
         self._controller = controller._tune_controller
 
     def count(self) -> tuple[int, int]:
-        """How many it holds, idle ones included, without those that are being released; and how many Ray has been
-        asked for and has not placed yet.
+        """The number that it holds, idle ones included, without those that are being released; and the number that Ray
+        has been asked for and has not placed yet.
         """
         if self._controller is None:
             return 0, 0

@@ -1,1 +1,1 @@
-"""What a job tries next, and when it stops: decisions on plain values. Never Ray, processes or SQL."""
+"""The decisions of a job, on plain values: what it tries next, and when it stops. Never Ray, processes or SQL."""

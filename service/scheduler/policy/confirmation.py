@@ -1,4 +1,4 @@
-"""Which configs are trained again with new seeds, when search and baseline have ended.
+"""The confirmation: configs that are trained again with new seeds, when search and baseline have ended.
 
 Pure, like the policy that consults it: the same history gives the same order, so a job goes on after an interruption.
 """
@@ -54,7 +54,7 @@ class Confirmation:
         self._begun.add(key)
 
     def left(self) -> list[Repeats]:
-        """What is still to be begun, in order; it makes sense when search and baseline have ended."""
+        """The confirmation trials still to be begun, in order; it makes sense when search and baseline have ended."""
         configs = [(phase, number) for phase, count in self._num_configs.items() for number in self._best(phase, count)]
         return [
             Repeats(number, phase, seed)

@@ -1,4 +1,4 @@
-"""What a job allows its trials: bounds of metrics, judged from what a trial measures."""
+"""The constraints of a job on its trials: bounds of metrics, judged from what a trial measures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ONLY_GROWING = frozenset({"peak_memory_bytes"})
 
 
 def violation(constraints: Sequence[Constraint], metrics: Mapping[str, float], *, is_last: bool) -> str | None:
-    """Which bound a trial breaks, for a person; None: none, or none yet.
+    """The bound that a trial breaks, for a person; None: none, or none yet.
 
     Args:
         constraints: the job's.

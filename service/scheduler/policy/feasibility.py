@@ -1,4 +1,4 @@
-"""Which trials are not launched, because their ranks would need more memory than there is."""
+"""Trials that are not launched, because their ranks would need more memory than there is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MemoryLimit:
-    """How much a trial's prediction may be. Pure: what it says follows from the limit and the trials it was told of.
+    """The limit on a trial's predicted memory. Pure: what it says follows from the limit and the trials it was told of.
 
     Predictions leave activations and more out, so that a trial can run out of memory although it was to fit. From then
     on predictions are taken to be too low by a factor, `correction`: of that trial's, the limit over the prediction.
@@ -31,7 +31,7 @@ class MemoryLimit:
 
     @property
     def correction(self) -> float:
-        """By what predictions are multiplied before they are compared with the limit, at least 1."""
+        """The factor on predictions before they are compared with the limit, at least 1."""
         return self.limit_bytes / min(self._out_of_memory.values(), default=self.limit_bytes)
 
     def ran_out(self, number: int, predicted_bytes: int) -> None:

@@ -90,7 +90,7 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
 
 
 def fork_of(trial: Trial) -> Fork | None:
-    """Where a stored trial begins, if not from nothing."""
+    """The checkpoint from which a stored trial begins; None: it begins from nothing."""
     if trial.forked_from is None:
         return None
     assert trial.forked_at_step is not None
@@ -98,7 +98,7 @@ def fork_of(trial: Trial) -> Fork | None:
 
 
 def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()) -> list[TrialHistory]:
-    """What a policy is told of the stored trials.
+    """The stored trials as a policy is told of them.
 
     Args:
         metric: the objective.

@@ -1,4 +1,4 @@
-"""What a job tries next: its phases, interleaved by share, each with its own search."""
+"""The policy of a job: its phases, interleaved by share, each with its own search."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PhasePlan:
     patience: int | None = None
     """No more trials start once so many, begun after the best one, were tried without bettering it."""
     direction: Direction = Direction.MINIMIZE
-    """In which the objective is better."""
+    """The direction in which the objective is better."""
     further: tuple[Direction, ...] = ()
     """Directions of the further objectives."""
 

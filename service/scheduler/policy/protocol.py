@@ -17,7 +17,7 @@ from service.domain import FailureReason, Phase, TrialState
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What a confirmation trial repeats, and how it differs."""
+    """The config that a confirmation trial repeats, and the seed that it does so with."""
 
     number: int
     """The trial whose config it is."""
@@ -29,7 +29,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Where a trial begins that goes on from another one's weights, with hyperparameters of its own."""
+    """The checkpoint of another trial from whose weights one goes on, with hyperparameters of its own."""
 
     number: int
     """The trial whose checkpoint it begins from."""
@@ -89,7 +89,7 @@ Ask: TypeAlias = Start | Resume | GiveUp | Wait | Done
 
 
 class Decision(StrEnum):
-    """What becomes of a trial after a measurement."""
+    """The fate of a trial after a measurement."""
 
     CONTINUE = "continue"
     PAUSE = "pause"
@@ -100,7 +100,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrialHistory:
-    """What is stored of one trial: all that a policy needs to go on after an interruption."""
+    """The stored facts of one trial: all that a policy needs to go on after an interruption."""
 
     number: int
     phase: Phase
@@ -120,7 +120,7 @@ class TrialHistory:
     further: Sequence[float] = ()
     """The job's further objectives at the last measurement, in the order of the job; not finite is allowed."""
     fork: Fork | None = None
-    """Where it began, if not from nothing; its curve then begins with what its parent measured there."""
+    """The checkpoint that it began from, if any; its curve then begins with what its parent measured there."""
 
 
 class Policy(Protocol):

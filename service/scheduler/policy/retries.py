@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?[0-9a-f]{16,}|[-+]?\d+(?:\.\d+)?(?:e[
 
 @dataclass(frozen=True, slots=True)
 class Setbacks:
-    """How often a trial was taken up again, and why; stored with the trial, so that no restart forgets it."""
+    """The times that a trial was taken up again, by reason; stored with it, so that no restart forgets them."""
 
     losses: int = 0
     memory_failures: int = 0
@@ -62,11 +62,11 @@ class Retries:
             self._errors[same_error(detail or "")][number] = detail or ""
 
     def setbacks(self, number: int) -> Setbacks:
-        """How often a trial was taken up again."""
+        """The times that a trial was taken up again so far."""
         return self._setbacks[number]
 
     def judge(self, number: int, reason: FailureReason, detail: str) -> FailureVerdict:
-        """What becomes of a trial that failed for `reason`; `detail` says what happened."""
+        """The fate of a trial that failed for `reason`; `detail` says what happened."""
         had = self._setbacks[number]
         match reason:
             case FailureReason.LOST | FailureReason.STORE_FAILED if had.losses < MAX_LOSSES:
@@ -99,7 +99,7 @@ class Retries:
 
 
 def same_error(detail: str) -> str:
-    """What errors have in common that are the same up to numbers, as in `IndexError: 17 is out of bounds`."""
+    """The text that errors share which are the same up to numbers, as in `IndexError: 17 is out of bounds`."""
     return _NUMBER.sub("#", detail)
 
 

@@ -1,4 +1,4 @@
-"""How long a whole trial takes, from what has been measured: when a job with a time limit should start no more."""
+"""The time of a whole trial, from what has been measured: when a job with a time limit should start no more."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.ranks.consumer import GivenUp
 
 COLLECTIVE_TIMEOUT_SECONDS = 300.0
-"""How long a rank waits for the others in a collective before it fails."""
+"""Seconds that a rank waits for the others in a collective before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RankFailure:
 
 
 RankOutcome: TypeAlias = Measurement | RankFailure | None
-"""What a trial gives next; None: its ranks have nothing more to give."""
+"""The next outcome of a trial; None: its ranks have nothing more to give."""
 
 MESSAGES = "messages"
 """The calls that a rank hears while it trains. With them, Ray runs no call in a rank's main thread."""
@@ -151,7 +151,7 @@ class Rank:
 
 
 def describe_failure(error: BaseException) -> RankFailure:
-    """What an exception of the training loop means for its trial."""
+    """The failure of the trial in which the training loop raised an exception."""
     import torch  # called in the ranks only
 
     from trainers.memory import peak_bytes

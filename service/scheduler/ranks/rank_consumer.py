@@ -1,4 +1,4 @@
-"""What a rank group tells a rank while it trains: how many measurements have been dealt with, and when to give up."""
+"""The messages of a rank group to a rank that trains: how many measurements were dealt with, and when to give up."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ from trainers.config import TrialConfig
 logger = logging.getLogger(__name__)
 
 GIVE_UP_SECONDS = 30.0
-"""How long the ranks may take to leave a trial that is given up: a step, an evaluation. A new group starts sooner."""
+"""Seconds that ranks may take to leave a trial that is given up: a step, an evaluation. A new group starts sooner."""
 BLAME_SECONDS = 2.0
-"""After a rank's failure, how long the others may take to show that it was theirs: a dead rank makes its peers fail."""
+"""Seconds after a rank's failure for the others to show that it was theirs: a dead rank makes its peers fail."""
 
 
 class RankGroup:

@@ -1,4 +1,4 @@
-"""The parts that Ray Tune is given for a job: its pruner, its recorder and its searcher, put together."""
+"""The objects that Ray Tune is given for a job, put together: searcher, pruner, recorder, and share of a cluster."""
 
 from __future__ import annotations
 

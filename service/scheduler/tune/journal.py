@@ -1,4 +1,4 @@
-"""The journal of a run: all that it writes to SQL, fenced by the job's lease, and what it reads there meanwhile.
+"""The journal of a run: what it writes to SQL while its trials run, fenced by the lease, and what it reads meanwhile.
 
 A run that has lost its lease ends at once and writes nothing more.
 """
@@ -20,7 +20,7 @@ from trainers.config import Measurement
 T = TypeVar("T")
 
 DATABASE_OUTAGE_SECONDS = 120.0
-"""How long the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
+"""Seconds that the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
 short beside what a worker waits, which then begins the run anew."""
 
 

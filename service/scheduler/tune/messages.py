@@ -31,9 +31,9 @@ class TrialOrder:
     """A path, or the URI of a store."""
     size: GroupSize
     report_timeout_seconds: float | None = None
-    """How long a measurement may take to come; None: for ever."""
+    """Seconds that a measurement may take to come; None: for ever."""
     until_step: int | None = None
-    """Where the trial is to be paused: its ranks do not train on from there before they are told to; None: nowhere."""
+    """The step at which the trial is to be paused: its ranks train on only when they are told to; None: it is not."""
     begins_at_step: int = 0
     """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
     """
@@ -53,7 +53,7 @@ Kind: TypeAlias = Literal["measured", "completed", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """What a trial reports after each call of `train`; travels as Tune's result."""
+    """The report of a trial after each call of the trainable's `train`; travels as Tune's result."""
 
     kind: Kind
     measurement: Measurement | None = None

@@ -23,7 +23,7 @@ MAX_DETAIL_LENGTH = 2000
 
 @dataclass(frozen=True, slots=True)
 class TrialEnd:
-    """How a trial's stay in Tune ended; state queued: it comes back."""
+    """The end of a trial's stay in Tune; state queued: it comes back."""
 
     state: TrialState
     reason: FailureReason | None = None
@@ -78,7 +78,7 @@ class OpenTrials:
         return self._configs[number]
 
     def directory(self, number: int) -> Place:
-        """Where a trial keeps its checkpoints."""
+        """The place of a trial's checkpoints."""
         return self._checkpoints / str(number)
 
     def end(self, number: int, end: TrialEnd) -> None:

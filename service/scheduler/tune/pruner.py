@@ -82,5 +82,5 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         return self._values[number]
 
     def last_decision(self, number: int) -> Decision:
-        """What was decided after the latest measurement of a trial."""
+        """The decision after the latest measurement of a trial."""
         return self._decisions.get(number, Decision.CONTINUE)

@@ -36,7 +36,7 @@ class Signals(Protocol):
 
 
 class ExitStatus(IntEnum):
-    """How the process of a run ends. Any other status and any signal is a crash, too: Ray's own code can end it."""
+    """Exit statuses of a run's process. Any other status and any signal is a crash, too: Ray's own code can end it."""
 
     IN_ORDER = 0
     """The job has finished, or is no longer this run's."""

@@ -32,11 +32,11 @@ from service.use_cases import run
 logger = logging.getLogger(__name__)
 
 PLACING_SECONDS = 5.0
-"""How long a rank group that Ray was asked for may take to be placed before the job is said to wait for it."""
+"""Seconds that a rank group which Ray was asked for may take to be placed before the job is said to wait for it."""
 
 
 TAKING_SECONDS = 15.0
-"""How long a job may take to notice a rank group that was passed on to it, and have it, before it gets another."""
+"""Seconds that a job may take to notice a rank group that was passed on to it, and have it, before it gets another."""
 
 
 class Sharing(TuneAdapter, tune.Callback):
@@ -77,7 +77,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._waiting_for: str | None = None
         self._short_of: frozenset[str] = frozenset()
         self._passed: dict[str, _Passed] = {}
-        """What was passed on, by job."""
+        """The rank groups that were passed on, by job."""
         self._num_held = 0
         self._next_ask = self._next_look = 0.0
         self._reported: run.ShareReport | None = None
@@ -216,10 +216,10 @@ class Sharing(TuneAdapter, tune.Callback):
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """What was passed on to a job."""
+    """A rank group that was passed on to a job."""
 
     num_groups: int
-    """That it had then: when it has others, it has taken what was passed on, or something else."""
+    """Those that the job had then: when it has others, it has taken what was passed on, or something else."""
     share: float
     at: float
     """By the monotonic clock."""

@@ -80,5 +80,5 @@ class WarmTrainable(tune.Trainable):
 
 
 def trial_resources(size: GroupSize) -> tune.PlacementGroupFactory:
-    """What a trial takes from the cluster: a bundle for each rank, and nothing for the trainable, which only waits."""
+    """The resources of a trial: a bundle for each rank, and nothing for the trainable, which only waits."""
     return tune.PlacementGroupFactory([{}, *[size.rank_bundle] * size.world_size], strategy="PACK")

@@ -1,4 +1,4 @@
-"""What Alembic runs: migrates the database of the connection it is given, or of the settings."""
+"""The script that Alembic runs: migrates the database of the connection it is given, or of the settings."""
 
 from __future__ import annotations
 

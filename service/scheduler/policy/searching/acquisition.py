@@ -1,4 +1,4 @@
-"""Where the model expects most of a new config."""
+"""Expected improvement, and a search for the new config for which the model expects most of it."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class _ModelledTrial:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the model says at the moment."""
+    """The model's view of the trials at the moment."""
 
     trials: list[_ModelledTrial]
     """Those it knows, in the order of the arrays."""
@@ -132,12 +132,12 @@ class _View:
 
     @property
     def incumbent(self) -> float:
-        """What is to be improved on: before anything is finished, what an average config gives."""
+        """The value to improve on: before anything is finished, that of an average config."""
         return float(np.median(self.mean)) if self.best is None else self.best
 
 
 class AutoSearch:
-    """One phase searched by the policy of this module: implements `service.scheduler.policy.searching.phase_search`.
+    """One phase searched by the policy of this module: implements `phase_search.PhaseSearch`.
 
     A choice follows from the seed and what is known, up to the model's fit, which starts from the fit before.
     """

@@ -85,7 +85,7 @@ class CurveModel:
             self._theta = found.x
 
     def condition(self, configs: Array, rows: Rows) -> Posterior:
-        """What the rows say, with the present hyperparameters."""
+        """The posterior that follows from the rows, with the present hyperparameters."""
         return Posterior(self._encoding, self._theta, configs, rows)
 
     def _loss(self, theta: Array, features: Array, squares: Array, rows: Rows) -> tuple[float, Array]:

@@ -1,4 +1,4 @@
-"""What one phase of a job tries: the interface between a job's policy and a search, and searches made of a sampler and
+"""The search of one phase: the interface between a job's policy and a search, and searches made of a sampler and
 a pruner."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PhaseSearch(Protocol):
     """
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
-        """What is most worth doing; None: nothing, until something else becomes known.
+        """The choice that is most worth making; None: there is none, until something else becomes known.
 
         Args:
             number: of the trial that would be new.

@@ -1,4 +1,4 @@
-"""Where trials pause on their way to the end, and what their curves say up to the first pause."""
+"""The rungs where trials pause on their way to the end, and what their curves say up to the first one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Rungs:
         return next((goal for goal in self._goals if goal > step), self.end)
 
     def distance(self, step: int) -> float:
-        """How far a step is from the end, as the model counts: 1 at the first rung."""
+        """The distance of a step from the end, as the model counts: 1 at the first rung, 0 at the end."""
         if step >= self.end:
             return 0.0
         return math.log(self.end / step) / math.log(self.end / self.first)

@@ -41,7 +41,7 @@ MAX_GRID = 100_000
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """How a trial ended."""
+    """The end of a trial, and what it measured up to there."""
 
     state: TrialState
     reason: FailureReason | None
@@ -289,7 +289,7 @@ class OptunaSearch:
             self._study.tell(trial, state=OptunaState.FAIL)
 
     def _draw(self, seed: str) -> dict[str, Scalar]:
-        """What the sampler suggests with this seed."""
+        """The parameters that the sampler suggests with this seed."""
         with _experimental():
             self._study.sampler = self._make(random.Random(seed).getrandbits(32))
         # The trial that was asked for is dropped, and its rounded values begin a trial of their own, as they do after

@@ -1,4 +1,4 @@
-"""How values are put on the model's scale: larger is better, of about unit spread, without long tails."""
+"""The scale of the model's values: larger is better, of about unit spread, without long tails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast curves still rise where they were paused, compared with each other.
+"""The rise of curves where they were paused, compared with each other.
 
 Of two configs with equal early values, the one that still learns faster mostly ends better. This module measures how
 fast, and takes back what noise alone would explain.
@@ -64,7 +64,7 @@ def trends(curves: Sequence[Points], scale: Callable[[Array], Array]) -> Array:
 
 
 def kept_share(trend: Array, gain: Array) -> float:
-    """How much of its trend a curve keeps up to the end: ridge regression of gains on trends, within 0 and 1.
+    """The share of its trend that a curve keeps up to the end: ridge regression of gains on trends, within 0 and 1.
 
     Only finished trials may tell. Trends go with the quality of a config, so a model that may choose the share from all
     early values explains those by trends, and configs no longer.
