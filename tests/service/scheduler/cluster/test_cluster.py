@@ -92,7 +92,7 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_gangs_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
+def test_rank_groups_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
     for _ in range(2):
         service.start_worker()
     # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.

@@ -63,7 +63,7 @@ def test_among_equals_a_free_gang_goes_to_the_smaller_share_and_then_to_the_long
     assert first(patient, claim("d", 1, waits=2)) is None
 
 
-def test_shares_are_compared_not_numbers_of_gangs() -> None:
+def test_shares_are_compared_not_numbers_of_rank_groups() -> None:
     many_small, one_large = claim("a", 3, waits=0, group_share=0.1), claim("b", 1, waits=9, group_share=0.5)
     assert first(one_large, many_small) == "a"
     assert first(many_small, one_large) is None
