@@ -128,6 +128,9 @@ def test_what_needs_more_names_the_extra_that_has_it(binaries: Path, tmp_path: P
     for name, extra in {**extras, "compression": "compression"}.items():
         assert answer["refused"][name].endswith(f"is not installed: pip install 'shampoo-tuner[{extra}]'")
     assert answer["not_imported"].pop("trainers.workload.template") == "No module named 'sklearn'"  # a user's to change
+    # What workloads read files with, and is imported by them alone.
+    assert answer["not_imported"].pop("trainers.data.files") == "No module named 'platformdirs'"
+    assert answer["not_imported"].pop("trainers.data.prepared") == "No module named 'platformdirs'"
     assert answer["not_imported"].keys() == {"trainers.checkpoints.store", "trainers.storage.object_store"}
     assert all("pip install 'shampoo-tuner[stores]'" in message for message in answer["not_imported"].values())
 

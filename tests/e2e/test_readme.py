@@ -58,8 +58,8 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
     assert "41/41 trials" in shown.stdout
     assert "from shampoo import Shampoo" in shown.stdout
     assert "Best of the search" in shown.stdout
-    assert "Best of the adamw baseline" in shown.stdout
-    assert "Over 3 new seeds the improvement lies between" in shown.stdout
+    assert "Best of the AdamW baseline" in shown.stdout
+    assert "Over 3 new seeds, the improvement lies between" in shown.stdout
     # The promise is 120 s on two quiet cores; a shared machine gets as much again before this calls it broken.
     limit = 2 * DEMO_LIMIT_SECONDS * max(slowness_before, slowness())
     assert seconds < limit, f"the demo took {seconds:.0f} s"

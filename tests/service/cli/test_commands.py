@@ -435,6 +435,7 @@ def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> 
     assert "run `shampoo-tuner migrate`" in result.stderr
 
 
+@pytest.mark.processes
 def test_an_impossible_address_of_the_service_is_refused() -> None:
     for url in ("ftp://x", "http://["):
         result = run("jobs", "--url", url)

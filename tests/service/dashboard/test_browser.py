@@ -136,7 +136,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
     expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
     expect(page.locator("#answer .caveats li")).to_have_text(
-        "The recommended config (shampoo, trial 8) did worse over new seeds than when it was found, by more than the "
+        "The recommended config (Shampoo, trial 8) did worse over new seeds than when it was found, by more than the "
         "noise: 0.07680 ± 0.00030 (mean of 3 new seeds), 0.07330 before. By these seeds another would lie between "
         "0.07531 and 0.07829 (95% interval)."
     )
