@@ -46,7 +46,9 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
     snippet = demo.stdout[demo.stdout.index("# Shampoo for digits-mlp") : demo.stdout.index("Best of the search")]
     ast.parse(snippet)
     assert "optimizer = Shampoo(" in snippet
-    assert re.search(r"Shampoo (beats|falls short of|and) AdamW|2 new seeds do not tell Shampoo from AdamW", demo.stdout)
+    assert re.search(
+        r"Shampoo (beats|falls short of|and) AdamW|2 new seeds do not tell Shampoo from AdamW", demo.stdout
+    )
     assert re.search(r"\d+ trials: search 2 \(.*\); baseline 2 \(.*\); confirmation [46] \(", demo.stdout)
     assert re.search(r"Over 2 new seeds, the improvement lies between", demo.stdout)
     assert f"shampoo-tuner serve --data-dir '{data_dir}'" in demo.stdout
