@@ -43,7 +43,7 @@ def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(t
     assert demo.returncode == 0, f"{demo.stdout}\n{demo.stderr}\n{log.read_text() if log.exists() else ''}"
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", demo.stdout)
     assert re.search(r"([89]|10)/\1 trials", demo.stdout)  # 4, and 2 seeds of 2 or 3 configs
-    snippet = demo.stdout[demo.stdout.index("# Shampoo for digits-mlp") : demo.stdout.index("Best of the search")]
+    snippet = demo.stdout[demo.stdout.index("# Shampoo for digits-mlp") : demo.stdout.index("\nBest of the search")]
     ast.parse(snippet)
     assert "optimizer = Shampoo(" in snippet
     assert re.search(
