@@ -35,7 +35,9 @@ class ProcessGuard:
             self._is_unmarked = False
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self) -> Any:
+    def pytest_runtest_teardown(self, nextitem: pytest.Item | None) -> Any:
+        if nextitem is None:  # the last test takes down what the whole session shared: a database server, a browser
+            self._is_unmarked = False
         outcome = yield
         if self._started:
             pytest.fail(

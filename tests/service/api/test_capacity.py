@@ -14,6 +14,7 @@ from service.api import capacity
 from service.store.migrate import migrate
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
@@ -71,7 +72,7 @@ async def _pause_from_all_sides(url: str, database: Database, job_id: str) -> No
 def test_requests_wait_for_their_turn_and_probes_do_not(small_database: Database) -> None:
     job_id = submit(small_database)
     with running(small_database) as url:
-        asyncio.run(_pause_from_all_sides(url, small_database, job_id))
+        event_loop.run(_pause_from_all_sides(url, small_database, job_id))
 
 
 async def _ask_while_all_connections_are_taken(url: str, database: Database, job_id: str) -> None:
@@ -95,4 +96,4 @@ def test_a_request_that_gets_no_turn_is_told_that_the_service_is_busy(
     job_id = submit(small_database)
     with running(small_database) as url:
         monkeypatch.setattr(capacity, "WAIT_SECONDS", 0.5)
-        asyncio.run(_ask_while_all_connections_are_taken(url, small_database, job_id))
+        event_loop.run(_ask_while_all_connections_are_taken(url, small_database, job_id))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -18,6 +16,7 @@ from service.server.app import create_app
 from service.settings import Settings
 from service.store.repositories import EventRepository, JobRepository, WorkerRepository
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, submit
 from tests.support.waiting import PATIENCE_SECONDS
@@ -330,9 +329,7 @@ def _post(app: FastAPI, path: str) -> httpx.Response:
         async with AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.post(path)
 
-    # In a thread of its own: a browser that other tests of this process use has an event loop in this one.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(post())).result()
+    return event_loop.run(post())
 
 
 async def _fails() -> None:

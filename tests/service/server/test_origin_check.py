@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from service.dashboard import pages
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
@@ -72,9 +71,7 @@ def _ask(app: FastAPI, method: str, path: str, headers: Iterable[tuple[str, str]
     async def asked() -> None:
         await app(scope, receive, send)
 
-    # In a thread of its own: a browser that other tests of this process use has an event loop in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(asked())).result()
+    event_loop.run(asked())
     start, *rest = sent
     found = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
     return Answer(start["status"], found, b"".join(message.get("body", b"") for message in rest))
