@@ -10,7 +10,9 @@ import argparse
 import logging
 import shutil
 import signal
+import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.run_environment import cluster_address
+from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
@@ -95,12 +98,19 @@ def run_job(this: JobRun) -> None:
     """Runs a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
     try:
-        _search(this, read_stored(this.database, this.lease))
+        with _template(this):
+            _search(this, read_stored(this.database, this.lease))
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
     _leave(this, ending, failure)
+
+
+def _template(this: JobRun) -> AbstractContextManager[object]:
+    """The template of the workers of a local cluster, where processes can be forked safely."""
+    is_useful = this.address is None and sys.platform == "linux"
+    return WorkerTemplate(this.directory) if is_useful else nullcontext()
 
 
 def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:

@@ -16,6 +16,7 @@ import ray._private.node
 import ray._private.state
 from ray.util import placement_group_table
 
+from service.scheduler.cluster import worker_start
 from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
@@ -24,11 +25,16 @@ below the seconds in which a run that is told to end should have heard of it."""
 
 
 class _TrainingNode(ray._private.node.Node):
-    """A local cluster without the processes that show, grow or print it, which nobody asks.
+    """A local cluster without the processes that show, grow or print it, which nobody asks, and with workers that start
+    as `worker_start` says.
 
-    `ray.init` has no option for that. Each is a Python interpreter with much of Ray, and Ray's start waits for the
-    server of the dashboard, be it without pages.
+    `ray.init` has no option for that. Each of those processes is a Python interpreter with much of Ray, and Ray's start
+    waits for the server of the dashboard, be it without pages.
     """
+
+    def __init__(self, ray_params: Any, *arguments: Any, **options: Any) -> None:
+        ray_params.setup_worker_path = worker_start.__file__
+        super().__init__(ray_params, *arguments, **options)
 
     def start_api_server(self, **options: object) -> None:
         self._webui_url = ""  # as Ray has it without pages

@@ -1,0 +1,65 @@
+"""Start of a Ray worker on this machine: as a fork of the run's template process, else as an interpreter of its own.
+
+Ray runs this file as a script in place of its own `setup_worker.py`, which imports much of Ray only to give way to the
+interpreter that imports it again. Imports the standard library alone, and little of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+SOCKET_VARIABLE = "SHAMPOO_TEMPLATE_SOCKET"
+"""Names the socket at which the template process listens, if there is one."""
+NO_CONTEXT = "--serialized-runtime-env-context={}"
+PYTHON = "--language=PYTHON"
+ACCEPTED = b"1"
+PATIENCE_SECONDS = 30.0
+"""Seconds to wait for the template process, which may still import: half of those that Ray waits for a worker."""
+STANDARD_STREAMS = (0, 1, 2)
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Becomes the worker that Ray asks for, or leaves when it has begun elsewhere.
+
+    Args:
+        arguments: the worker's script, its arguments, and options of Ray's `setup_worker.py` among them.
+    """
+    own_options = [argument for argument in arguments if _is_for_set_up(argument)]
+    if set(own_options) <= {NO_CONTEXT, PYTHON}:
+        worker = [argument for argument in arguments if not _is_for_set_up(argument)]
+        if _forked(worker):
+            os._exit(0)
+        os.execv(sys.executable, [sys.executable, *worker])
+    # An environment that Ray has to set up, which nothing of ours asks for.
+    os.execv(sys.executable, [sys.executable, str(Path(arguments[0]).with_name("setup_worker.py")), *arguments])
+
+
+def _is_for_set_up(argument: str) -> bool:
+    return argument.startswith(("--serialized-runtime-env-context", "--language"))
+
+
+def _forked(worker: Sequence[str]) -> bool:
+    """True if the template process has become this worker; False if there is none that can."""
+    address = os.environ.get(SOCKET_VARIABLE)
+    if address is None:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(PATIENCE_SECONDS)
+            connection.connect(address)
+            request = json.dumps({"arguments": worker, "environment": dict(os.environ)}).encode()
+            socket.send_fds(connection, [len(request).to_bytes(8, "big")], STANDARD_STREAMS)
+            connection.sendall(request)
+            return connection.recv(1) == ACCEPTED
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,155 @@
+"""Template process of a run's Ray workers on this machine: it has imported what ranks need, and forks for each.
+
+A rank imports for seconds before it can train: torch, and what DDP and sharded tensors bring. A fork has all that, and
+shares its memory. Forking is safe only for a process with one thread that has not touched a device, so that nothing
+here imports Ray or starts CUDA; where an import has started a thread, nothing is forked, and workers start as ever.
+
+A worker that is forked is like one that Ray starts: in a process group of its own, with the environment, the arguments
+and the streams that Ray gives it, and it finds out by itself when its raylet is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import logging
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from service.scheduler.cluster.worker_start import ACCEPTED, SOCKET_VARIABLE, STANDARD_STREAMS
+
+logger = logging.getLogger(__name__)
+
+MODULES = ("trainers.loop", "torch.distributed.tensor", "torch._dynamo")
+"""Imported ahead. The last is what DDP imports when it wraps its first model."""
+SOCKET_NAME = "template"
+REQUEST_SECONDS = 10.0
+"""Seconds that a worker's start may take to say what it wants, which it does at once."""
+
+
+class WorkerTemplate:
+    """The template process of this run, which ends with it. It imports while the caller goes on.
+
+    Workers that Ray starts from here on ask it; whoever comes before it is ready waits.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Starts the process, whose socket stands in `directory`, a short path."""
+        address = directory / SOCKET_NAME
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(address))
+            address.chmod(0o600)
+            listener.listen(128)
+            # Of its standard input it reads the end alone: that of this process.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listener.fileno())],
+                stdin=subprocess.PIPE,
+                pass_fds=[listener.fileno()],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},  # a rank sets those of torch
+            )
+        os.environ[SOCKET_VARIABLE] = str(address)  # Ray's processes inherit it
+
+    def __enter__(self) -> WorkerTemplate:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process; the workers that it has forked live on."""
+        os.environ.pop(SOCKET_VARIABLE, None)
+        self._process.kill()
+        self._process.communicate()
+
+
+def serve(listener: socket.socket, parent: int) -> None:
+    """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    while True:
+        ready, _, _ = select.select([listener, parent], [], [])
+        if parent in ready:
+            return
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                connection.settimeout(REQUEST_SECONDS)
+                arguments, environment, streams = _receive(connection)
+            except (OSError, ValueError, KeyError) as error:
+                logger.warning("a worker's start asked for nothing that can be done: %s", error)
+                continue
+            if os.fork() == 0:
+                listener.close()
+                os.close(parent)
+                _accept(connection)
+                _become(arguments, environment, streams)
+            for stream in streams:
+                os.close(stream)
+
+
+def _receive(connection: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
+    """The arguments and the environment of the worker that is asked for, and its standard streams."""
+    length, streams, _, _ = socket.recv_fds(connection, 8, len(STANDARD_STREAMS))
+    if len(streams) != len(STANDARD_STREAMS):
+        raise ValueError(f"{len(streams)} streams")
+    with connection.makefile("rb") as file:
+        request = json.loads(file.read(int.from_bytes(length, "big")))
+    return request["arguments"], request["environment"], streams
+
+
+def _accept(connection: socket.socket) -> None:
+    """Tells a worker's start that this process is its worker; ends this process if nobody hears that any more."""
+    with connection:
+        try:
+            connection.sendall(ACCEPTED)
+        except OSError:  # it has given up, and started the worker itself
+            os._exit(1)
+
+
+def _become(arguments: list[str], environment: dict[str, str], streams: list[int]) -> NoReturn:
+    """Runs a worker's script to its end, as an interpreter of its own would."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for stream, target in zip(streams, STANDARD_STREAMS, strict=True):
+        os.dup2(stream, target)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    script = arguments[0]
+    sys.argv, sys.path[0] = arguments, str(Path(script).parent)
+    gc.unfreeze()
+    runpy.run_path(script, run_name="__main__")
+    sys.exit()
+
+
+def _num_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def main() -> None:
+    """Imports, then serves the socket whose file descriptor is the only argument."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with socket.socket(fileno=int(sys.argv[1])) as listener, contextlib.suppress(KeyboardInterrupt):
+        for module in MODULES:
+            importlib.import_module(module)
+        if _num_threads() > 1:
+            logger.warning("an import has started a thread: workers are not forked")
+            return
+        gc.collect()
+        gc.freeze()
+        serve(listener, sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    main()
