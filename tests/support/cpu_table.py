@@ -1,4 +1,4 @@
-"""A table of the CPU time that each test file takes: `tests/run --cpu-table FILE`.
+"""A table of the CPU time that each test file takes: `tests/run --cpu-table=FILE`.
 
 CPU time of a file is that of its tests' own process and of all processes below it, from the file's first test to its
 last. What a process below takes that outlives its parents is lost, and so is what tests leave for a session's end.

@@ -78,7 +78,7 @@ def serve(listener: socket.socket, parent: int) -> None:
     """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     while True:
-        ready, _, _ = select.select([listener, parent], [], [])
+        ready, _, _ = select.select([listener.fileno(), parent], [], [])
         if parent in ready:
             return
         connection, _ = listener.accept()
