@@ -12,7 +12,7 @@ import torch
 
 from tests.support.trainers import promises
 from tests.support.trainers.ranks import WarmRanks
-from tests.trainers.test_run import config_file, measurements, torchrun
+from tests.support.trainers.trials import run_trial
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -170,13 +170,10 @@ def test_adamw_learns_more_than_the_base_rate(options: dict[str, Any]) -> None:
     assert found[-1].metrics["validation_loss"] < click_log(options).base_rate_entropy
 
 
-@pytest.mark.processes
-def test_two_ranks_under_torchrun_count_malformed_lines_once(options: dict[str, Any], tmp_path: Path) -> None:
-    fields = {"cache_directory": str(tmp_path / "cache")}
-    result = torchrun(config_file(tmp_path, promises.trial("click-log", {**options, **fields})))
-    assert result.returncode == 0, result.stderr
-    found = measurements(result.stdout)
-    assert [(line["step"], line["metrics"]["num_malformed_lines"]) for line in found] == [(4, 3), (8, 3), (12, 3)]
+def test_two_ranks_count_malformed_lines_once(options: dict[str, Any], tmp_path: Path, two_ranks: WarmRanks) -> None:
+    config = promises.trial("click-log", {**options, "cache_directory": str(tmp_path / "cache")})
+    for found in two_ranks.run(run_trial, config):
+        assert [(one.step, one.metrics["num_malformed_lines"]) for one in found] == [(4, 3), (8, 3), (12, 3)]
 
 
 def test_malformed_lines_are_counted_by_rank_0_alone(options: dict[str, Any]) -> None:

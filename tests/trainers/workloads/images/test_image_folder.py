@@ -29,7 +29,6 @@ from tests.support.trainers.image_trials import (
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import run_trial, without_clock
 from tests.support.trainers.worker_processes import num_worker_processes, worker_processes
-from tests.trainers.test_run import config_file, measurements, torchrun
 from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -251,14 +250,11 @@ def test_many_trials_in_one_process_leave_no_process_behind(two_ranks: WarmRanks
     assert two_ranks.run(num_worker_processes) == [0, 0]
 
 
-@pytest.mark.slow
-def test_torchrun_trains_on_two_ranks(tree: Path, tmp_path: Path) -> None:
+def test_two_ranks_measure_together(two_ranks: WarmRanks, tree: Path) -> None:
     config = trial(tree, workload={"num_workers": 1}, num_steps=4, evaluate_every=2)
-    result = torchrun(config_file(tmp_path, config))
-    assert result.returncode == 0, result.stderr
-    lines = measurements(result.stdout)
-    assert [line["step"] for line in lines] == [2, 4]
-    assert lines[-1]["metrics"]["num_unreadable_images"] == 0
+    for found in two_ranks.run(run_trial, config):
+        assert [one.step for one in found] == [2, 4]
+        assert found[-1].metrics["num_unreadable_images"] == 0
 
 
 @pytest.mark.parametrize(

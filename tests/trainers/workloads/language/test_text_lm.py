@@ -14,7 +14,7 @@ import torch
 
 from tests.support.trainers import promises
 from tests.support.trainers.ranks import WarmRanks
-from tests.trainers.test_run import config_file, measurements, torchrun
+from tests.support.trainers.trials import run_trial
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -146,12 +146,10 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 
-@pytest.mark.processes
-def test_two_ranks_under_torchrun_prepare_the_text_once(options: dict[str, Any], tmp_path: Path) -> None:
+def test_two_ranks_prepare_the_text_once(options: dict[str, Any], tmp_path: Path, two_ranks: WarmRanks) -> None:
     fields = {"architecture": "llama", "cache_directory": str(tmp_path / "cache")}
-    result = torchrun(config_file(tmp_path, promises.trial("text-lm", {**options, **fields})))
-    assert result.returncode == 0, result.stderr
-    assert [line["step"] for line in measurements(result.stdout)] == [4, 8, 12]
+    for found in two_ranks.run(run_trial, promises.trial("text-lm", {**options, **fields})):
+        assert [one.step for one in found] == [4, 8, 12]
     assert len(list((tmp_path / "cache").glob("text-*/manifest.json"))) == 1
 
 
