@@ -25,7 +25,7 @@ from typing import Self
 
 from service.domain import Direction, TrialState
 from service.scheduler.policy.searching.auto import AutoSearch
-from service.scheduler.policy.searching.samplers import TrialOutcome
+from service.scheduler.policy.searching.phase_search import TrialOutcome
 from service.specification.job import MAX_TRIALS
 from service.store.migrate import migrate
 from service.store.session import Database

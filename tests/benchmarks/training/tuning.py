@@ -10,7 +10,8 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
+from service.scheduler.policy.searching.phase_search import TrialOutcome
+from service.scheduler.policy.searching.samplers import make_sampler
 from tests.benchmarks.training.training_runs import Curve, Recipe
 from trainers.config import OptimizerConfig, ScheduleConfig
 

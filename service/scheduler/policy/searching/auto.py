@@ -48,10 +48,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import qmc
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
@@ -60,9 +60,8 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
-from service.scheduler.policy.searching.phase_search import Choice, GoOn, New
+from service.scheduler.policy.searching.phase_search import TEACHING_REASONS, Choice, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.rungs import Rungs
-from service.scheduler.policy.searching.samplers import TEACHING_REASONS, TrialOutcome
 from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.trends import Points, kept_share, trends
 
@@ -172,12 +171,17 @@ class AutoSearch:
         self._is_minimised = direction is Direction.MINIMIZE
         self._rungs = Rungs(max_steps=max_steps, measure_every=measure_every, first=first_rung, pauses=pauses)
         self._seed = seed
-        design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
-        self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
+        self._space = space
         self._trials: dict[int, _ModelledTrial] = {}
         self._num_fitted = 0
         self._nothing_left = False
         """Nothing was worth going on with, and nothing has become known since."""
+
+    @cached_property
+    def _design(self) -> list[Array]:
+        """The first vectors, made when one is asked for: a job that goes on has begun them all."""
+        points = self._encoding.sobol(NUM_DESIGN, seed=self._seed)
+        return [self._encoding.encode(self._space.defaults()), *points][:NUM_DESIGN]
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
         """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""

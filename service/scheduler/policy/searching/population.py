@@ -23,8 +23,7 @@ from enum import Enum, auto
 from search_spaces import Scalar, SearchSpace, perturb
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
-from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New
-from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
+from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New, Sampler, TrialOutcome
 
 QUANTILE = 0.25
 """Share of those measured at a ready step that are dropped there, and share that forks begin from; at least one."""

@@ -30,9 +30,9 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch, TrialOutcome
 from service.scheduler.policy.searching.pruners import NoPruner
-from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
+from service.scheduler.policy.searching.samplers import make_sampler
 from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE, Job
 
 SEARCH, BASELINE = Phase.SEARCH, Phase.BASELINE

@@ -18,8 +18,7 @@ from service.scheduler.policy.job_policy import make_policy
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
-from service.scheduler.policy.searching.phase_search import Choice, GoOn
-from service.scheduler.policy.searching.samplers import TrialOutcome
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
 from service.scheduler.tune.adapters import adapters_of
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TrialOrder, TrialReport
