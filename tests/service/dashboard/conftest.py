@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,3 +139,19 @@ def open_page(page: Page, story: Story) -> None:
 
 def wait_until_live(page: Page) -> None:
     expect(page.locator("#stream")).to_have_text("live")
+
+
+def wait_for(page: Page, function: str, argument: object = None) -> None:
+    """Waits until a function of JavaScript gives true. Playwright's own way evaluates strings: our CSP refuses it."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not page.evaluate(function, argument):
+        assert time.monotonic() < deadline, f"still not true: {function} of {argument!r}"
+        page.wait_for_timeout(50)
+
+
+def num_traces(page: Page, chart: str) -> int:
+    return int(page.evaluate("id => document.getElementById(id).data.length", chart))
+
+
+def wait_for_traces(page: Page, chart: str, number: int) -> None:
+    wait_for(page, "([id, n]) => document.getElementById(id).data?.length === n", [chart, number])
