@@ -5,15 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-from trainers.installation.distribution import (
-    DISTRIBUTION,
-    PACKAGES,
-    SERVICE_EXTRA,
-    ForeignPackage,
-    MissingExtra,
-    check_packages,
-    missing_of,
-)
+from trainers.installation.distribution import DISTRIBUTION, PACKAGES, ForeignPackage, check_packages
+from trainers.installation.extras import SERVICE_EXTRA, MissingExtra, needing
 
 REFUSED = 2
 
@@ -27,13 +20,10 @@ def main() -> None:
     try:
         check_packages(PACKAGES)
         # By name: the service needs this package, and must not be needed by it.
-        importlib.import_module("service.cli.commands").main()
+        with needing(SERVICE_EXTRA):
+            importlib.import_module("service.cli.commands").main()
     except (ForeignPackage, MissingExtra) as error:
         _refuse(str(error))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in PACKAGES:
-            raise
-        _refuse(str(MissingExtra(SERVICE_EXTRA, missing_of(SERVICE_EXTRA) or [error.name])))
 
 
 def _refuse(message: str) -> None:
