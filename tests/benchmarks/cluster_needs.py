@@ -1,4 +1,4 @@
-"""What a million trials on ten thousand GPUs would need of a job's driver and of SQL, and what breaks first.
+"""Needs of a million trials on ten thousand GPUs, of a job's driver and of SQL, and what breaks first.
 
     python -m tests.benchmarks.scheduler_scale --sides ours --sampler random --json one.json
     python -m tests.benchmarks.scheduler_scale --sides ours --sampler random --num-reports 10 --json ten.json

@@ -57,7 +57,7 @@ def search(
 
 
 def recipe(searched: SearchSpace, parameters: dict[str, Scalar]) -> Recipe:
-    """What the parameters say of a trial's config."""
+    """The part of a trial's config that the parameters give."""
     assigned = searched.assign(parameters)
     # The presets search nothing else.
     assert not assigned.workload_options

@@ -1,4 +1,4 @@
-"""What the recorder writes and tells, without Ray: Tune's callbacks are called as Tune calls them."""
+"""The recorder, which writes and tells, without Ray: Tune's callbacks are called as Tune calls them."""
 
 from __future__ import annotations
 
