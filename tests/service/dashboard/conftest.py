@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from service.domain import JobState
-from service.server.app import create_app
-from service.settings import Settings
 from service.store.session import Database
+from tests.support.service import live
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -39,27 +34,10 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-@contextmanager
-def served(database: Database, data_dir: Path, *, port: int = 0) -> Iterator[str]:
-    """The service on `port`, or on a free one, of the loopback interface; its address."""
-    app = create_app(Settings(data_dir=data_dir), database=database)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE_SECONDS)
-        assert not thread.is_alive(), "the server did not stop"
-
-
 @pytest.fixture
 def address(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
     """The service on the test's database."""
-    with served(sqlite_database, tmp_path / "data") as address:
+    with live.running(sqlite_database, data_dir=tmp_path / "data") as address:
         yield address
 
 

@@ -14,11 +14,11 @@ from service.store.session import Database
 from tests.service.dashboard.conftest import (
     num_traces,
     open_page,
-    served,
     wait_for,
     wait_for_traces,
     wait_until_live,
 )
+from tests.support.service import live
 from tests.support.service.contrast import LOW_CONTRAST
 from tests.support.service.stories import Story, submit_digits
 
@@ -181,12 +181,12 @@ def test_an_open_page_survives_a_restart_of_the_service(
 ) -> None:
     context = browser.new_context()
     page = context.new_page()
-    with served(sqlite_database, tmp_path) as address:
+    with live.running(sqlite_database, data_dir=tmp_path) as address:
         page.goto(f"{address}/jobs/{running.job_id}")
         wait_until_live(page)
     expect(page.locator("#stream")).to_have_text("connection lost, trying again")
     running.run(5)
-    with served(sqlite_database, tmp_path, port=urlsplit(address).port or 0):
+    with live.running(sqlite_database, data_dir=tmp_path, port=urlsplit(address).port or 0):
         expect(page.locator("#trial-5")).to_contain_text("completed")
         wait_until_live(page)
         context.close()

@@ -47,7 +47,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +59,14 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
-from service.scheduler.policy.searching.phase_search import TEACHING_REASONS, Choice, GoOn, New, TrialOutcome
+from service.scheduler.policy.searching.phase_search import (
+    TEACHING_REASONS,
+    Choice,
+    GoOn,
+    New,
+    SearchStatus,
+    TrialOutcome,
+)
 from service.scheduler.policy.searching.rungs import Rungs
 from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.trends import Points, kept_share, trends
@@ -82,13 +88,6 @@ MAX_KNOWN = 300
 REFIT_GROWTH = 1.2
 
 
-class _Status(Enum):
-    RUNNING = auto()
-    """Or interrupted, and about to."""
-    PAUSED = auto()
-    ENDED = auto()
-
-
 @dataclass(slots=True)
 class _ModelledTrial:
     number: int
@@ -96,7 +95,7 @@ class _ModelledTrial:
     vector: Array
     goal: int
     """The step at which it is paused next, or its last."""
-    status: _Status = _Status.RUNNING
+    status: SearchStatus = SearchStatus.RUNNING
     curve: list[tuple[int, float]] = field(default_factory=list)
     early: Points = ()
     """Up to the first rung, once it is there."""
@@ -223,25 +222,25 @@ class AutoSearch:
     def report(self, number: int, step: int, value: float) -> Decision:
         """Continue, or pause at a rung."""
         trial = self._trials[number]
-        trial.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
+        trial.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
         trial.goal = self._rungs.beyond(trial.reached)
         trial.curve.append((step, value))
         if not trial.early and self._rungs.first <= step < self._rungs.end:
             trial.early = self._rungs.until_first(trial.curve)
         if trial.goal <= step < self._rungs.end:
             self._nothing_left = False
-            trial.status = _Status.PAUSED
+            trial.status = SearchStatus.PAUSED
             return Decision.PAUSE
         return Decision.CONTINUE
 
     def interrupt(self, number: int) -> None:
         trial = self._trials[number]
-        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+        trial.status, trial.goal = SearchStatus.RUNNING, self._rungs.beyond(trial.reached)
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
         trial = self._trials[number]
         self._nothing_left = False
-        trial.status = _Status.ENDED
+        trial.status = SearchStatus.ENDED
         if outcome.state is TrialState.COMPLETED and outcome.value is not None and math.isfinite(outcome.value):
             trial.final = outcome.value
         else:
@@ -254,12 +253,12 @@ class AutoSearch:
         return New(parameters)
 
     def _go_on(self, trial: _ModelledTrial) -> GoOn:
-        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+        trial.status, trial.goal = SearchStatus.RUNNING, self._rungs.beyond(trial.reached)
         return GoOn(trial.number)
 
     def _go_on_at_last(self) -> Choice:
         """The paused trial that most probably becomes the best, if that is more than improbable."""
-        paused = [trial for trial in self._trials.values() if trial.status is _Status.PAUSED]
+        paused = [trial for trial in self._trials.values() if trial.status is SearchStatus.PAUSED]
         if not paused or self._nothing_left:
             return None
         view = self._view()
@@ -268,7 +267,7 @@ class AutoSearch:
         hopeful = [
             (float(ndtr((mean - view.incumbent) / deviation)), trial)
             for mean, deviation, trial in zip(view.mean, view.deviation, view.trials, strict=True)
-            if trial.status is _Status.PAUSED and trial.number not in view.twins
+            if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
         ]
         chance, best = max(hopeful, key=lambda entry: entry[0], default=(0.0, paused[0]))
         if chance > MIN_CHANCE:
@@ -282,7 +281,7 @@ class AutoSearch:
             [
                 index
                 for index, trial in enumerate(view.trials)
-                if trial.status is _Status.PAUSED and trial.number not in view.twins
+                if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
             ],
             dtype=int,
         )
@@ -307,7 +306,7 @@ class AutoSearch:
     def _num_completions(self) -> int:
         """Trials that went, or go, beyond the first rung, without those that failed there."""
         return sum(
-            trial.goal > self._rungs.first and (trial.status is not _Status.ENDED or trial.final is not None)
+            trial.goal > self._rungs.first and (trial.status is not SearchStatus.ENDED or trial.final is not None)
             for trial in self._trials.values()
         )
 
@@ -315,7 +314,7 @@ class AutoSearch:
         """Of all work that is done or under way, the share beyond the first rung."""
         first, beyond = 0, 0
         for trial in self._trials.values():
-            is_under_way = trial.status is _Status.RUNNING
+            is_under_way = trial.status is SearchStatus.RUNNING
             steps = trial.goal if is_under_way else trial.reached
             first += min(steps, self._rungs.first)
             beyond += max(0, steps - self._rungs.first)
@@ -338,7 +337,7 @@ class AutoSearch:
             if early is not None and early[0] < trial.reached < self._rungs.end:
                 step, value = trial.curve[-1]
                 points.append((index, self._rungs.distance(step), value))
-            if trial.status is _Status.RUNNING:
+            if trial.status is SearchStatus.RUNNING:
                 under_way.append((index, self._rungs.distance(trial.goal)))
         if len(points) < 2:
             return None
@@ -379,7 +378,7 @@ class AutoSearch:
         twins = set()
         for trial in trials:
             beginning = self._beginning(trial)
-            if trial.status is _Status.PAUSED and tells_twins(beginning) and beginning in by_beginning:
+            if trial.status is SearchStatus.PAUSED and tells_twins(beginning) and beginning in by_beginning:
                 ends[trial.number] = by_beginning[beginning]
                 twins.add(trial.number)
         return ends, frozenset(twins)
@@ -389,7 +388,7 @@ class AutoSearch:
 
     def _forget(self) -> None:
         """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
-        known = [t for t in self._trials.values() if t.status is not _Status.RUNNING and not t.forgotten]
+        known = [t for t in self._trials.values() if t.status is not SearchStatus.RUNNING and not t.forgotten]
         if len(known) <= MAX_KNOWN:
             return
         known.sort(key=lambda trial: -trial.mean)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, TypeAlias
 
 from search_spaces import Scalar
@@ -64,6 +65,15 @@ class Drop:
 
 
 Choice: TypeAlias = New | GoOn | Drop | None
+
+
+class SearchStatus(Enum):
+    """The status of a trial, for a search that pauses trials itself."""
+
+    RUNNING = auto()
+    """Or interrupted, and about to."""
+    PAUSED = auto()
+    ENDED = auto()
 
 
 class PhaseSearch(Protocol):
