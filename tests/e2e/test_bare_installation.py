@@ -149,18 +149,18 @@ def test_the_command_names_the_missing_extra(binaries: Path, tmp_path: Path, arg
 
 
 @pytest.mark.parametrize(
-    ("arguments", "subject", "extra"),
+    ("arguments", "status", "subject", "extra"),
     [
-        (["-c", "from service.client import Client"], "service.client", "api"),
-        (["-m", "trainers.workloads.clicks.generator", "clicks.tsv"], "this command", "clicks"),
+        (["-c", "from service.client import Client"], 1, "MissingExtra: service.client", "api"),
+        (["-m", "trainers.workloads.clicks.generator", "clicks.tsv"], 2, "shampoo-tuner: this command", "clicks"),
     ],
 )
 def test_a_module_that_a_user_imports_or_runs_names_the_missing_extra(
-    binaries: Path, tmp_path: Path, arguments: list[str], subject: str, extra: str
+    binaries: Path, tmp_path: Path, arguments: list[str], status: int, subject: str, extra: str
 ) -> None:
     refused = _run(binaries / "python", *arguments, cwd=tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == status
+    assert ("Traceback" in refused.stderr) == (status == 1)
     assert (
-        f"MissingExtra: {subject} needs the extra '{extra}', which is not installed: "
-        f"pip install 'shampoo-tuner[{extra}]'\n(missing: "
+        f"{subject} needs the extra '{extra}', which is not installed: pip install 'shampoo-tuner[{extra}]'\n(missing: "
     ) in refused.stderr

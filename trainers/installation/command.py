@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
-from trainers.installation.distribution import DISTRIBUTION, PACKAGES, ForeignPackage, check_packages
+from trainers.installation.distribution import PACKAGES, ForeignPackage, check_packages, refuse
 from trainers.installation.extras import SERVICE_EXTRA, MissingExtra, needing
-
-REFUSED = 2
 
 
 def main() -> None:
@@ -23,9 +20,4 @@ def main() -> None:
         with needing(SERVICE_EXTRA):
             importlib.import_module("service.cli.commands").main()
     except (ForeignPackage, MissingExtra) as error:
-        _refuse(str(error))
-
-
-def _refuse(message: str) -> None:
-    sys.stderr.write(f"{DISTRIBUTION}: {message}\n")
-    sys.exit(REFUSED)
+        refuse(error)

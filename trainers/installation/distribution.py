@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 DISTRIBUTION = "shampoo-tuner"
 PACKAGES = ("search_spaces", "service", "shampoo", "trainers")
@@ -25,6 +26,12 @@ def version() -> str:
         return importlib.metadata.version(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def refuse(error: ImportError) -> NoReturn:
+    """Ends a command that cannot run in this installation: a message without a traceback, and exit status 2."""
+    sys.stderr.write(f"{DISTRIBUTION}: {error}\n")
+    sys.exit(2)
 
 
 def is_command() -> bool:

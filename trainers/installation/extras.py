@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from trainers.installation.distribution import DISTRIBUTION, PACKAGES
+from trainers.installation.distribution import DISTRIBUTION, PACKAGES, refuse
 
 SERVICE_EXTRA = "service"
 """The extra that a worker needs all of, and every command a part of: the slim image has that part, and no worker."""
@@ -30,8 +30,11 @@ class MissingExtra(ImportError):
 
 
 @contextmanager
-def needing(extra: str, *, subject: str = "this command") -> Iterator[None]:
+def needing(extra: str, *, subject: str = "this command", is_command: bool = False) -> Iterator[None]:
     """Names the extra where a library of it is missing; wraps the imports, or the call that imports, of `subject`.
+
+    Args:
+        is_command: whether this process runs `subject`: then it ends, with the message.
 
     Raises:
         MissingExtra: in place of the error of a module that is not ours.
@@ -41,7 +44,10 @@ def needing(extra: str, *, subject: str = "this command") -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in PACKAGES:
             raise
-        raise MissingExtra(extra, missing_of(extra) or [error.name], subject=subject) from error
+        missing = MissingExtra(extra, missing_of(extra) or [error.name], subject=subject)
+        if is_command:
+            refuse(missing)
+        raise missing from error
 
 
 def require(extra: str) -> None:

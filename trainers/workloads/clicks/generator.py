@@ -18,7 +18,7 @@ from typing import IO, cast
 
 from trainers.installation.extras import needing
 
-with needing("clicks"):
+with needing("clicks", is_command=__name__ == "__main__"):
     import numpy as np
     from numpy.typing import NDArray
 
