@@ -9,27 +9,30 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
-import httpx
-from pydantic import BaseModel, ValidationError
+from trainers.installation.extras import needing
 
-from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.api.schemas.common import Problem, Readiness
-from service.api.schemas.estimates import JobEstimate
-from service.api.schemas.jobs import (
-    EventRead,
-    JobRead,
-    MeasurementPage,
-    MeasurementRead,
-    Page,
-    RecommendationList,
-    RecommendationRead,
-    TrialConfigRead,
-    TrialRead,
-)
-from service.domain import JobState, Phase, TrialState
-from service.errors import ServiceError
-from service.hosts import DEFAULT_URL
-from service.specification.job import JobSpecification
+with needing("api", subject="service.client"):
+    import httpx
+    from pydantic import BaseModel, ValidationError
+
+    from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+    from service.api.schemas.common import Problem, Readiness
+    from service.api.schemas.estimates import JobEstimate
+    from service.api.schemas.jobs import (
+        EventRead,
+        JobRead,
+        MeasurementPage,
+        MeasurementRead,
+        Page,
+        RecommendationList,
+        RecommendationRead,
+        TrialConfigRead,
+        TrialRead,
+    )
+    from service.domain import JobState, Phase, TrialState
+    from service.errors import ServiceError
+    from service.hosts import DEFAULT_URL
+    from service.specification.job import JobSpecification
 
 TIMEOUT_SECONDS = 30.0
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.

@@ -1,4 +1,4 @@
-"""What `.ci/run` makes of failures: a few tests are run once more, and it says which passed only then."""
+"""Failures in `.ci/run`: a few tests are run once more, and it says which passed only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for all tests, however they are run."""
+"""Rules that hold for all tests, however they are run."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
 from service.inert import inert
-from trainers.installation.distribution import SERVICE_EXTRA, check_packages_here, require
+from trainers.installation.distribution import check_packages_here
+from trainers.installation.extras import SERVICE_EXTRA, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable

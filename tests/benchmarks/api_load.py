@@ -1,4 +1,4 @@
-"""What the API answers when many list all jobs at once, and whether its probes answer meanwhile.
+"""Answers of the API while many list all jobs at once, and of its probes meanwhile.
 
     python -m tests.benchmarks.api_load --databases sqlite,postgresql
 

@@ -1,4 +1,4 @@
-"""What a second busy process does to a step: ours, against the same step with multi-threaded `eigh`, and AdamW.
+"""Effect of a second busy process on a step: ours, against the same step with multi-threaded `eigh`, and AdamW.
 
     python -m tests.benchmarks.busy_neighbour --models mlp --block 256
 

@@ -1,4 +1,4 @@
-"""What a million trials on ten thousand GPUs would need of a job's driver and of SQL, and what breaks first.
+"""Needs of a million trials on ten thousand GPUs, of a job's driver and of SQL, and what breaks first.
 
     python -m tests.benchmarks.scheduler_scale --sides ours --sampler random --json one.json
     python -m tests.benchmarks.scheduler_scale --sides ours --sampler random --num-reports 10 --json ten.json
@@ -25,7 +25,7 @@ from typing import Self
 
 from service.domain import Direction, TrialState
 from service.scheduler.policy.searching.auto import AutoSearch
-from service.scheduler.policy.searching.samplers import TrialOutcome
+from service.scheduler.policy.searching.phase_search import TrialOutcome
 from service.specification.job import MAX_TRIALS
 from service.store.migrate import migrate
 from service.store.session import Database

@@ -58,7 +58,7 @@ TUNED = ("adamw", "shampoo", "soap", "kl")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is changed of an optimizer's winner."""
+    """Changes of an optimizer's winner."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Of the optimizer."""

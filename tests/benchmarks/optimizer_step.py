@@ -58,7 +58,7 @@ _LEAST_STEPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same for every model."""
+    """Settings of all models."""
 
     preconditioner: str
     block: int

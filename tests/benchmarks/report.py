@@ -1,4 +1,4 @@
-"""What every benchmark ends with: a table for people, then one line of JSON for programs."""
+"""The end of every benchmark: a table for people, then one line of JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver costs per trial, and how that grows: the service's against Ray Tune with its own OptunaSearch.
+"""Costs of the driver per trial, and how they grow: the service's against Ray Tune with its own OptunaSearch.
 
     python -m tests.benchmarks.scheduler_scale --num-trials 1000
     python -m tests.benchmarks.scheduler_scale --num-trials 10000 --sampler random

@@ -1,4 +1,4 @@
-"""What a step costs beyond its arithmetic: kernel launches, products, waits of the host, state and scratch memory.
+"""Costs of a step beyond its arithmetic: kernel launches, products, waits of the host, state and scratch memory.
 
     python -m tests.benchmarks.step_counts --models gpt2 resnet50 --preconditioner soap --block 768
 

@@ -68,7 +68,7 @@ OPTIMIZERS: Mapping[str, OptimizerConfig] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same for every case."""
+    """Settings of all cases."""
 
     optimizer: str
     device: str
@@ -104,7 +104,7 @@ class OurLoop:
 
 
 class MinimalLoop:
-    """What a person would write who needs no more than this one training run."""
+    """The loop of a person who needs no more than this one training run."""
 
     def __init__(self, config: TrialConfig, context: RankContext, *, steps_per_cycle: int) -> None:
         self._context = context
@@ -256,7 +256,7 @@ def quotients_of(cycles: Mapping[str, list[Cycle]], figure: Callable[[Cycle], fl
 
 
 def run_ranks(case: str, settings: Settings, world_size: int) -> dict[str, Any]:
-    """What rank 0 finds; each rank is a process of its own, which trains nothing else."""
+    """The findings of rank 0; each rank is a process of its own, which trains nothing else."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as directory:

@@ -52,7 +52,7 @@ def install_workloads(descriptions: Mapping[str, str], directory: Path) -> str:
 
 
 def prepare_environment(directory: Path) -> None:
-    """What Ray's processes must find: the workload, one thread per rank, and no more output than needed."""
+    """Sets up Ray's processes: the workload, one thread per rank, and no more output than needed."""
     packages = install_workloads({"timed-digits": "tests.benchmarks.training.timed_digits:DESCRIPTION"}, directory)
     os.environ |= {
         "PYTHONPATH": f"{packages}{os.pathsep}{REPOSITORY}",
@@ -123,7 +123,7 @@ def warm_trainable(directory: Path) -> Any:
 
 
 def stock_trainable(directory: Path) -> Any:
-    """What Ray documents: a Tune function that runs a `TorchTrainer`."""
+    """The way that Ray documents: a Tune function that runs a `TorchTrainer`."""
     from ray import tune
 
     def trial(_config: dict[str, Any]) -> None:

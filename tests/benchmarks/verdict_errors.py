@@ -42,7 +42,7 @@ def confirmed(number: int, values: list[float]) -> ConfirmedConfig:
 
 
 def alone_calls_better(best: list[float], baseline: list[float]) -> bool:
-    """Whether the paired t interval of the two, which knows of no choice, lies on the better side."""
+    """True if the paired t interval of the two, which knows of no choice, lies on the better side."""
     differences = [theirs - ours for ours, theirs in zip(best, baseline, strict=True)]
     reach = student_t.quantile(0.5 * (1 + CONFIDENCE), len(differences) - 1)
     return statistics.fmean(differences) > reach * statistics.stdev(differences) / math.sqrt(len(differences))

@@ -146,3 +146,21 @@ def test_the_command_names_the_missing_extra(binaries: Path, tmp_path: Path, arg
             "pip install 'shampoo-tuner[service]'"
         )
         assert {"fastapi", "ray", "typer"} <= set(second.removeprefix("(missing: ").removesuffix(")").split(", "))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "subject", "extra"),
+    [
+        (["-c", "from service.client import Client"], 1, "MissingExtra: service.client", "api"),
+        (["-m", "trainers.workloads.clicks.generator", "clicks.tsv"], 2, "shampoo-tuner: this command", "clicks"),
+    ],
+)
+def test_a_module_that_a_user_imports_or_runs_names_the_missing_extra(
+    binaries: Path, tmp_path: Path, arguments: list[str], status: int, subject: str, extra: str
+) -> None:
+    refused = _run(binaries / "python", *arguments, cwd=tmp_path)
+    assert refused.returncode == status
+    assert ("Traceback" in refused.stderr) == (status == 1)
+    assert (
+        f"{subject} needs the extra '{extra}', which is not installed: pip install 'shampoo-tuner[{extra}]'\n(missing: "
+    ) in refused.stderr

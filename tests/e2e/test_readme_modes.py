@@ -47,7 +47,7 @@ def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
 
 
 def _train_as_told(arguments: list[str]) -> list[dict[str, Any]]:
-    """What a rank's command line with these arguments trains, in the process group that the rank is in."""
+    """The measurements of a rank's command line with these arguments, in the process group that the rank is in."""
     options = run.parse(arguments)
     config = run.read_config(options.config, options.set)
     return [asdict(measurement) for measurement in train(config, process_group_context())]

@@ -1,4 +1,4 @@
-"""Whether the optimizer is right on the device: against the float64 reference, without a host read, on ranks."""
+"""Checks of the optimizer on the device: against the float64 reference, without a host read, on ranks."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _place(error: BaseException) -> str:
 
 
 def _only_queues(name: str) -> bool:
-    """Whether an accelerator can take this member's steps without the host: with solvers made of products alone."""
+    """True if an accelerator can take this member's steps without the host: with solvers made of products alone."""
     config = member(name)
     return not _has_solver(config) or solver_on(config, "cuda") in ("coupled_newton", "cholesky_qr")
 

@@ -59,7 +59,7 @@ def main() -> None:
     path, pids = map(Path, sys.argv[1:])
 
     def read(_: Figure) -> None:
-        """What is in the file after each figure."""
+        """Prints how many figures the file has after each of them."""
         print(len(json.loads(path.read_text())["figures"]))
 
     tasks = [

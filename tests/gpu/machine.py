@@ -33,7 +33,7 @@ def environment() -> dict[str, object]:
 
 
 def _output(*command: str) -> str | None:
-    """What a command prints; None: it is not here, or fails."""
+    """The output of a command; None: it is not here, or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):

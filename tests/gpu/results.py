@@ -1,4 +1,4 @@
-"""What figures are: typed values that know what is wrong with them, and the file and tables they end up in."""
+"""Figures: typed values that know what is wrong with them, and the file and tables they end up in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Measured(Protocol):
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, for a person; None: nothing."""
+        """The fault, for a person; None: there is none."""
 
     @property
     def summary(self) -> str:
@@ -93,7 +93,7 @@ class TuningJob:
     num_completed: int
     gpus_per_worker: float
     on_gpu: bool
-    """Whether its trials measured memory of a GPU."""
+    """True if its trials measured memory of a GPU."""
     verdict: str | None
     recommended: str | None
     """The Python of the config."""
@@ -150,7 +150,7 @@ class StepTimes:
     """The longest step of a cycle."""
     adamw_ms: float
     floor_ms: float | None
-    """What the products of an ordinary step would take at the speed of `torch.mm` in float32; None: they are others."""
+    """The time of an ordinary step's products at the speed of `torch.mm` in float32; None: they are others."""
     state_bytes: int
     adamw_state_bytes: int
     scratch_bytes: int
@@ -254,6 +254,11 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def figure_key(group: str, name: str) -> str:
+    """A figure's name in the file, and wherever it is told."""
+    return f"{group}: {name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One figure: what was measured, or why nothing was."""
@@ -267,7 +272,7 @@ class Figure:
 
     @property
     def key(self) -> str:
-        return f"{self.group}: {self.name}"
+        return figure_key(self.group, self.name)
 
     @property
     def problem(self) -> str | None:
@@ -284,9 +289,9 @@ class Results:
     environment: Mapping[str, object] = field(default_factory=dict)
     figures: list[Figure] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    """Why figures were not begun, by name."""
+    """Why figures were not taken, by name."""
     is_complete: bool = False
-    """Whether the stage came to its end, be it that its time was up."""
+    """True once the stage came to its end, be it that its time was up."""
 
     @property
     def problems(self) -> dict[str, str]:

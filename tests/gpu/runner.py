@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from service.scheduler.cluster import process_tree
-from tests.gpu.results import Figure, Measured, Results
+from tests.gpu.results import Figure, Measured, Results, figure_key
 
 START_SECONDS = 180.0
 """For a process that imports torch and looks at the device."""
@@ -40,9 +40,17 @@ class Task:
     is_alone: bool = False
     """In a process that takes no other: what it does to a process, others should not meet."""
 
+    @property
+    def key(self) -> str:
+        return figure_key(self.group, self.name)
+
 
 class _Ended(Exception):
     """The process that takes figures has ended, or was ended."""
+
+
+class _Slow(_Ended):
+    """It took too long."""
 
 
 class _Process:
@@ -58,10 +66,11 @@ class _Process:
         """Its next message.
 
         Raises:
-            _Ended: it took too long, or has died.
+            _Slow: there was none in time.
+            _Ended: it has died.
         """
         if not self._connection.poll(seconds):
-            raise _Ended(f"hung: there was no value after {seconds:.0f} s")
+            raise _Slow(f"hung: there was no value after {seconds:.0f} s")
         try:
             return self._connection.recv()
         except EOFError as error:
@@ -109,7 +118,7 @@ def take(
     process: _Process | None = None
     for task in tasks:
         if time.monotonic() >= deadline:
-            results.left_out[f"{task.group}: {task.name}"] = "the time was up"
+            results.left_out[task.key] = "the time was up"
             continue
         started = time.monotonic()
         try:
@@ -124,6 +133,8 @@ def take(
             measured, failure = process.receive(min(task.limit_seconds, max(1.0, deadline - started)))
         except (_Ended, OSError) as error:
             measured, failure = None, str(error)
+            if isinstance(error, _Slow) and time.monotonic() >= deadline:
+                results.left_out[task.key] = f"the time was up {time.monotonic() - started:.0f} s after it was begun"
             if process is not None:
                 process.kill()
             process = None
@@ -132,6 +143,8 @@ def take(
             process = None
         if process is None:
             process_tree.end_descendants(spare=own)
+        if task.key in results.left_out:
+            continue
         figure = Figure(task.group, task.name, time.monotonic() - started, measured, failure)
         results.add(figure)
         tell(figure)

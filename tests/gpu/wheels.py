@@ -1,4 +1,4 @@
-"""What a machine without a network lacks, as wheels, in folders of a size that can be carried; run where there is one.
+"""Wheels that a machine without a network lacks, in folders of a size that can be carried; run where there is one.
 
 A file larger than a folder may be is cut into parts, which `installation` puts together there.
 """
@@ -40,7 +40,7 @@ class Machine:
     """Versions of what is installed there, by normalised name; None: unknown, and taken for good enough."""
 
     def pip_options(self) -> list[str]:
-        """What has pip choose wheels for it."""
+        """Options that have pip choose wheels for it."""
         major, minor = self.glibc.split(".")
         releases = range(int(minor), OLDEST_GLIBC - 1, -1)
         platforms = [f"manylinux_{major}_{release}_x86_64" for release in releases]
@@ -49,7 +49,7 @@ class Machine:
         return ["--only-binary=:all:", "--implementation", "cp", "--python-version", self.python, *chosen]
 
     def markers(self) -> dict[str, str]:
-        """What requirements may depend on."""
+        """The environment that requirements may depend on."""
         return {
             "implementation_name": "cpython",
             "os_name": "posix",
@@ -125,7 +125,7 @@ def bring(directory: Path, machine: Machine, *, folder_bytes: int) -> list[str]:
 
 @dataclass(slots=True)
 class _Need:
-    """What is asked of one package by all that need it."""
+    """Requirements of one package by all that need it."""
 
     specifiers: SpecifierSet = field(default_factory=SpecifierSet)
     extras: set[str] = field(default_factory=set)
@@ -173,7 +173,7 @@ def _is_there(name: str, need: _Need, machine: Machine) -> bool:
 
 
 def _requirements(wheel: Path, extras: Iterable[str], machine: Machine) -> list[Requirement]:
-    """What a wheel needs on the machine."""
+    """The requirements of a wheel on the machine."""
     with zipfile.ZipFile(wheel) as content:
         [name] = [each for each in content.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each)]
         metadata = email.message_from_bytes(content.read(name))

@@ -22,7 +22,7 @@ TABLE_LENGTH = 25
 
 @dataclass
 class Spent:
-    """What the tests of a file have taken."""
+    """The time that the tests of a file have taken."""
 
     num_tests: int = 0
     user_seconds: float = 0.0

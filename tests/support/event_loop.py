@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 def run(coroutine: Coroutine[object, object, Result]) -> Result:
-    """What the coroutine returns, from an event loop in a thread of its own.
+    """The result of a coroutine, from an event loop in a thread of its own.
 
     A browser that other tests of this process use has an event loop in this thread.
     """

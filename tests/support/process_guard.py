@@ -11,7 +11,7 @@ import pytest
 from tests.support.lanes import lane
 
 _EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
-"""What Python tells its audit hooks before it starts a process: https://docs.python.org/3/library/audit_events.html"""
+"""Events of which Python tells its audit hooks before it starts a process: https://docs.python.org/3/library/audit_events.html"""
 
 
 class ProcessGuard:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
-from trainers.installation.distribution import (
-    DISTRIBUTION,
-    PACKAGES,
-    SERVICE_EXTRA,
-    ForeignPackage,
-    MissingExtra,
-    check_packages,
-    missing_of,
-)
-
-REFUSED = 2
+from trainers.installation.distribution import PACKAGES, ForeignPackage, check_packages, refuse
+from trainers.installation.extras import SERVICE_EXTRA, MissingExtra, needing
 
 
 def main() -> None:
@@ -27,15 +17,7 @@ def main() -> None:
     try:
         check_packages(PACKAGES)
         # By name: the service needs this package, and must not be needed by it.
-        importlib.import_module("service.cli.commands").main()
+        with needing(SERVICE_EXTRA):
+            importlib.import_module("service.cli.commands").main()
     except (ForeignPackage, MissingExtra) as error:
-        _refuse(str(error))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in PACKAGES:
-            raise
-        _refuse(str(MissingExtra(SERVICE_EXTRA, missing_of(SERVICE_EXTRA) or [error.name])))
-
-
-def _refuse(message: str) -> None:
-    sys.stderr.write(f"{DISTRIBUTION}: {message}\n")
-    sys.exit(REFUSED)
+        refuse(error)

@@ -1,39 +1,23 @@
-"""The installation: its version, missing extras, and packages of other projects under the names of ours."""
+"""The distribution: its version, and packages of other projects under the names of ours."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 DISTRIBUTION = "shampoo-tuner"
 PACKAGES = ("search_spaces", "service", "shampoo", "trainers")
-SERVICE_EXTRA = "service"
-"""The extra that a worker needs all of, and every command a part of: the slim image has that part, and no worker."""
 MARK = "# A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.\n"
 """A line in the `__init__.py` of each of `PACKAGES`."""
-
-_EXTRA = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
-_REFERENCE = re.compile(rf"{DISTRIBUTION}\[([\w.,\s-]+)\]")
-_NAME = re.compile(r"[\w.-]+")
 
 
 class ForeignPackage(ImportError):
     """Python finds another project's package where it should find ours; the message says which, where and why."""
-
-
-class MissingExtra(ImportError):
-    """Distributions of an extra are not installed; the message says which, and the command that installs them."""
-
-    def __init__(self, extra: str, missing: Iterable[str]) -> None:
-        super().__init__(
-            f"this command needs the extra {extra!r}, which is not installed: {install_command(extra)}\n"
-            f"(missing: {', '.join(missing)})"
-        )
 
 
 def version() -> str:
@@ -44,56 +28,10 @@ def version() -> str:
         return "unknown"
 
 
-def needs(library: str, *, extra: str) -> str:
-    """The words for a library that is missing, and the command that installs it with the extra that has it."""
-    return f"needs {library}, which is not installed: {install_command(extra)}"
-
-
-def install_command(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
-def missing_of(extra: str) -> list[str]:
-    """The distributions of an extra that are not installed, by name; of a checkout without metadata, none is known."""
-    try:
-        names = requirements_of(extra, importlib.metadata.requires(DISTRIBUTION) or [])
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return sorted(name for name in names if not _is_installed(name))
-
-
-def require(extra: str) -> None:
-    """Refuses to go on without an extra, where it is known what belongs to it.
-
-    Raises:
-        MissingExtra: a distribution of it is not installed.
-    """
-    if missing := missing_of(extra):
-        raise MissingExtra(extra, missing)
-
-
-def requirements_of(extra: str, requirements: Sequence[str]) -> set[str]:
-    """The names of the distributions that an extra asks for, those of the extras that it refers to included.
-
-    Args:
-        requirements: the distribution's own, as its metadata list them.
-    """
-    found: set[str] = set()
-    waiting, seen = [extra], {extra}
-    while waiting:
-        current = waiting.pop()
-        for requirement in requirements:
-            text, _, marker = requirement.partition(";")
-            if _EXTRA.findall(marker) != [current]:
-                continue
-            if reference := _REFERENCE.match(text.strip()):
-                others = {name.strip() for name in reference.group(1).split(",")} - seen
-                waiting += others
-                seen |= others
-            elif name := _NAME.match(text.strip()):
-                found.add(name.group())
-    return found
+def refuse(error: ImportError) -> NoReturn:
+    """Ends a command that cannot run in this installation: a message without a traceback, and exit status 2."""
+    sys.stderr.write(f"{DISTRIBUTION}: {error}\n")
+    sys.exit(2)
 
 
 def is_command() -> bool:
@@ -154,11 +92,3 @@ def _told(name: str, origin: str) -> str:
         f"that {DISTRIBUTION} has in {site}. They cannot share an environment: install {DISTRIBUTION} in one of its "
         "own (python -m venv)"
     )
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainers.checkpoints import PerRank
 from trainers.config import CompressionConfig, InvalidConfig
-from trainers.installation.distribution import needs
+from trainers.installation.extras import needs
 
 
 class GradientCompression:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
 
-from trainers.installation.distribution import needs
+from trainers.installation.extras import needs
 from trainers.retry import retry
 from trainers.storage import StoreFailed
 from trainers.storage.location import StoreUri, masked

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 from trainers.config import InvalidConfig, Json
-from trainers.installation.distribution import needs
+from trainers.installation.extras import needs
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import description_of, explain, import_class, is_reference

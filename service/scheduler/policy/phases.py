@@ -25,8 +25,7 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, PhaseSearch
-from service.scheduler.policy.searching.samplers import TrialOutcome
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, PhaseSearch, TrialOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What benchmarks of many ranks share: large models, and simulations of what ranks hold and send. Never a script."""
+"""Helpers of benchmarks of many ranks: large models, and simulations of what ranks hold and send. Never a script."""

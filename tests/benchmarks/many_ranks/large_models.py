@@ -1,4 +1,4 @@
-"""What the optimizer needs for models of 1 billion to 1 trillion parameters, on each of as many ranks as train them.
+"""Needs of the optimizer for models of 1 billion to 1 trillion parameters, on each of as many ranks as train them.
 
 Weights, gradients and what is sent are float32, matrices are stepped by a member of the family, the rest by AdamW.
 """
@@ -66,10 +66,10 @@ class Needs:
     mean_operations: float
     most_operations: float
     fsdp_bytes: float
-    """What FSDP2 itself sends for a step: two all-gathers of weights and a reduce-scatter of gradients over the shards,
+    """Bytes that FSDP2 itself sends in a step: two all-gathers of weights, a reduce-scatter of gradients over shards
     and an all-reduce over the replicas; so what DDP sends without shards."""
     formula_bytes: float
-    """What `shampoo.distributed` says that a rank sends, which holds where all own as much."""
+    """Bytes that a rank sends by the formula of `shampoo.distributed`, which holds where all own as much."""
     mean_sent_bytes: float
     most_moved_bytes: int
     """Sent or received, whichever is more."""
@@ -82,7 +82,7 @@ class Needs:
 
 
 def needs(training: Training, preconditioner: str) -> Needs:
-    """What a training run takes."""
+    """The needs of a training run."""
     model = SPLIT_MODELS[training.model]()
     num_ranks = training.num_replicas * training.num_shards
     array = (

@@ -1,4 +1,4 @@
-"""What each of many ranks would hold, compute and send, from shapes alone: the optimizer's own choice of owners, but no
+"""State, work and traffic of each of many ranks, from shapes alone: the optimizer's own choice of owners, but no
 ranks."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Simulation:
 
     @cached_property
     def moved(self) -> Moved:
-        """What a step sends, receives and holds."""
+        """Traffic and memory of a step."""
         if self.members:
             return traffic(self.members, self.owners)
         nothing = [0] * self.array.num_ranks
@@ -81,7 +81,7 @@ class Simulation:
 
     @cached_property
     def least_imbalance(self) -> tuple[float, float]:
-        """What no assignment of whole blocks could be below, in work and in state."""
+        """Lower bounds of any assignment of whole blocks, in work and in state."""
         found = []
         lying = Loads.none(self.array.num_ranks)
         if self.array.is_cut:
@@ -134,7 +134,7 @@ def group_size(groups: Sequence[Group], num_ranks: int, *, device: str = "cuda")
 def simulate(
     groups: Sequence[Group], array: RankArray, *, device: str = "cuda", dtype: torch.dtype = torch.float32
 ) -> Simulation:
-    """What ranks would have to do."""
+    """The state and work of all ranks."""
     members = members_of(groups, array, device=device, dtype=dtype)
     loads = Loads.none(array.num_ranks)
     started = time.perf_counter()

@@ -35,7 +35,7 @@ _SUMS = ("all_reduce",)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is the same on every rank."""
+    """Settings of all ranks."""
 
     preconditioner: str
     period: int
@@ -132,7 +132,7 @@ class Contestant:
 
 
 def measure(settings: Settings) -> dict[str, Any]:
-    """What this rank finds."""
+    """The findings of this rank."""
     contestants = {mode: Contestant(mode, settings) for mode in MODES}
     for contestant in contestants.values():
         for _ in range(settings.period):

@@ -1,4 +1,4 @@
-"""What each of many ranks would send and receive in a step, from shapes and owners alone.
+"""Traffic of each of many ranks in a step, from shapes and owners alone.
 
 It is what `shampoo.distributed.exchange` sends to other ranks, to the byte; other collectives than an all-to-all count
 as a ring does them. Ranks are numbered as in an array of replicas x shards. How much an owner has in common with a
@@ -41,7 +41,7 @@ class Moved:
     sent_bytes: list[int]
     received_bytes: list[int]
     working_bytes: list[int]
-    """What a step holds beside the state: weights and gradients of what is owned in the two largest rounds, and as much
+    """Memory of a step beside the state: weights and gradients of what is owned in the two largest rounds, and as much
     again for buffers."""
 
 
@@ -72,7 +72,7 @@ class _Tally:
 
 
 def traffic(members: Sequence[Member], owners: Sequence[Owners]) -> Moved:
-    """What a step moves of parameters on the same ranks; at most one dimension of the array has replicas."""
+    """The traffic of a step for parameters on the same ranks; at most one dimension of the array has replicas."""
     array = members[0].ranks
     shape = (array.num_rows, array.num_shards)
     by_exchange: dict[tuple[int, str, bool], _Tally] = {}
@@ -116,7 +116,7 @@ def of_all_reduce(num_bytes: int, num_ranks: int) -> int:
 
 
 def _is_change(communication_dtype: str, dtype: torch.dtype) -> bool:
-    """Whether what comes back is the weights' change in a lower precision."""
+    """True if the weights' change comes back, in a lower precision."""
     return _DTYPES[communication_dtype].itemsize < min(torch.float32.itemsize, dtype.itemsize)
 
 

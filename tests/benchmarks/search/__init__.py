@@ -1,1 +1,1 @@
-"""What benchmarks of the search share: learning curves, policies and their simulation. Never a script."""
+"""Helpers that benchmarks of the search share: learning curves, policies and their simulation. Never a script."""

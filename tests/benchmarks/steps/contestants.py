@@ -1,4 +1,4 @@
-"""What is timed: an optimizer with parameters and gradients of its own, told before each step whether it refreshes.
+"""Contestants: optimizers with parameters and gradients of their own, told before each step whether it refreshes.
 
 Here ours and `torch.optim.AdamW(fused=True)`; the other packages are in `peers`.
 """
@@ -138,7 +138,7 @@ def set_period(optimizer: torch.optim.Optimizer, period: int) -> None:
 
 
 def adamw(params: list[Parameter]) -> Contestant:
-    """What everything is compared with; fused, or fresh temporaries make its time swing fourfold on the CPU."""
+    """The contestant to which all are compared; fused, or fresh temporaries make its time swing fourfold on the CPU."""
     optimizer = torch.optim.AdamW(params, lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
     return Contestant("AdamW", params, (optimizer,))
 

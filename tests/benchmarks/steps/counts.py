@@ -1,4 +1,4 @@
-"""What one step does, counted while it runs: operations of aten, floating-point operations, reads by the host, memory.
+"""Counts of one step while it runs: operations of aten, floating-point operations, reads by the host, memory.
 
 On the meta device tensors have shapes and no values: a step takes the path of an accelerator (whole buckets, no cache
 to fit into) at any size of model, and nothing is computed. Where the host reads a value there, the read is counted and

@@ -1,4 +1,4 @@
-"""What a step must cost at least, from parameter shapes alone: blocks, floating-point operations, bytes of state.
+"""The least cost of a step, from parameter shapes alone: blocks, floating-point operations, bytes of state.
 
 For a block of n elements and a side of length d with a full d×d factor: its Gram matrix takes 2nd operations, a product
 with a matrix along the side another 2nd. shampoo needs one of each in every step (4nd), soap the Gram matrix, a

@@ -1,1 +1,1 @@
-"""What benchmarks of training share: workloads, whole runs, tuning. Never a script."""
+"""Helpers that benchmarks of training share: workloads, whole runs, tuning. Never a script."""

@@ -30,7 +30,7 @@ RUN_TIMEOUT_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What tuning chooses of a trial's config."""
+    """The part of a trial's config that tuning chooses."""
 
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
@@ -48,7 +48,7 @@ class Curve:
     losses: tuple[float, ...]
     """On the validation data."""
     diverged: bool = False
-    """Whether the run ended early, its loss or its preconditioner not finite."""
+    """True if the run ended early, its loss or its preconditioner not finite."""
 
     @property
     def best(self) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
-from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
+from service.scheduler.policy.searching.phase_search import TrialOutcome
+from service.scheduler.policy.searching.samplers import make_sampler
 from tests.benchmarks.training.training_runs import Curve, Recipe
 from trainers.config import OptimizerConfig, ScheduleConfig
 
@@ -56,7 +57,7 @@ def search(
 
 
 def recipe(searched: SearchSpace, parameters: dict[str, Scalar]) -> Recipe:
-    """What the parameters say of a trial's config."""
+    """The part of a trial's config that the parameters give."""
     assigned = searched.assign(parameters)
     # The presets search nothing else.
     assert not assigned.workload_options

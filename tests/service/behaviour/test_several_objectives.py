@@ -1,4 +1,4 @@
-"""What a job with several objectives is planned to be, and what its policy is told of stored trials."""
+"""Jobs with several objectives: their plan, and what their policy is told of stored trials."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was parsed as a specification so far."""
+    """Everything that was parsed as a specification so far."""
     contents: list[Any] = []
     validate = JobSpecification.model_validate
 

@@ -9,54 +9,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import httpx
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
-from service.api.schemas.jobs import JobRead
 from service.cli import terminal
-from service.cli.commands import app
 from service.cli.terminal import progress_line
-from service.client import Client
 from service.domain import JobState, Phase
-from service.store.migrate import is_current
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
-from tests.support.service.live import finished_job, running
+from tests.service.cli.conftest import read_job, run
+from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
 from tests.support.waiting import PATIENCE_SECONDS, started
-
-JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
-
-
-@pytest.fixture
-def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The API's address, which commands find in their environment."""
-    with running(sqlite_database) as url:
-        monkeypatch.setenv("SHAMPOO_TUNER_URL", url)
-        yield url
-
-
-@pytest.fixture
-def job_file(tmp_path: Path) -> str:
-    path = tmp_path / "job.yaml"
-    path.write_text(JOB)
-    return str(path)
-
-
-def _job(url: str, job_id: str) -> JobRead:
-    with Client(url) as client:
-        return client.job(job_id)
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
 
 
 @pytest.mark.usefixtures("url")
@@ -113,7 +82,7 @@ def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite
     run_trial(sqlite_database, lease, 3, 0.6, Phase.BASELINE)
     found = run("jobs").stdout
     assert (" 0.3000 " in found, " 0.6000 " in found, "*" in found) == (True, True, False)
-    assert "best validation_loss 0.3000 (one seed, trial 1)" in progress_line(_job(url, lease.job_id))
+    assert "best validation_loss 0.3000 (one seed, trial 1)" in progress_line(read_job(url, lease.job_id))
     repeats = [(seed, source, loss) for seed in (1, 2) for source, loss in [(1, 0.4), (2, 0.33), (3, 0.7)]]
     for number, (seed, source, loss) in enumerate(repeats, start=4):
         repeat_trial(sqlite_database, lease, number, loss + 0.001 * seed, confirms=source, seed=seed)
@@ -131,7 +100,7 @@ def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite
     recommended = run("recommend", "--job", lease.job_id).stdout
     assert f"# Best of the search: validation_loss {best} (mean of 2 new seeds, config of trial 2)" in recommended
     assert f"# Best of the AdamW baseline: validation_loss {baseline} (mean of 2 new seeds" in recommended
-    progress = _job(url, lease.job_id).progress
+    progress = read_job(url, lease.job_id).progress
     assert progress.best is not None
     assert progress.best.standard_deviation == pytest.approx(0.001 / 2**0.5)
     assert (progress.best.number, progress.best.basis) == (2, "mean of 2 new seeds")
@@ -191,40 +160,6 @@ def test_watch_fails_with_the_job(sqlite_database: Database) -> None:
 
 
 @pytest.mark.usefixtures("url")
-def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database) -> None:
-    job_id = submit(sqlite_database)
-    assert run("pause", job_id).stdout == f"job {job_id} is paused\n"
-    assert f"{job_id}  " in run("jobs", "--state", "paused").stdout
-    changed = run("budget", job_id, "num_trials=8", "device_hours=1.5", "--resume")
-    assert changed.stdout == f"job {job_id} is queued: num_trials 8, device_hours 1.5\n"
-    assert run("resume", job_id).stdout == f"job {job_id} goes on\n"
-    refused = run("budget", job_id, "num_trials=none")
-    assert (refused.exit_code, refused.stderr) == (
-        1,
-        "shampoo-tuner: budget.num_trials: must be a valid integer\n",
-    )
-    assert run("budget", job_id).exit_code == 2
-    run("cancel", job_id)
-    refused = run("pause", job_id)
-    assert refused.exit_code == 1
-    assert "has already finished: cancelled" in refused.stderr
-
-
-@pytest.mark.usefixtures("url")
-def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
-    job_id = submit(sqlite_database)
-    assert run("priority", job_id, "10").stdout == f"job {job_id} is queued with priority 10\n"
-    assert run("priority", job_id, "-5").stdout == f"job {job_id} is queued with priority -5\n"
-    assert run("priority", job_id, "--", "-6").stdout == f"job {job_id} is queued with priority -6\n"
-    assert run("priority", "-70", job_id).exit_code == 2
-    assert run("priority", job_id, "1001").exit_code == 2
-    assert "greater than or equal to -1000" in run("priority", job_id, "-1001").stderr
-    assert "No such option: --fast" in run("priority", job_id, "--fast", "5").stderr
-    refused = run("priority", "job_nope", "1")
-    assert (refused.exit_code, refused.stderr) == (1, "shampoo-tuner: no job 'job_nope'\n")
-
-
-@pytest.mark.usefixtures("url")
 def test_a_queued_job_that_is_watched_says_what_it_waits_for(
     sqlite_database: Database, meanwhile: Callable[..., None]
 ) -> None:
@@ -234,22 +169,6 @@ def test_a_queued_job_that_is_watched_says_what_it_waits_for(
     assert lines[0] == (
         "queued · 0/4 trials (none started) · no worker has been started (waiting since 2026-03-01 12:00:00 UTC)"
     )
-
-
-@pytest.mark.usefixtures("url")
-def test_a_trial_is_stopped_and_tried_again(sqlite_database: Database) -> None:
-    lease = claimed_job(sqlite_database)
-    begin_trial(sqlite_database, lease, 0)
-    stopped = run("stop", lease.job_id, "0")
-    assert stopped.stdout == f"trial 0 of job {lease.job_id} ends at its next measurement\n"
-    refused = run("retry", lease.job_id, "0")
-    assert refused.exit_code == 1
-    assert "is running: only a pruned, failed or cancelled one" in refused.stderr
-    run("cancel", lease.job_id)
-    assert run("retry", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is queued\n"
-    for command in ("stop", "retry"):
-        assert "greater than or equal to 0" in run(command, lease.job_id, "-1").stderr
-    assert run("stop", lease.job_id, "0").stdout == f"trial 0 of job {lease.job_id} is cancelled\n"
 
 
 @pytest.mark.processes
@@ -299,62 +218,6 @@ def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     as_yaml = yaml.safe_load(run("recommend", "digits-mlp", "--format", "yaml").stdout)
     assert as_json["job_id"] == as_yaml["job_id"] == job_id
     assert as_json["config"]["lr"] == pytest.approx(float(as_yaml["config"]["lr"]))
-
-
-def test_migrate_prepares_a_database(empty_database_url: str) -> None:
-    result = run("migrate", "--database-url", empty_database_url)
-    assert result.exit_code == 0, result.output
-    assert "is at revision" in result.stdout
-    database = Database(empty_database_url)
-    assert is_current(database)
-    database.close()
-
-
-def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -> None:
-    result = run("migrate", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
-    assert result.exit_code == 1
-    assert "cannot use the database" in result.stderr
-    assert "secret" not in result.stderr
-
-
-def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHAMPOO_TUNER_LEASE_SECONDS", "-1")
-    result = run("migrate")
-    assert result.exit_code == 1
-    assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
-
-
-@pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])
-def test_a_place_for_checkpoints_that_cannot_be_is_named_without_its_secrets(
-    monkeypatch: pytest.MonkeyPatch, uri: str
-) -> None:
-    monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", uri)
-    result = run("worker")
-    assert result.exit_code == 1
-    assert "checkpoint_directory (SHAMPOO_TUNER_CHECKPOINT_DIRECTORY): " in result.stderr
-    assert f"got '{uri[:5]}***@bucket/x'" in result.stderr
-    assert "hidden" not in result.output
-
-
-@pytest.mark.usefixtures("url")
-def test_try_proposes_a_trial(sqlite_database: Database) -> None:
-    job_id = submit(sqlite_database)
-    result = run("try", job_id, "--set", "lr=1e-2", "--set", "betas[0]=0.9", "--idempotency-key", "k")
-    assert (result.exit_code, result.stdout) == (0, f"trial 0 of job {job_id} is queued\n"), result.output
-    with sqlite_database.reading() as session:
-        trial = TrialRepository(session).get(job_id, 0)
-    assert (trial.phase, trial.parameters["lr"], trial.parameters["betas[0]"]) == (Phase.SEARCH, 0.01, 0.9)
-    assert run("try", job_id, "--phase", "baseline").stdout == f"trial 1 of job {job_id} is queued\n"
-    assert "num_trials 4, extra_search_trials 1, extra_baseline_trials 1" in run("budget", job_id, "patience=9").stdout
-    for arguments, said in (
-        (["--set", "lr=9e9"], "parameters.lr: must be in"),
-        (["--set", "lr"], "lr: must be NAME=VALUE"),
-        (["--set", "lr=0.1", "--set", "lr=0.2"], "lr is given twice"),
-    ):
-        refused = run("try", job_id, *arguments)
-        assert refused.exit_code == 1
-        assert said in refused.stderr
-    assert run("try", job_id, "--phase", "confirmation").exit_code == 2
 
 
 def test_help_names_every_command() -> None:
@@ -410,29 +273,6 @@ def test_watch_ends_with_the_evidence_and_the_way_to_the_config(sqlite_database:
     assert result.exit_code == 0, result.output
     assert "\nShampoo beats AdamW by 50.0%. " in result.stdout
     assert result.stdout.splitlines()[-1] == f"`shampoo-tuner recommend --job {job_id}` prints the config."
-
-
-@pytest.mark.parametrize("command", ["migrate", "worker"])
-@pytest.mark.parametrize(
-    ("database_url", "message"),
-    [
-        ("mysql://u:secret@h/x", "must be sqlite:///... or postgresql+psycopg://..., got mysql://..."),
-        ("u:secret@h", "must be sqlite:///... or postgresql+psycopg://..., got no URL"),
-        ("sqlite:////dev/null/x.sqlite3", "cannot make the directory /dev/null"),
-    ],
-)
-def test_an_impossible_database_is_one_line(command: str, database_url: str, message: str) -> None:
-    result = run(command, "--database-url", database_url)
-    assert result.exit_code == 1
-    assert message in result.stderr
-    assert "secret" not in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> None:
-    result = run("worker", "--database-url", empty_database_url)
-    assert result.exit_code == 1
-    assert "run `shampoo-tuner migrate`" in result.stderr
 
 
 @pytest.mark.processes

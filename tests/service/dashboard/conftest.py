@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from service.domain import JobState
-from service.server.app import create_app
-from service.settings import Settings
 from service.store.session import Database
+from tests.support.service import live
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -38,27 +34,10 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
-@contextmanager
-def served(database: Database, data_dir: Path, *, port: int = 0) -> Iterator[str]:
-    """The service on `port`, or on a free one, of the loopback interface; its address."""
-    app = create_app(Settings(data_dir=data_dir), database=database)
-    with socket.create_server(("127.0.0.1", port)) as listener:
-        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE_SECONDS)
-        assert not thread.is_alive(), "the server did not stop"
-
-
 @pytest.fixture
 def address(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
     """The service on the test's database."""
-    with served(sqlite_database, tmp_path / "data") as address:
+    with live.running(sqlite_database, data_dir=tmp_path / "data") as address:
         yield address
 
 
@@ -138,3 +117,19 @@ def open_page(page: Page, story: Story) -> None:
 
 def wait_until_live(page: Page) -> None:
     expect(page.locator("#stream")).to_have_text("live")
+
+
+def wait_for(page: Page, function: str, argument: object = None) -> None:
+    """Waits until a function of JavaScript gives true. Playwright's own way evaluates strings: our CSP refuses it."""
+    deadline = time.monotonic() + TIMEOUT_MS / 1000
+    while not page.evaluate(function, argument):
+        assert time.monotonic() < deadline, f"still not true: {function} of {argument!r}"
+        page.wait_for_timeout(50)
+
+
+def num_traces(page: Page, chart: str) -> int:
+    return int(page.evaluate("id => document.getElementById(id).data.length", chart))
+
+
+def wait_for_traces(page: Page, chart: str, number: int) -> None:
+    wait_for(page, "([id, n]) => document.getElementById(id).data?.length === n", [chart, number])

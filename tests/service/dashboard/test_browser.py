@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,10 +9,16 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.api.figures import PlotTrial, learning_curves
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import JobState, TrialState
 from service.store.session import Database
-from tests.service.dashboard.conftest import TIMEOUT_MS, open_page, served, wait_until_live
+from tests.service.dashboard.conftest import (
+    num_traces,
+    open_page,
+    wait_for,
+    wait_for_traces,
+    wait_until_live,
+)
+from tests.support.service import live
 from tests.support.service.contrast import LOW_CONTRAST
 from tests.support.service.stories import Story, submit_digits
 
@@ -38,43 +42,8 @@ def confirmed(sqlite_database: Database) -> Story:
     return story
 
 
-def _num_traces(page: Page, chart: str) -> int:
-    return int(page.evaluate("id => document.getElementById(id).data.length", chart))
-
-
-def _wait_for(page: Page, function: str, argument: object = None) -> None:
-    """Waits until a function of JavaScript gives true. Playwright's own way evaluates strings: our CSP refuses it."""
-    deadline = time.monotonic() + TIMEOUT_MS / 1000
-    while not page.evaluate(function, argument):
-        assert time.monotonic() < deadline, f"still not true: {function} of {argument!r}"
-        page.wait_for_timeout(50)
-
-
-def _wait_for_traces(page: Page, chart: str, number: int) -> None:
-    _wait_for(page, "([id, n]) => document.getElementById(id).data?.length === n", [chart, number])
-
-
 def _first_number(page: Page) -> str | None:
     return page.locator("#trials tbody tr").first.get_attribute("data-number")
-
-
-def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
-    """The text of the label over a point of the trace with this mode and these values of `meta`."""
-    page.locator(f"#{chart}").scroll_into_view_if_needed()
-    find = """([id, { mode, ...meta }, point]) => {
-      const plot = document.getElementById(id), { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-      const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
-      const { x, y } = plot.data.find((trace) => trace.mode === mode && same(trace));
-      return [box.left + xaxis._offset + xaxis.d2p(x.at(point)), box.top + yaxis._offset + yaxis.d2p(y.at(point))];
-    }"""
-    x, y = page.evaluate(find, [chart, trace, point])
-    label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
-    page.mouse.move(0, 0)
-    expect(label).to_have_count(0)
-    page.mouse.move(x - 3, y - 3)
-    page.mouse.move(x, y)
-    expect(label).to_have_count(1)
-    return "\n".join(label.locator("tspan.line").all_text_contents() or label.all_text_contents())
 
 
 def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
@@ -153,83 +122,8 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(rows.nth(2)).to_contain_text("baseline")
     expect(page.locator("#trial-21")).to_contain_text("confirms #8, seed 1")
     # The confirmation seeks nothing: it has no line of its own, but curves.
-    assert _num_traces(page, "best-so-far") == 4
-    assert _num_traces(page, "learning-curves") == 22 + 9
-
-
-def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    # A line and the trials' dots for each of the two phases.
-    assert _num_traces(page, "best-so-far") == 4
-    # Twenty curves, and a cross for each of the two that diverged.
-    assert _num_traces(page, "learning-curves") == 22
-    axis = page.evaluate("document.getElementById('learning-curves').layout.yaxis.type")
-    assert axis == "log"
-    page.get_by_role("button", name="time", exact=True).click()
-    _wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
-
-
-def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy"]}
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
-    for number, final in enumerate([0.9, 0.7, 0.5, 1.1]):
-        story.run(number, final)
-    story.run(6)  # diverges
-    open_page(page, story)
-    _wait_for_traces(page, "trade-off", 3)
-    curve = _hovered(page, "learning-curves", {"mode": "lines", "number": 2}, 12)
-    assert curve.splitlines()[0] == "#2 Shampoo, completed"
-    assert "lr = " in curve
-    assert re.search(r"^step 130: 0\.\d+$", curve.splitlines()[-1])
-    cross = _hovered(page, "learning-curves", {"mode": "markers", "number": 6})
-    assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
-    assert cross.splitlines()[-1] == "diverged after step 30"
-    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "search"}, 1) == "#1 Shampoo\n0.7000"
-    assert _hovered(page, "best-so-far", {"mode": "lines", "role": "search"}) == "Shampoo\nbest found 0.5000"
-    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "baseline"}) == "#3 AdamW\n1.100"
-    point = _hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
-    assert point.splitlines()[0] == "#3 AdamW, completed"
-    assert point.splitlines()[-1].endswith(", 1.100")
-
-
-def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -> None:
-    open_page(page, finished)  # nothing more comes of an ended job, so the figure stays
-    _wait_for_traces(page, "learning-curves", 22)
-    hostile = PlotTrial(
-        7,
-        Phase.SEARCH,
-        TrialState.COMPLETED,
-        parameters={"%{x}": "%{y}", "a<br>b": "<b>c</b>&lt;", "%d": "100%"},
-        points=[(10, 2.0), (20, 1.0)],
-    )
-    labels = {Phase.SEARCH: "%{x}<extra>", Phase.BASELINE: "AdamW"}
-    figure = learning_curves([hostile], metric="%{y}<b>loss", direction=Direction.MINIMIZE, labels=labels)
-    page.evaluate("async ({data, layout}) => { await Plotly.react('learning-curves', data, layout) }", figure)
-    assert _hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [
-        "#7 %{x}<extra>, completed",
-        "%{x} = %{y}",
-        "a<br>b = <b>c</b>&lt;",
-        "%d = 100%",
-        "step 20: 1.000",
-    ]
-    chart = page.locator("#learning-curves")
-    expect(chart.locator(".ytitle")).to_have_text("%{y}<b>loss")
-
-
-def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "train_loss"]}
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
-    for number in range(8):
-        story.run(number)
-    open_page(page, story)
-    _wait_for_traces(page, "trade-off", 3)
-    title = "() => document.getElementById('trade-off').layout.xaxis.title.text"
-    assert page.evaluate(title) == "validation_accuracy"
-    page.get_by_role("button", name="train_loss", exact=True).click()
-    _wait_for(page, f"() => ({title})() === 'train_loss'")
-    story.run(8)
-    _wait_for(page, "() => document.getElementById('trade-off').data[0].x.length === 6")
-    assert page.evaluate(title) == "train_loss"
+    assert num_traces(page, "best-so-far") == 4
+    assert num_traces(page, "learning-curves") == 22 + 9
 
 
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
@@ -252,7 +146,7 @@ def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> 
     expect(page.locator("#trial-5")).to_contain_text("running")
     running.measure(5, until=100)
     expect(page.locator("#trial-5")).to_contain_text("100/200")
-    _wait_for_traces(page, "learning-curves", 6)
+    wait_for_traces(page, "learning-curves", 6)
     running.measure(5, until=200, final=0.05)
     running.end(5, TrialState.COMPLETED)
     expect(page.locator("#trial-5")).to_contain_text("completed")
@@ -262,7 +156,7 @@ def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> 
     running.begin(6)
     running.diverge(6)
     expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
-    _wait_for_traces(page, "learning-curves", 8)
+    wait_for_traces(page, "learning-curves", 8)
 
     running.finish()
     expect(page.locator("#facts")).to_contain_text("succeeded")
@@ -279,7 +173,7 @@ def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_databa
     wait_until_live(page)
     story.run(0)
     expect(page.locator("#trial-0")).to_contain_text("completed")
-    _wait_for_traces(page, "learning-curves", 1)
+    wait_for_traces(page, "learning-curves", 1)
 
 
 def test_an_open_page_survives_a_restart_of_the_service(
@@ -287,12 +181,12 @@ def test_an_open_page_survives_a_restart_of_the_service(
 ) -> None:
     context = browser.new_context()
     page = context.new_page()
-    with served(sqlite_database, tmp_path) as address:
+    with live.running(sqlite_database, data_dir=tmp_path) as address:
         page.goto(f"{address}/jobs/{running.job_id}")
         wait_until_live(page)
     expect(page.locator("#stream")).to_have_text("connection lost, trying again")
     running.run(5)
-    with served(sqlite_database, tmp_path, port=urlsplit(address).port or 0):
+    with live.running(sqlite_database, data_dir=tmp_path, port=urlsplit(address).port or 0):
         expect(page.locator("#trial-5")).to_contain_text("completed")
         wait_until_live(page)
         context.close()
@@ -323,38 +217,6 @@ def test_the_table_sorts_by_keyboard_and_keeps_its_order_over_updates(page: Page
     page.keyboard.press("Enter")
     expect(page.locator("#column-value")).to_have_attribute("aria-sort", "descending")
     assert page.locator("#trials tbody tr").last.get_attribute("data-number") == "5"
-
-
-def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    button = page.get_by_role("button", name="Trial 13: highlight its curve")
-    button.focus()
-    page.keyboard.press("Enter")
-    expect(button).to_have_attribute("aria-pressed", "true")
-    last = "document.getElementById('learning-curves').data.at(-1)"
-    _wait_for(page, f"() => {last}.meta.number === 13 && {last}.line.width > 3")
-    page.keyboard.press("Enter")
-    expect(button).to_have_attribute("aria-pressed", "false")
-    _wait_for(page, f"() => {last}.meta.number === 19")
-
-
-def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    page.locator("#learning-curves").scroll_into_view_if_needed()
-    # The last point of the best curve lies apart from all others.
-    x, y = page.evaluate(
-        """() => {
-          const plot = document.getElementById("learning-curves"), trace = plot.data.find((t) => t.meta.number === 13);
-          const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-          const [x, y] = [xaxis.d2p(trace.x.at(-1)), yaxis.d2p(trace.y.at(-1))];
-          return [box.left + xaxis._offset + x, box.top + yaxis._offset + y];
-        }"""
-    )
-    page.mouse.move(x - 20, y)
-    page.mouse.move(x - 1, y)
-    page.mouse.click(x - 1, y)
-    expect(page.get_by_role("button", name="Trial 13: highlight its curve")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#trial-13")).to_be_in_viewport()
 
 
 def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> None:
@@ -405,7 +267,7 @@ def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
     page.emulate_media(color_scheme="dark")
-    _wait_for(page, "ink => document.getElementById('best-so-far').layout.font.color !== ink", ink)
+    wait_for(page, "ink => document.getElementById('best-so-far').layout.font.color !== ink", ink)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
 
 

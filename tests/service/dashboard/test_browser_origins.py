@@ -1,4 +1,4 @@
-"""What another site's page can do to the service in a real browser: nothing."""
+"""Pages of other sites in a real browser: they can do nothing to the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard's addresses answer, without a browser's eyes."""
+"""Answers of the dashboard's addresses, without a browser's eyes."""
 
 from __future__ import annotations
 

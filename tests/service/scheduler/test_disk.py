@@ -1,4 +1,4 @@
-"""What a job takes of the disk, and what of it goes."""
+"""A job's directories on the disk: their size, and which of them go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does around its runs."""
+"""A worker around its runs: their environment, their crashes, and what runs of a killed worker left."""
 
 from __future__ import annotations
 

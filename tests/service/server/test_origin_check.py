@@ -45,7 +45,7 @@ class Answer:
 
 
 def _ask(app: FastAPI, method: str, path: str, headers: Iterable[tuple[str, str]]) -> Answer:
-    """What `app` answers to exactly these headers: a client would add a Host, or refuse to send some."""
+    """The answer of `app` to exactly these headers: a client would add a Host, or refuse to send some."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -1,4 +1,4 @@
-"""What a job says of its trials' training and of options is checked at submission: a message names field and value."""
+"""Settings of training and options are checked when a job is submitted: a message names field and value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session sees, on both databases."""
+"""Sessions: the one state that a reading one sees, and waiting for a writer, on both databases."""
 
 from __future__ import annotations
 

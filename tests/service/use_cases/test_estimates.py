@@ -1,4 +1,4 @@
-"""What a job would cost, from its plan and from earlier jobs like it."""
+"""The cost of a job, estimated from its plan and from earlier jobs like it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def finish(database: Database, lease: Lease, *, after: float = 0.0) -> JobState:
 
 
 def asks(database: Database, job_id: str, count: int) -> list[Start | Resume]:
-    """What a new run of the job would try first."""
+    """The first trials of a new run of the job."""
     with database.reading() as session:
         job = JobRepository(session).get(job_id)
         trials = TrialRepository(session).with_measurements(job_id)

@@ -1,4 +1,4 @@
-"""What a job waits for, from the rows of jobs, workers and clusters."""
+"""The reason why a job waits, from the rows of jobs, workers and clusters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What tests of the service share: jobs as they happen, worker processes, servers, simulations. Never a test."""
+"""Helpers of the tests of the service: jobs as they happen, worker processes, servers, simulations. Never a test."""

@@ -41,7 +41,7 @@ class Killer:
         return self.crashes < MAX_CRASHES - 1
 
     def alive(self) -> dict[str, Callable[[], None]]:
-        """What there is to be killed at this moment, and how."""
+        """The processes that can be killed at this moment, each with the way to do it."""
         found: dict[str, list[psutil.Process]] = {"run": [], "rank": [], "trainable": [], "raylet": [], "head": []}
         for process in self.service.processes():
             with suppress(psutil.NoSuchProcess):
@@ -99,7 +99,7 @@ def _kind(process: psutil.Process) -> str | None:
 
 @dataclass
 class Ledger:
-    """What SQL must never contradict: it grows with each look."""
+    """Facts that SQL must never contradict: they grow with each look."""
 
     service: ServiceProcesses
     job_id: str

@@ -102,7 +102,7 @@ class ServiceProcesses:
             return 0 if share is None else share.num_groups
 
     def waits(self, job_id: str) -> list[str | None]:
-        """What the job's run has told to wait for, one after the other; None: for nothing any more."""
+        """The reasons that the job's run has told for waiting, one after the other; None: it waits no more."""
         with self.database.reading() as session:
             events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
             return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
@@ -174,7 +174,7 @@ class ServiceProcesses:
 
 
 def is_run(process: psutil.Process) -> bool:
-    """Whether this is the process of a job's run, and no child of one, which shows its command line until it has its
+    """True for the process of a job's run; a child of one shows the same command line until it has its
     own."""
     with suppress(psutil.NoSuchProcess):
         parent = process.parent()

@@ -48,7 +48,7 @@ def loss(parameters: Mapping[str, Scalar], step: int) -> float:
 
 @dataclass
 class Job:
-    """What SQL would hold, and the policy in front of it."""
+    """A job as SQL would hold it, and the policy in front of it."""
 
     num_search: int = 20
     num_baseline: int = 5

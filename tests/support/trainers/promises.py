@@ -1,4 +1,4 @@
-"""Promises of every workload on its batches, evaluation and training, for workloads that need a path."""
+"""Promises of every workload on its batches, evaluation and training."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is found out about an installation: packages of other projects under names of ours, and missing extras."""
+"""Findings about an installation: packages of other projects under names of ours, and missing extras."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import shutil
 import subprocess
@@ -18,10 +19,9 @@ from trainers.installation.distribution import (
     ForeignPackage,
     check_packages,
     check_packages_here,
-    missing_of,
-    requirements_of,
     version,
 )
+from trainers.installation.extras import MissingExtra, missing_of, needing, requirements_of
 
 ROOT = Path(trainers.__file__).parents[1]
 COMMAND = Path(sys.executable).with_name("shampoo-tuner")
@@ -149,6 +149,14 @@ def test_nothing_of_the_service_is_missing_here_and_what_would_be_is_known() -> 
     known = requirements_of("service", importlib.metadata.requires("shampoo-tuner") or [])
     assert {"fastapi", "ray", "scikit-learn", "pyarrow", "typer"} <= known
     assert not {"torch", "shampoo-tuner", "mypy"} & known
+
+
+def test_a_missing_library_names_the_extra_that_has_it_and_a_missing_module_of_ours_itself() -> None:
+    told = "the client needs the extra 'api', which is not installed: pip install"
+    with pytest.raises(MissingExtra, match=told), needing("api", subject="the client"):
+        importlib.import_module("no_such_library.part")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), needing("api"):
+        importlib.import_module("service.no_such_module")
 
 
 @pytest.mark.processes

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
+from tests.support.trainers import promises
 from tests.support.trainers.ranks import WarmRanks
-from tests.support.trainers.trials import assert_same_bits, final_state, run_trial, small_trial, without_clock
+from tests.support.trainers.trials import assert_same_bits, final_state, run_trial, without_clock
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -25,75 +22,30 @@ WORKLOADS = ["digits-mlp", "digits-autoencoder", "digits-convnet", "stdlib-gpt"]
 SIZED = [name for name in WORKLOADS if "size" in describe(name).options]
 
 
-def trial(name: str, **fields: Any) -> TrialConfig:
-    """12 steps, measured every 4."""
-    return small_trial(
-        **{"workload": name, "workload_options": {}, "num_steps": 12, "evaluate_every": 4, "batch_size": 16, **fields}
-    )
-
-
-def examples(batch: object) -> list[bytes]:
-    """The examples of a batch, as bytes."""
-    parts = batch if isinstance(batch, tuple) else (batch,)
-    return [b"".join(part[index].numpy().tobytes() for part in parts) for index in range(len(parts[0]))]
-
-
-def stream(name: str, *, seed: int, world_size: int, batch_size: int) -> Iterator[list[bytes]]:
-    """The global batches from the first step on, put together from all ranks' shares."""
-    workload = load(name, {})
-    shares = [
-        train_batches(workload, batch_size=batch_size, seed=seed, rank=rank, world_size=world_size, start_step=0)
-        for rank in range(world_size)
-    ]
-    for batches in zip(*shares, strict=True):
-        assert len({len(examples(batch)) for batch in batches}) == 1
-        yield [example for batch in batches for example in examples(batch)]
-
-
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_ranks_see_parts_of_one_global_batch(name: str) -> None:
-    whole = list(islice(stream(name, seed=1, world_size=1, batch_size=48), 40))
-    for world_size in (2, 3):
-        assert list(islice(stream(name, seed=1, world_size=world_size, batch_size=48), 40)) == whole
-    assert list(islice(stream(name, seed=2, world_size=1, batch_size=48), 40)) != whole
+    promises.assert_ranks_see_parts_of_one_batch(name, {})
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_batches_go_on_at_any_step(name: str) -> None:
-    workload = load(name, {})
-    arguments = {"batch_size": 32, "seed": 3, "rank": 1, "world_size": 2}
-    from_the_beginning = islice(train_batches(workload, **arguments, start_step=0), 50, 60)
-    from_step_50 = islice(train_batches(workload, **arguments, start_step=50), 10)
-    for one, other in zip(from_the_beginning, from_step_50, strict=True):
-        assert examples(one) == examples(other)
+    promises.assert_batches_go_on_at_any_step(name, {})
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_two_ranks_together_see_each_example_once_per_epoch(name: str) -> None:
-    num_examples = load(name, {}).num_train_examples
-
-    def epoch(seed: int) -> Counter[bytes]:
-        batches = stream(name, seed=seed, world_size=2, batch_size=256)
-        seen = [example for batch in islice(batches, math.ceil(num_examples / 256)) for example in batch]
-        return Counter(seen[:num_examples])
-
-    # Had an example been left out or seen twice, the two orders would differ in which.
-    assert epoch(seed=1) == epoch(seed=2)
+    promises.assert_an_epoch_has_each_example_once(name, {})
 
 
-@pytest.mark.parametrize("world_size", [2, 7, 400])
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_ranks_share_the_evaluation(name: str, world_size: int) -> None:
-    # With 400 ranks, some have no share: there are 360 validation images and 256 sequences.
-    workload = load(name, {})
-    torch.manual_seed(0)
-    model = workload.build_model().eval()
-    with torch.no_grad():
-        whole = workload.evaluate(model, rank=0, world_size=1, device="cpu")
-        shares = [workload.evaluate(model, rank=r, world_size=world_size, device="cpu") for r in range(world_size)]
-    for metric, (total, weight) in whole.items():
-        assert sum(share[metric][0] for share in shares) == pytest.approx(total, rel=1e-5)  # float32 sums
-        assert sum(share[metric][1] for share in shares) == weight
+def test_ranks_share_the_evaluation(name: str) -> None:
+    # There are 360 validation images and 256 sequences.
+    promises.assert_ranks_share_the_evaluation(name, {}, more_than_examples=400)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_model_is_drawn_from_the_global_generator(name: str) -> None:
+    promises.assert_the_model_is_drawn_from_the_global_generator(name, {})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +73,7 @@ def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) ->
 @pytest.mark.parametrize("optimizer", ["adamw", "shampoo"])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_resume_is_bit_identical(name: str, optimizer: str, tmp_path: Path) -> None:
-    config = trial(name, optimizer=optimizer)
+    config = promises.trial(name, {}, optimizer=optimizer)
     whole = list(train(config, single_process_context(checkpoint_directory=tmp_path / "whole")))
     context = single_process_context(checkpoint_directory=tmp_path / "stopped")
     stopped = list(islice(train(config, context), 2))
@@ -133,7 +85,7 @@ def test_resume_is_bit_identical(name: str, optimizer: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_one_rank_equals_two(two_ranks: WarmRanks, name: str) -> None:
-    config = trial(name)
+    config = promises.trial(name, {})
     alone = list(train(config, single_process_context()))
     by_rank = two_ranks.run(run_trial, config)
     assert by_rank[0] == by_rank[1]
@@ -175,15 +127,3 @@ def test_an_unknown_size_is_refused_with_the_known_ones(name: str, size: Any) ->
         load(name, {"size": size})
     assert caught.value.message.endswith(repr(size))
     assert caught.value.field == "workload_options"
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_the_model_is_drawn_from_the_global_generator(name: str) -> None:
-    workload = load(name, {})
-
-    def parameters(seed: int) -> list[Tensor]:
-        torch.manual_seed(seed)
-        return list(workload.build_model().parameters())
-
-    assert_same_bits(parameters(1), parameters(1))
-    assert not all(torch.equal(one, other) for one, other in zip(parameters(1), parameters(2), strict=True))

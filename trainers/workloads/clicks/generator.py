@@ -16,10 +16,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
-import numpy as np
-from numpy.typing import NDArray
+from trainers.installation.extras import needing
 
-from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
+with needing("clicks", is_command=__name__ == "__main__"):
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
 
 NUM_AT_ONCE = 10_000
 """Lines that are drawn at once, which bounds memory. Each portion has its own seed: another number, another log."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.installation.extras import optional_library
 from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, ParsedLines, examples_of, hexadecimals
-from trainers.workloads.optional_library import optional_library
 
 SUFFIXES = (".parquet", ".pq")
 ROWS_AT_ONCE = 4096

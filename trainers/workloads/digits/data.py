@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trainers.installation.distribution import needs
+from trainers.installation.extras import needs
 
 Integers: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import torch
 from torch import Tensor, nn
 
+from trainers.installation.extras import optional_library
 from trainers.torch_internals import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
-from trainers.workloads.optional_library import optional_library
 
 Task: TypeAlias = Literal["causal-lm", "image-classification", "sequence-classification"]
 Weights: TypeAlias = Literal["random", "pretrained"]

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.files import data_files
+from trainers.installation.extras import optional_library
 from trainers.workloads.language.stdlib_text import VALIDATION_PERIOD
-from trainers.workloads.optional_library import optional_library
 
 PACKAGES = ("asyncio", "email", "http", "importlib", "logging", "multiprocessing", "unittest", "urllib", "xml")
 """Those that every Python from 3.11 on has and that are large enough to learn from."""

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from trainers.installation.extras import optional_library
 from trainers.workloads.images.unreadable import UnreadableImage
-from trainers.workloads.optional_library import optional_library
 
 Label: TypeAlias = int | str
 

@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from trainers.data.loading import read_in_order
 from trainers.data.order import rank_batches
+from trainers.installation.extras import optional_library
 from trainers.workloads.images.files import FoundImages, Integers, find_images
 from trainers.workloads.images.resnet import RESNETS, ResNet
 from trainers.workloads.images.unreadable import UnreadableCount
 from trainers.workloads.images.vision_transformer import VISION_TRANSFORMERS, VisionTransformer
-from trainers.workloads.optional_library import optional_library
 from trainers.workloads.options import boolean, integer, one_of, open_share, positive_share, share, text, without_effect
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.files import DataFile, line_end, stretches
-from trainers.workloads.optional_library import optional_library
+from trainers.installation.extras import optional_library
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
 PARQUET_SUFFIXES = (".parquet", ".pq")

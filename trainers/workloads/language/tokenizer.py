@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.workloads.optional_library import optional_library
+from trainers.installation.extras import optional_library
 
 BYTE = "byte"
 NUM_BYTES = 256

@@ -47,11 +47,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import qmc
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
@@ -60,9 +59,15 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
-from service.scheduler.policy.searching.phase_search import Choice, GoOn, New
+from service.scheduler.policy.searching.phase_search import (
+    TEACHING_REASONS,
+    Choice,
+    GoOn,
+    New,
+    SearchStatus,
+    TrialOutcome,
+)
 from service.scheduler.policy.searching.rungs import Rungs
-from service.scheduler.policy.searching.samplers import TEACHING_REASONS, TrialOutcome
 from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.trends import Points, kept_share, trends
 
@@ -83,13 +88,6 @@ MAX_KNOWN = 300
 REFIT_GROWTH = 1.2
 
 
-class _Status(Enum):
-    RUNNING = auto()
-    """Or interrupted, and about to."""
-    PAUSED = auto()
-    ENDED = auto()
-
-
 @dataclass(slots=True)
 class _ModelledTrial:
     number: int
@@ -97,7 +95,7 @@ class _ModelledTrial:
     vector: Array
     goal: int
     """The step at which it is paused next, or its last."""
-    status: _Status = _Status.RUNNING
+    status: SearchStatus = SearchStatus.RUNNING
     curve: list[tuple[int, float]] = field(default_factory=list)
     early: Points = ()
     """Up to the first rung, once it is there."""
@@ -172,12 +170,17 @@ class AutoSearch:
         self._is_minimised = direction is Direction.MINIMIZE
         self._rungs = Rungs(max_steps=max_steps, measure_every=measure_every, first=first_rung, pauses=pauses)
         self._seed = seed
-        design = qmc.Sobol(self._encoding.num_dimensions, rng=np.random.default_rng(seed)).random(NUM_DESIGN)
-        self._design = [self._encoding.encode(space.defaults()), *self._encoding.snap(design)][:NUM_DESIGN]
+        self._space = space
         self._trials: dict[int, _ModelledTrial] = {}
         self._num_fitted = 0
         self._nothing_left = False
         """Nothing was worth going on with, and nothing has become known since."""
+
+    @cached_property
+    def _design(self) -> list[Array]:
+        """The first vectors, made when one is asked for: a job that goes on has begun them all."""
+        points = self._encoding.sobol(NUM_DESIGN, seed=self._seed)
+        return [self._encoding.encode(self._space.defaults()), *points][:NUM_DESIGN]
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
         """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""
@@ -219,25 +222,25 @@ class AutoSearch:
     def report(self, number: int, step: int, value: float) -> Decision:
         """Continue, or pause at a rung."""
         trial = self._trials[number]
-        trial.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
+        trial.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
         trial.goal = self._rungs.beyond(trial.reached)
         trial.curve.append((step, value))
         if not trial.early and self._rungs.first <= step < self._rungs.end:
             trial.early = self._rungs.until_first(trial.curve)
         if trial.goal <= step < self._rungs.end:
             self._nothing_left = False
-            trial.status = _Status.PAUSED
+            trial.status = SearchStatus.PAUSED
             return Decision.PAUSE
         return Decision.CONTINUE
 
     def interrupt(self, number: int) -> None:
         trial = self._trials[number]
-        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+        trial.status, trial.goal = SearchStatus.RUNNING, self._rungs.beyond(trial.reached)
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
         trial = self._trials[number]
         self._nothing_left = False
-        trial.status = _Status.ENDED
+        trial.status = SearchStatus.ENDED
         if outcome.state is TrialState.COMPLETED and outcome.value is not None and math.isfinite(outcome.value):
             trial.final = outcome.value
         else:
@@ -250,12 +253,12 @@ class AutoSearch:
         return New(parameters)
 
     def _go_on(self, trial: _ModelledTrial) -> GoOn:
-        trial.status, trial.goal = _Status.RUNNING, self._rungs.beyond(trial.reached)
+        trial.status, trial.goal = SearchStatus.RUNNING, self._rungs.beyond(trial.reached)
         return GoOn(trial.number)
 
     def _go_on_at_last(self) -> Choice:
         """The paused trial that most probably becomes the best, if that is more than improbable."""
-        paused = [trial for trial in self._trials.values() if trial.status is _Status.PAUSED]
+        paused = [trial for trial in self._trials.values() if trial.status is SearchStatus.PAUSED]
         if not paused or self._nothing_left:
             return None
         view = self._view()
@@ -264,7 +267,7 @@ class AutoSearch:
         hopeful = [
             (float(ndtr((mean - view.incumbent) / deviation)), trial)
             for mean, deviation, trial in zip(view.mean, view.deviation, view.trials, strict=True)
-            if trial.status is _Status.PAUSED and trial.number not in view.twins
+            if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
         ]
         chance, best = max(hopeful, key=lambda entry: entry[0], default=(0.0, paused[0]))
         if chance > MIN_CHANCE:
@@ -278,7 +281,7 @@ class AutoSearch:
             [
                 index
                 for index, trial in enumerate(view.trials)
-                if trial.status is _Status.PAUSED and trial.number not in view.twins
+                if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
             ],
             dtype=int,
         )
@@ -303,7 +306,7 @@ class AutoSearch:
     def _num_completions(self) -> int:
         """Trials that went, or go, beyond the first rung, without those that failed there."""
         return sum(
-            trial.goal > self._rungs.first and (trial.status is not _Status.ENDED or trial.final is not None)
+            trial.goal > self._rungs.first and (trial.status is not SearchStatus.ENDED or trial.final is not None)
             for trial in self._trials.values()
         )
 
@@ -311,7 +314,7 @@ class AutoSearch:
         """Of all work that is done or under way, the share beyond the first rung."""
         first, beyond = 0, 0
         for trial in self._trials.values():
-            is_under_way = trial.status is _Status.RUNNING
+            is_under_way = trial.status is SearchStatus.RUNNING
             steps = trial.goal if is_under_way else trial.reached
             first += min(steps, self._rungs.first)
             beyond += max(0, steps - self._rungs.first)
@@ -334,7 +337,7 @@ class AutoSearch:
             if early is not None and early[0] < trial.reached < self._rungs.end:
                 step, value = trial.curve[-1]
                 points.append((index, self._rungs.distance(step), value))
-            if trial.status is _Status.RUNNING:
+            if trial.status is SearchStatus.RUNNING:
                 under_way.append((index, self._rungs.distance(trial.goal)))
         if len(points) < 2:
             return None
@@ -375,7 +378,7 @@ class AutoSearch:
         twins = set()
         for trial in trials:
             beginning = self._beginning(trial)
-            if trial.status is _Status.PAUSED and tells_twins(beginning) and beginning in by_beginning:
+            if trial.status is SearchStatus.PAUSED and tells_twins(beginning) and beginning in by_beginning:
                 ends[trial.number] = by_beginning[beginning]
                 twins.add(trial.number)
         return ends, frozenset(twins)
@@ -385,7 +388,7 @@ class AutoSearch:
 
     def _forget(self) -> None:
         """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
-        known = [t for t in self._trials.values() if t.status is not _Status.RUNNING and not t.forgotten]
+        known = [t for t in self._trials.values() if t.status is not SearchStatus.RUNNING and not t.forgotten]
         if len(known) <= MAX_KNOWN:
             return
         known.sort(key=lambda trial: -trial.mean)

@@ -55,6 +55,16 @@ class Encoding:
                 values[parameter.name] = parameter.from_unit(float(position))
         return values
 
+    def sobol(self, num: int, *, seed: int, skip: int = 0) -> Array:
+        """The snapped vectors (num, dimensions) of a scrambled Sobol sequence, after the first `skip`."""
+        # Loading scipy.stats takes 0.3 s of a CPU and 23 MiB, which a search that draws none can do without.
+        from scipy.stats import qmc
+
+        sequence = qmc.Sobol(self.num_dimensions, rng=seed)
+        if skip:  # SciPy fails at 0
+            sequence.fast_forward(skip)
+        return self.snap(sequence.random(num))
+
     def snap(self, vectors: Array) -> Array:
         """The snapped vectors (n, dimensions) nearest to arbitrary positions in [0, 1]."""
         snapped = np.clip(vectors, 0.0, 1.0)

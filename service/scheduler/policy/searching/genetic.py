@@ -8,12 +8,46 @@ as they end, and any number of workers is kept busy (asynchronous steady-state N
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 from optuna import Study
 from optuna.samplers import BaseSampler, NSGAIIISampler, NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState
 
+from search_spaces import Scalar, SearchSpace
+from service.domain import Direction
+from service.scheduler.policy.searching.optuna_search import OptunaSearch
+
 MAX_PARENTS = 50
 MIN_PARENTS = 8
+MAX_TWINS = 10
+"""Children that a genetic sampler draws before it suggests one that has been tried."""
+
+
+class GeneticSearch(OptunaSearch):
+    """Sampling by inheritance, which takes all parameters of a trial: Optuna's samplers would draw all those under a
+    condition at random. Genes without effect are random, those of stored trials included; a child that is the twin of
+    an earlier trial is not trained again."""
+
+    _asks_for_all = True
+
+    def __init__(
+        self, space: SearchSpace, directions: Sequence[Direction], *, make: Callable[[int], BaseSampler], seed: str
+    ) -> None:
+        super().__init__(space, directions, make=make, seed=seed)
+        self._begun: set[tuple[tuple[str, Scalar], ...]] = set()
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+        self._begun.add(tuple(parameters.items()))
+        super().begin(number, parameters)
+
+    def suggest(self, number: int) -> dict[str, Scalar]:
+        for attempt in range(MAX_TWINS):
+            parameters = self._draw(f"{self._seed}/{number}/{attempt}")
+            if tuple(parameters.items()) not in self._begun:
+                break
+        self.begin(number, parameters)
+        return parameters
 
 
 class _SteadyState:

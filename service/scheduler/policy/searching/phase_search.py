@@ -1,16 +1,42 @@
-"""The search of one phase: the interface between a job's policy and a search, and searches made of a sampler and
-a pruner."""
+"""The search of one phase: the interface between a job's policy and a search, what a search hears of its trials, and
+searches made of a sampler and a pruner."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol, TypeAlias
 
 from search_spaces import Scalar
+from service.domain import FailureReason, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.pruners import Pruner
-from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
+
+TEACHING_REASONS = frozenset({FailureReason.DIVERGED, FailureReason.OUT_OF_MEMORY, FailureReason.INFEASIBLE})
+"""Failures that the parameters caused. An error or a lost machine says nothing about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """The end of a trial, and what it measured up to there."""
+
+    state: TrialState
+    reason: FailureReason | None
+    value: float | None
+    curve: Sequence[tuple[int, float]]
+    further: tuple[float, ...] = ()
+    """Values of the further objectives, if it completed."""
+
+    @property
+    def is_worst(self) -> bool:
+        """True if the parameters proved worse than any that gave a number."""
+        if self.state is TrialState.COMPLETED:
+            return self.value is None or not math.isfinite(self.value)
+        if self.state is TrialState.PRUNED:
+            return not self.curve or not math.isfinite(self.curve[-1][1])
+        return self.state is TrialState.FAILED and self.reason in TEACHING_REASONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +65,15 @@ class Drop:
 
 
 Choice: TypeAlias = New | GoOn | Drop | None
+
+
+class SearchStatus(Enum):
+    """The status of a trial, for a search that pauses trials itself."""
+
+    RUNNING = auto()
+    """Or interrupted, and about to."""
+    PAUSED = auto()
+    ENDED = auto()
 
 
 class PhaseSearch(Protocol):
@@ -74,6 +109,19 @@ class PhaseSearch(Protocol):
 
     def interrupt(self, number: int) -> None:
         """A running trial was interrupted; it goes on by itself, before anything is chosen."""
+
+    def finish(self, number: int, outcome: TrialOutcome) -> None:
+        """A trial that began has ended."""
+
+
+class Sampler(Protocol):
+    """Suggests parameters and learns from outcomes. Trials begin in the order of their numbers."""
+
+    def suggest(self, number: int) -> dict[str, Scalar] | None:
+        """Parameters for a new trial, which thereby begins; None: everything has been suggested."""
+
+    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
         """A trial that began has ended."""

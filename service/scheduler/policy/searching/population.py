@@ -18,25 +18,16 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
 from search_spaces import Scalar, SearchSpace, perturb
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
-from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New
-from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome
+from service.scheduler.policy.searching.phase_search import Choice, Drop, GoOn, New, Sampler, SearchStatus, TrialOutcome
 
 QUANTILE = 0.25
 """Share of those measured at a ready step that are dropped there, and share that forks begin from; at least one."""
 MIN_COMPARED = 4
 """Members of a larger population that must have been measured at a step before any is dropped there."""
-
-
-class _Status(Enum):
-    RUNNING = auto()
-    """Or interrupted, and about to."""
-    PAUSED = auto()
-    ENDED = auto()
 
 
 @dataclass(slots=True)
@@ -47,7 +38,7 @@ class _Member:
     reached: int
     """The last step measured; of a fork at first the one that it begins at."""
     fork: Fork | None
-    status: _Status = _Status.RUNNING
+    status: SearchStatus = SearchStatus.RUNNING
     ready_step: int | None = None
     """The last ready step that it was measured at itself: there its checkpoint is kept."""
     lost_step: int | None = None
@@ -126,14 +117,14 @@ class PopulationSearch:
             choice = self._sampled(number) or self._forked(number)
             if choice is not None:
                 return choice
-        paused = [member for member in self._live.values() if member.status is _Status.PAUSED]
+        paused = [member for member in self._live.values() if member.status is SearchStatus.PAUSED]
         if not paused:
             return None
         member = min(paused, key=lambda member: (member.reached, member.number))
         why = self._why_drop(member) if may_start else None
         if why is not None:
             return Drop(member.number, why)
-        member.status = _Status.RUNNING
+        member.status = SearchStatus.RUNNING
         return GoOn(member.number)
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
@@ -151,22 +142,22 @@ class PopulationSearch:
         if step <= member.reached:
             return Decision.CONTINUE  # a fork first gives what its parent had measured
         before, member.reached = member.reached, step
-        member.status = _Status.RUNNING  # as it was, or, of a replayed one, as it became again
+        member.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
         ready = step // self._interval
         if ready == before // self._interval or step >= self._max_steps:
             return Decision.CONTINUE
         costs = member.population.costs.setdefault(ready, {})
         costs[number] = self._sign * value if math.isfinite(value) else math.inf
         member.ready_step = step
-        member.status = _Status.PAUSED
+        member.status = SearchStatus.PAUSED
         return Decision.PAUSE
 
     def interrupt(self, number: int) -> None:
-        self._members[number].status = _Status.RUNNING
+        self._members[number].status = SearchStatus.RUNNING
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
         member = self._live.pop(number)
-        member.status = _Status.ENDED
+        member.status = SearchStatus.ENDED
         if outcome.state is not TrialState.COMPLETED:
             member.population.num_lost += 1
         if (
@@ -234,7 +225,7 @@ class PopulationSearch:
         """The members that forks can begin from, with costs below a bound; the best first."""
         ranked = sorted((cost, number) for number, cost in costs.items() if cost < than)
         members = (self._members[number] for _, number in ranked)
-        return [m for m in members if m.status is not _Status.ENDED and m.ready_step != m.lost_step]
+        return [m for m in members if m.status is not SearchStatus.ENDED and m.ready_step != m.lost_step]
 
     def _why_drop(self, member: _Member) -> str | None:
         """Why a paused member makes room for a fork, for a person; None: it goes on."""

@@ -146,7 +146,7 @@ def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_wa
 
 
 def processes(node: Any) -> list[psutil.Process]:
-    """What the raylet of a machine has started."""
+    """The processes that the raylet of a machine has started."""
     [raylet] = node.all_processes["raylet"]
     return psutil.Process(raylet.process.pid).children()
 

@@ -1,4 +1,4 @@
-"""What a cluster holds, what it is short of, and what a trial in it waits for."""
+"""A cluster's resources, its shortages, and the reason why a trial in it waits."""
 
 from __future__ import annotations
 

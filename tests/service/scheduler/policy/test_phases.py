@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,12 +28,12 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch, TrialOutcome
 from service.scheduler.policy.searching.pruners import NoPruner
-from service.scheduler.policy.searching.samplers import TrialOutcome, make_sampler
-from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE, Job
+from service.scheduler.policy.searching.samplers import make_sampler
+from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE
 
-SEARCH, BASELINE = Phase.SEARCH, Phase.BASELINE
+SEARCH, BASELINE, CONFIRMATION = Phase.SEARCH, Phase.BASELINE, Phase.CONFIRMATION
 
 
 def _policy(num_search: int = 4, num_baseline: int = 2, *, sampler: str = "random") -> JobPolicy:
@@ -284,30 +282,6 @@ def test_impossible_plans_are_refused() -> None:
         JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1, sampler="annealing")])
 
 
-def _counts(job: Job) -> Counter[Phase]:
-    return Counter(row.phase for row in job.rows.values())
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("crash_every", [1, 7, 50])
-def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
-    quiet, crashing = (Job(num_search=14, num_baseline=4, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
-    quiet.run()
-    crashing.run(crash_every=crash_every)
-    assert crashing.rows == quiet.rows
-    assert crashing.decisions == quiet.decisions
-    assert _counts(quiet) == {SEARCH: 14, BASELINE: 4}
-    assert sorted(quiet.rows) == list(range(18))
-    assert {row.state for row in quiet.rows.values()} >= {TrialState.COMPLETED, TrialState.PRUNED}
-
-
-def test_several_workers_interrupted_end_with_the_same_budget() -> None:
-    job = Job()
-    job.run(num_workers=4, crash_every=11)
-    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
-    assert all(row.state.is_final for row in job.rows.values())
-
-
 def test_unfinished_trials_are_resumed_first_in_the_order_of_their_numbers() -> None:
     defaults = SEARCH_SPACE.defaults()
     policy = _policy(sampler="tpe")
@@ -363,85 +337,6 @@ def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_run
     assert policy.is_done
     assert Counter(started.values()) == +Counter(allotted)
     assert sorted(started) == list(range(sum(allotted.values())))
-
-
-@pytest.mark.parametrize("direction", Direction)
-def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> None:
-    def median_best(sampler: str) -> float:
-        sign = 1 if direction is Direction.MINIMIZE else -1
-        found = []
-        for seed in range(8):
-            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed, direction=direction)  # type: ignore[arg-type]
-            job.run(num_workers=2)
-            rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED and row.value is not None]
-            found.append(min(sign * row.value for row in rows if row.value is not None))
-        return statistics.median(found)
-
-    floor = 3.0 / 28
-    assert median_best("tpe") - floor < 0.7 * (median_best("random") - floor)
-
-
-def test_a_region_that_diverges_is_sampled_less() -> None:
-    def num_diverged(sampler: str) -> int:
-        total = 0
-        for seed in range(6):
-            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed)  # type: ignore[arg-type]
-            job.run()
-            later = [row for row in job.rows.values() if row.number >= 10]
-            total += sum(row.reason is FailureReason.DIVERGED for row in later)
-        return total
-
-    assert num_diverged("tpe") < 0.5 * num_diverged("random")
-
-
-def test_a_space_in_which_everything_diverges_ends_all_the_same() -> None:
-    job = Job(curve=lambda _parameters, _step: math.nan)
-    job.run(num_workers=3)
-    assert {row.reason for row in job.rows.values()} == {FailureReason.DIVERGED}
-    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
-
-
-def test_workers_that_finish_in_any_order_keep_the_allotments() -> None:
-    for seed in range(5):
-        job = Job(num_search=9, num_baseline=3, seed=seed)
-        job.run(num_workers=3, rng=random.Random(seed), crash_every=13)
-        assert _counts(job) == {SEARCH: 9, BASELINE: 3}
-
-
-CONFIRMATION = Phase.CONFIRMATION
-
-
-@pytest.mark.parametrize("sampler", ["auto", "tpe"])
-@pytest.mark.parametrize(("num_workers", "crash_every"), [(1, None), (1, 7), (3, None), (3, 11)])
-def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
-    sampler: str, num_workers: int, crash_every: int | None
-) -> None:
-    job = Job(num_search=10, num_baseline=4, sampler=sampler, confirm=(3, 2))  # type: ignore[arg-type]
-    job.run(num_workers=num_workers, crash_every=crash_every)
-    assert all(row.state.is_final for row in job.rows.values())
-
-    def best(phase: Phase, count: int) -> list[int]:
-        completed = [row for row in job.rows.values() if row.phase is phase and row.state is TrialState.COMPLETED]
-        ranked = sorted(completed, key=lambda row: (row.value is None, row.value, row.number))
-        return [row.number for row in ranked[:count]]
-
-    sources = [*best(SEARCH, 3), *best(BASELINE, 1)]
-    repeated = [row for row in job.rows.values() if row.phase is CONFIRMATION]
-    assert [(row.repeats.number, row.repeats.seed) for row in repeated if row.repeats] == [
-        (source, seed) for seed in (1, 2) for source in sources
-    ]
-    assert [row.number for row in repeated] == list(range(14, 14 + 2 * len(sources)))
-    for row in repeated:
-        assert row.repeats is not None
-        source_row = job.rows[row.repeats.number]
-        assert (row.parameters, row.repeats.phase) == (source_row.parameters, source_row.phase)
-        assert (row.state, [step for step, _ in row.curve]) == (TrialState.COMPLETED, list(range(1, 28)))
-
-
-def test_a_job_in_which_nothing_completed_confirms_nothing() -> None:
-    job = Job(curve=lambda _parameters, _step: math.nan, confirm=(3, 2))
-    job.run(num_workers=3)
-    assert _counts(job) == {SEARCH: 20, BASELINE: 5}
 
 
 def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_go_on() -> None:

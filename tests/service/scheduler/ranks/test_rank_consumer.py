@@ -1,4 +1,4 @@
-"""What a rank hears of its trials while it trains, in whatever order the messages come."""
+"""Messages to a rank about its trials while it trains, in whatever order they come."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What the recorder writes and tells, without Ray: Tune's callbacks are called as Tune calls them."""
+"""The recorder, which writes and tells, without Ray: Tune's callbacks are called as Tune calls them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,123 +11,18 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.policy.feasibility import Feasibility
-from service.scheduler.policy.job_policy import make_policy
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
-from service.scheduler.policy.searching.phase_search import Choice, GoOn
-from service.scheduler.policy.searching.samplers import TrialOutcome
-from service.scheduler.tune.adapters import adapters_of
-from service.scheduler.tune.journal import Journal
+from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
 from service.scheduler.tune.messages import TrialOrder, TrialReport
-from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
-from service.specification.job import Budget, Constraint, JobSpecification
+from service.specification.job import Budget, Constraint
 from service.specification.planning import plan_job
-from service.store.models import Trial
-from service.store.repositories import TrialRepository
 from service.store.session import Database
-from service.use_cases.leases import Lease, claim_job, register_worker
+from service.use_cases.leases import claim_job, register_worker
 from service.use_cases.steer import cancel_job, change_budget
-from service.use_cases.submit import create_job
-from trainers.config import Measurement, TrialConfig
-
-SPECIFICATION = JobSpecification.model_validate(
-    {
-        "workload": {"name": "digits-mlp"},
-        "budget": {"num_trials": 2},
-        "training": {"num_steps": 40, "evaluate_every": 10},
-        "baseline": None,
-        "pruner": {"name": "none"},
-    }
-)
-
-
-class ToldSignals:
-    """Signals that a test gives."""
-
-    def __init__(self) -> None:
-        self.told_ending: Ending | None = None
-        self.told_seconds_left = math.inf
-        self.told_to_stop: frozenset[int] = frozenset()
-
-    def ending(self) -> Ending | None:
-        return self.told_ending
-
-    def seconds_left(self) -> float:
-        return self.told_seconds_left
-
-    def to_stop(self) -> frozenset[int]:
-        return self.told_to_stop
-
-
-class Tune:
-    """Calls the adapters as Tune does, for one trial at a time."""
-
-    def __init__(
-        self,
-        database: Database,
-        checkpoints: Path,
-        policy: JobPolicy | None = None,
-        *,
-        constraints: Sequence[Constraint] = (),
-        retries: Retries | None = None,
-        specification: JobSpecification = SPECIFICATION,
-        feasibility: Feasibility | None = None,
-    ) -> None:
-        now = datetime.now(UTC)
-        with database.writing() as session:
-            worker_id = register_worker(session, host="here", pid=1, now=now)
-            create_job(session, specification, name=None, tags={}, idempotency_key=None, now=now)
-            lease = claim_job(session, worker_id, lease_seconds=60, now=now)
-        assert lease is not None
-        self.lease: Lease = lease
-        self.database = database
-        plan = plan_job(specification.model_copy(update={"constraints": list(constraints)}))
-        self.policy = policy or make_policy(plan)
-        self.policy.restore([])
-        self.signals = ToldSignals()
-        self.journal = Journal(database, lease, self.signals)
-        trials = OpenTrials(self.journal, self.policy, self.signals, configs={}, checkpoints=checkpoints)
-        adapters = adapters_of(
-            plan,
-            self.policy,
-            self.journal,
-            trials,
-            self.signals,
-            size=GroupSize(1, 1.0, 0),
-            retries=retries,
-            feasibility=feasibility,
-        )
-        self.pruner, self.recorder, self.searcher = adapters.pruner, adapters.recorder, adapters.searcher
-
-    def begin(self) -> Any:
-        """Suggests and starts a trial."""
-        config = self.searcher.suggest("tune-1")
-        trial = SimpleNamespace(config=config, last_result={})
-        self.recorder.on_trial_start(0, [], trial)
-        return trial
-
-    def give(self, trial: Any, report: TrialReport) -> str:
-        """A result of `Trainable.train`; the pruner's decision."""
-        result = report.to_tune()
-        decision = "STOP" if result["done"] else self.pruner.on_trial_result(None, trial, result)
-        self.recorder.on_trial_result(0, [], trial, result)
-        trial.last_result = result
-        if decision == "STOP":
-            self.recorder.on_trial_complete(0, [], trial)
-        return decision
-
-    def stored(self) -> Sequence[Trial]:
-        with self.database.reading() as session:
-            return TrialRepository(session).with_measurements(self.lease.job_id)
-
-
-def measured(step: int, *, kind: Any = "measured", metrics: Mapping[str, float] | None = None) -> TrialReport:
-    values = {"validation_loss": 1.0 / step} if metrics is None else metrics
-    return TrialReport(kind, Measurement(step, step / 10, step / 100, values))
+from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
 
 
 def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoints_go(
@@ -192,94 +86,6 @@ def test_a_trial_that_is_lost_before_it_begins_counts_too(sqlite_database: Datab
     tune.recorder.on_trial_error(0, [], SimpleNamespace(config=config, last_result={}))
     [stored] = tune.stored()
     assert (stored.state, stored.runs, stored.losses) == (TrialState.QUEUED, 0, 1)
-
-
-def test_a_trial_that_runs_out_of_memory_gets_one_more_try_and_is_then_infeasible(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    tune = Tune(sqlite_database, tmp_path)
-    (tmp_path / "0").mkdir()
-    failure = TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room for 7 GiB")
-    tune.give(tune.begin(), failure)
-    [stored] = tune.stored()
-    assert (stored.state, stored.memory_failures) == (TrialState.QUEUED, 1)
-    assert (tmp_path / "0").exists()
-    tune.give(tune.begin(), failure)
-    [stored] = tune.stored()
-    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
-    assert stored.detail == "out of memory 2 times, in new processes too: no room for 7 GiB"
-    assert not (tmp_path / "0").exists()
-
-
-def lr_in_bytes(config: TrialConfig) -> int:
-    """A prediction that tells trials apart: a million for each unit of the learning rate."""
-    return round(1e6 * float(str(config.optimizer.arguments["lr"])))
-
-
-def by_learning_rate(*values: float) -> JobSpecification:
-    """A job that tries these learning rates, the first one as its default."""
-    lr = {"type": "float", "name": "lr", "low": 1e-4, "high": 1.0, "default": values[0]}
-    return SPECIFICATION.model_copy(
-        update={
-            "search_space": {"optimizer": "adamw", "parameters": [lr]},
-            "pinned": [{"lr": value} for value in values[1:]],
-            "budget": Budget(num_trials=len(values)),
-        }
-    )
-
-
-def test_a_trial_that_cannot_fit_fails_without_being_launched_and_the_search_hears_of_it(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    feasibility = Feasibility(lr_in_bytes, lambda: 1000)
-    tune = Tune(
-        sqlite_database, tmp_path, specification=by_learning_rate(0.1, 1e-3, 0.2, 5e-4), feasibility=feasibility
-    )
-    assert TrialOrder.from_tune(tune.begin().config).number == 1
-    [first, second] = tune.stored()
-    assert (first.state, first.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
-    assert (first.runs, first.started_at, first.spent_seconds) == (0, None, 0.0)
-    assert first.detail is not None
-    assert first.detail.startswith("weights, gradients and optimizer need ")
-    assert second.state is TrialState.RUNNING
-    assert TrialOrder.from_tune(tune.begin().config).number == 3
-    with pytest.raises(ValueError, match="trial 2 has already ended"):  # the policy knows
-        tune.policy.tell(2, TrialState.COMPLETED)
-
-
-def test_when_the_limit_is_unknown_everything_is_launched(sqlite_database: Database, tmp_path: Path) -> None:
-    feasibility = Feasibility(lr_in_bytes, lambda: None)
-    tune = Tune(sqlite_database, tmp_path, specification=by_learning_rate(0.1, 0.2), feasibility=feasibility)
-    assert [TrialOrder.from_tune(tune.begin().config).number for _ in range(2)] == [0, 1]
-
-
-def test_what_needs_more_than_a_trial_that_ran_out_of_memory_is_not_launched(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    feasibility = Feasibility(lr_in_bytes, lambda: 1_000_000)
-    values = by_learning_rate(0.1, 0.2, 0.05, 0.09)
-    tune = Tune(sqlite_database, tmp_path, specification=values, feasibility=feasibility)
-    out_of_memory = TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room for 7 GiB")
-    tune.give(tune.begin(), out_of_memory)
-    again = tune.begin()  # once more, although nothing larger is tried
-    assert TrialOrder.from_tune(again.config).number == 0
-    tune.give(again, out_of_memory)
-    assert [TrialOrder.from_tune(tune.begin().config).number for _ in range(2)] == [2, 3]
-    [first, second, *others] = tune.stored()
-    assert (first.reason, second.reason, second.runs) == (FailureReason.INFEASIBLE, FailureReason.INFEASIBLE, 0)
-    assert second.detail is not None
-    assert second.detail.startswith("trial 0 ran out of memory")
-    assert [trial.state for trial in others] == [TrialState.RUNNING] * 2
-
-
-def test_a_trial_that_fits_at_its_second_try_keeps_nothing_from_being_launched(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    feasibility = Feasibility(lr_in_bytes, lambda: 1_000_000)
-    tune = Tune(sqlite_database, tmp_path, specification=by_learning_rate(0.1, 0.2), feasibility=feasibility)
-    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room"))
-    tune.give(tune.begin(), measured(40, kind="completed"))
-    assert TrialOrder.from_tune(tune.begin().config).number == 1
 
 
 def test_the_same_error_in_three_trials_stops_the_job(sqlite_database: Database, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
 from tests.support.service.spaces import CONDITIONAL
@@ -49,3 +50,10 @@ def test_choices_are_equally_far_from_each_other() -> None:
     np.testing.assert_allclose(
         distances, 0.0 + distances[0, 1] * (vectors[:, 6][:, None] // 0.334 != vectors[:, 6] // 0.334)
     )
+
+
+@pytest.mark.parametrize("skip", [0, 1, 5])
+def test_sobol_points_are_scipys_from_any_place_on(skip: int) -> None:
+    encoding = Encoding(CONDITIONAL)
+    expected = encoding.snap(qmc.Sobol(encoding.num_dimensions, rng=np.random.default_rng(7)).random(8))
+    np.testing.assert_array_equal(encoding.sobol(8 - skip, seed=7, skip=skip), expected[skip:])

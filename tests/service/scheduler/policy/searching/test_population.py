@@ -14,9 +14,9 @@ from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
-from service.scheduler.policy.searching.phase_search import Drop, GoOn, New
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.population import PopulationSearch
-from service.scheduler.policy.searching.samplers import RandomSearch, TrialOutcome
+from service.scheduler.policy.searching.samplers import RandomSearch
 
 SPACE = SearchSpace(
     "shampoo",
@@ -49,12 +49,12 @@ def better_with_lr(lr: float, step: int) -> float:
 
 @dataclass
 class Population:
-    """What SQL and the disk would hold of a job, and the policy in front of it."""
+    """A job as SQL and the disk would hold it, and the policy in front of it."""
 
     num_trials: int = 20
     population: int = 4
     diverges: Callable[[int, int], bool] = lambda _number, _step: False
-    """Whether a trial fails at a step."""
+    """Says if a trial fails at a step."""
     direction: Direction = Direction.MINIMIZE
     rows: dict[int, TrialHistory] = field(default_factory=dict)
     weights: dict[int, dict[int, float]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Population:
         return step + 1, weight * better_with_lr(lr, step + 1)
 
     def _reported(self, policy: JobPolicy, number: int, step: int, weight: float) -> bool:
-        """Whether the trial no longer runs."""
+        """Reports one measurement; True if the trial no longer runs."""
         row = self.rows[number]
         if self.diverges(number, step):
             self._end(policy, number, TrialState.FAILED, FailureReason.DIVERGED)

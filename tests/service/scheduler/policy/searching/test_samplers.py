@@ -9,7 +9,8 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, SamplerName, TrialState
-from service.scheduler.policy.searching.samplers import Sampler, TrialOutcome, make_sampler
+from service.scheduler.policy.searching.phase_search import Sampler, TrialOutcome
+from service.scheduler.policy.searching.samplers import make_sampler
 from tests.support.service.simulation import SEARCH_SPACE
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED

@@ -1,0 +1,67 @@
+"""Settings that the commands of an operator refuse, and the database that `migrate` prepares."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.store.migrate import is_current
+from service.store.session import Database
+from tests.service.cli.conftest import run
+
+
+def test_migrate_prepares_a_database(empty_database_url: str) -> None:
+    result = run("migrate", "--database-url", empty_database_url)
+    assert result.exit_code == 0, result.output
+    assert "is at revision" in result.stdout
+    database = Database(empty_database_url)
+    assert is_current(database)
+    database.close()
+
+
+def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -> None:
+    result = run("migrate", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
+    assert result.exit_code == 1
+    assert "cannot use the database" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_LEASE_SECONDS", "-1")
+    result = run("migrate")
+    assert result.exit_code == 1
+    assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
+
+
+@pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])
+def test_a_place_for_checkpoints_that_cannot_be_is_named_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", uri)
+    result = run("worker")
+    assert result.exit_code == 1
+    assert "checkpoint_directory (SHAMPOO_TUNER_CHECKPOINT_DIRECTORY): " in result.stderr
+    assert f"got '{uri[:5]}***@bucket/x'" in result.stderr
+    assert "hidden" not in result.output
+
+
+@pytest.mark.parametrize("command", ["migrate", "worker"])
+@pytest.mark.parametrize(
+    ("database_url", "message"),
+    [
+        ("mysql://u:secret@h/x", "must be sqlite:///... or postgresql+psycopg://..., got mysql://..."),
+        ("u:secret@h", "must be sqlite:///... or postgresql+psycopg://..., got no URL"),
+        ("sqlite:////dev/null/x.sqlite3", "cannot make the directory /dev/null"),
+    ],
+)
+def test_an_impossible_database_is_one_line(command: str, database_url: str, message: str) -> None:
+    result = run(command, "--database-url", database_url)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "secret" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> None:
+    result = run("worker", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert "run `shampoo-tuner migrate`" in result.stderr
