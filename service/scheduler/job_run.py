@@ -21,7 +21,7 @@ from typing import NoReturn
 from ray import tune
 
 from service.clock import utc_now
-from service.domain import Phase, TrialState
+from service.domain import TrialState
 from service.errors import InvalidInput, LeaseLost, WorkloadNotDescribed
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
@@ -32,7 +32,7 @@ from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
-from service.scheduler.policy.retries import Retries, Setbacks
+from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
@@ -42,29 +42,21 @@ from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
 from service.specification.planning import JobPlan, plan_job
-from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.models import Job
+from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable
-from trainers.config import InvalidConfig, TrialConfig
+from trainers.config import TrialConfig
 from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
 
 PREDICTION_SECONDS = 60.0
 """Seconds that a model may take to be built before its memory is taken as unknown; data are loaded for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A job's rows as they are when its run starts."""
-
-    job: Job
-    trials: list[Trial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +154,9 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         journal,
         policy,
         this.watch,
-        configs=_unfinished_configs(stored),
+        configs=unfinished_configs(stored),
         checkpoints=this.checkpoints,
-        never_launched={trial.number for trial in stored.trials if _is_to_be_judged(trial)},
+        never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
     )
     adapters = adapters_of(
         plan,
@@ -299,17 +291,6 @@ def _group_size(plan: JobPlan) -> GroupSize:
     )
 
 
-def retries_of(stored: Stored) -> Retries:
-    """The retries of a job, told of the failures of its stored trials."""
-    retries, reopened_at = Retries(), stored.job.reopened_at
-    for trial in stored.trials:
-        # Whoever has a job go on after its end has mended what ended it.
-        is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
-        reason = None if is_mended else trial.reason
-        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
-    return retries
-
-
 def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
     """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
 
@@ -334,40 +315,6 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
         if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
             feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
     return feasibility
-
-
-def _unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
-    """The configs of the trials that have not ended, by number.
-
-    Raises:
-        JobImpossible: one that was stored is none any more.
-    """
-    try:
-        return {
-            trial.number: TrialConfig.from_json(trial.config) for trial in stored.trials if not trial.state.is_final
-        }
-    except InvalidConfig as error:
-        raise JobImpossible(f"a trial of the job can no longer be run: {error}") from error
-
-
-def _is_to_be_judged(trial: Trial) -> bool:
-    """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
-    nor if another one with its config, or the like of it, has been trained."""
-    was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
-    was_launched = trial.runs > 0 or trial.spared or was_trained
-    return not was_launched and not trial.state.is_final
-
-
-def read_stored(database: Database, lease: Lease) -> Stored:
-    """Reads a leased job; through an outage of the database, too."""
-    return with_retries(
-        database.reading,
-        lambda session: Stored(
-            JobRepository(session).get(lease.job_id),
-            TrialRepository(session).with_measurements(lease.job_id),
-        ),
-        give_up_seconds=DATABASE_OUTAGE_SECONDS,
-    )
 
 
 def _is_final(database: Database, lease: Lease) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.scheduler.job_run import Stored, make_feasibility
+from service.scheduler.job_run import make_feasibility
 from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
+from service.scheduler.stored_job import Stored
 from service.specification.planning import plan_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database

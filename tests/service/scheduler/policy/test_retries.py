@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from service.domain import FailureReason, TrialState
-from service.scheduler.job_run import read_stored, retries_of
 from service.scheduler.policy.retries import (
     MAX_LOSSES,
     MAX_SAME_ERRORS,
@@ -16,6 +15,7 @@ from service.scheduler.policy.retries import (
     Setbacks,
     same_error,
 )
+from service.scheduler.stored_job import read_stored, retries_of
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from service.use_cases.steer import resume_job

@@ -1,0 +1,69 @@
+"""A job as it is stored when its run starts, and what its stored trials tell the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.domain import Phase
+from service.scheduler.policy.retries import Retries, Setbacks
+from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
+from service.scheduler.tune.run_end import JobImpossible
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.retry import with_retries
+from service.store.session import Database
+from service.use_cases.leases import Lease
+from trainers.config import InvalidConfig, TrialConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job's rows."""
+
+    job: Job
+    trials: list[Trial]
+
+
+def read_stored(database: Database, lease: Lease) -> Stored:
+    """Reads a leased job; through an outage of the database, too."""
+    return with_retries(
+        database.reading,
+        lambda session: Stored(
+            JobRepository(session).get(lease.job_id),
+            TrialRepository(session).with_measurements(lease.job_id),
+        ),
+        give_up_seconds=DATABASE_OUTAGE_SECONDS,
+    )
+
+
+def retries_of(stored: Stored) -> Retries:
+    """The retries of a job, told of the failures of its stored trials."""
+    retries, reopened_at = Retries(), stored.job.reopened_at
+    for trial in stored.trials:
+        # Whoever has a job go on after its end has mended what ended it.
+        is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
+        reason = None if is_mended else trial.reason
+        retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
+    return retries
+
+
+def unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
+    """The configs of the trials that have not ended, by number.
+
+    Raises:
+        JobImpossible: one that was stored is none any more.
+    """
+    try:
+        return {
+            trial.number: TrialConfig.from_json(trial.config) for trial in stored.trials if not trial.state.is_final
+        }
+    except InvalidConfig as error:
+        raise JobImpossible(f"a trial of the job can no longer be run: {error}") from error
+
+
+def is_to_be_judged(trial: Trial) -> bool:
+    """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
+    nor if another one with its config, or the like of it, has been trained."""
+    was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
+    was_launched = trial.runs > 0 or trial.spared or was_trained
+    return not was_launched and not trial.state.is_final
