@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.api.schemas.common import Problem, Readiness
-from service.api.schemas.estimates import JobEstimate
 from service.api.schemas.jobs import (
     EventRead,
+    JobEstimate,
     JobRead,
     MeasurementPage,
     MeasurementRead,

@@ -45,16 +45,16 @@ class TrialOutcome:
 
     state: TrialState
     reason: FailureReason | None
-    value: float | None
+    values: tuple[float, ...]
+    """Of the objectives, in the order of the job, if it completed; not finite is allowed."""
     curve: Sequence[tuple[int, float]]
-    further: tuple[float, ...] = ()
-    """Values of the further objectives, if it completed."""
+    """The first objective by step."""
 
     @property
     def is_worst(self) -> bool:
         """True if the parameters proved worse than any that gave a number."""
         if self.state is TrialState.COMPLETED:
-            return self.value is None or not math.isfinite(self.value)
+            return not self.values or not math.isfinite(self.values[0])
         if self.state is TrialState.PRUNED:
             return not self.curve or not math.isfinite(self.curve[-1][1])
         return self.state is TrialState.FAILED and self.reason in TEACHING_REASONS
@@ -77,22 +77,19 @@ def make_sampler(
     name: SamplerName,
     space: SearchSpace,
     *,
-    direction: Direction,
-    further: Sequence[Direction] = (),
+    directions: Sequence[Direction],
     num_trials: int,
     seed: str,
 ) -> Sampler:
     """The sampler `name` for a phase of `num_trials` trials.
 
     Args:
-        direction: in which the objective is better.
-        further: directions of further objectives.
+        directions: in which the objectives are better.
 
     Raises:
         ValueError: there is no such sampler, or it knows only one objective.
     """
-    directions = (direction, *further)
-    if further and name in ("gp", "cmaes"):
+    if len(directions) > 1 and name in ("gp", "cmaes"):
         raise ValueError(f"sampler {name!r} knows one objective, got {len(directions)}")
     match name:
         case "random":
@@ -110,7 +107,7 @@ def make_sampler(
         case "gp":
             return OptunaSearch(space, directions, make=_gp, tells_worst=True, seed=seed)
         case "cmaes":
-            return CmaEsSearch(space, direction=direction, seed=seed)
+            return CmaEsSearch(space, direction=directions[0], seed=seed)
     raise ValueError(f"unknown sampler {name!r} (known: {', '.join(get_args(SamplerName))})")
 
 
@@ -207,7 +204,7 @@ class OptunaSearch:
       with a penalty would rank them above every pruned trial, and with few completed trials among the good ones.
       Samplers that learn from completed trials alone are told the worst value seen;
     - errors, lost and cancelled trials as FAIL, which samplers ignore. With several objectives also pruned
-      ones, as Optuna compares no curves there; those that completed without one of the further ones as PRUNED without
+      ones, as Optuna compares no curves there; those that completed without one of the later ones as PRUNED without
       a curve.
     TPE counts running trials as bad (the liar), so that concurrent trials spread out.
     """
@@ -271,16 +268,13 @@ class OptunaSearch:
         elif outcome.is_worst:
             self._study.tell(trial, state=OptunaState.PRUNED)
         elif outcome.state is TrialState.COMPLETED:
-            assert outcome.value is not None
+            first = outcome.values[0]  # a number, or the trial would be the worst
             worse = min if self._is_maximised else max
-            self._worst = outcome.value if self._worst is None else worse(self._worst, outcome.value)
-            values = (outcome.value, *outcome.further)
-            if all(map(math.isfinite, values)):
-                self._study.tell(trial, values)
-            elif math.isfinite(outcome.value):
-                self._study.tell(trial, state=OptunaState.PRUNED)  # without a curve: worse than what was measured
+            self._worst = first if self._worst is None else worse(self._worst, first)
+            if all(map(math.isfinite, outcome.values)):
+                self._study.tell(trial, outcome.values)
             else:
-                self._study.tell(trial, state=OptunaState.FAIL)
+                self._study.tell(trial, state=OptunaState.PRUNED)  # without a curve: worse than what was measured
         elif outcome.state is TrialState.PRUNED and self._num_objectives == 1:
             for step, value in outcome.curve:
                 trial.report(value, step)
