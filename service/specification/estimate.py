@@ -71,4 +71,4 @@ class Estimate(BaseModel):
     winners: Mapping[Phase, Sequence[EarlierWinner]] = Field(default_factory=dict)
     """The configs that each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryEstimate | None = None
-    """Null: nobody asked."""
+    """Null: it was not asked for."""

@@ -22,7 +22,7 @@ def search_method(
         return _search_for_front(specification)
     sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
     if sampler in ("nsga2", "nsga3"):
-        raise InvalidInput("sampler.name", f"{sampler!r} is for several objectives: name them in objectives")
+        raise InvalidInput("sampler.name", f"{sampler!r} is for several objectives, and the job has one")
     if sampler != "auto":
         return sampler, given or "asha"
     if given not in (None, "none"):
@@ -41,13 +41,13 @@ def _search_for_front(specification: JobSpecification) -> tuple[SamplerName, Pru
     if sampler == "auto" or sampler in ("gp", "cmaes"):
         raise InvalidInput(
             "sampler.name",
-            f"{sampler!r} knows one objective, and objectives names several: "
+            f"{sampler!r} knows one objective, and the job has several: "
             "choose 'tpe', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid'",
         )
     if pruner not in (None, "none"):
         raise InvalidInput(
             "pruner.name",
-            f"{pruner!r} judges trials by one objective, and objectives names several: a trial that falls behind in "
-            "the first may be the best in another: choose 'none'",
+            f"{pruner!r} judges trials by one objective, and the job has several: one that falls behind in the first "
+            "may be the best in another: choose 'none'",
         )
     return sampler, "none"
