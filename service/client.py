@@ -17,9 +17,9 @@ with needing("api", subject="service.client"):
 
     from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
     from service.api.schemas.common import Problem, Readiness
-    from service.api.schemas.estimates import JobEstimate
     from service.api.schemas.jobs import (
         EventRead,
+        JobEstimate,
         JobRead,
         MeasurementPage,
         MeasurementRead,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -83,6 +84,14 @@ class Direction(StrEnum):
 
     def is_better(self, value: float, than: float) -> bool:
         return value < than if self is Direction.MINIMIZE else value > than
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A metric and the direction in which it is better."""
+
+    metric: str
+    direction: Direction
 
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes

@@ -34,7 +34,7 @@ class InvalidInput(ServiceError):
         self.message = message
 
 
-class WorkloadNotDescribed(InvalidInput):
+class WorkloadNotDescribed(ServiceError):
     """The process that was to describe the workload was killed: the same request may do later."""
 
 

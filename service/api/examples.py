@@ -27,7 +27,7 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
         ],
         "fixed": {"precondition_frequency": 10},
     },
-    "objective": {"metric": "validation_accuracy"},
+    "objectives": [{"metric": "validation_accuracy"}],
     "budget": {"num_trials": 8, "wall_clock_seconds": 600},
     "training": {"num_steps": 100, "seed": 1},
     "baseline": None,
@@ -40,7 +40,8 @@ TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
 SPECIFICATION: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {}},
     "search_space": "shampoo",
-    "objective": None,
+    "objectives": [],
+    "target": None,
     "budget": {"num_trials": 20, "wall_clock_seconds": None, "device_hours": None},
     "training": {
         "num_steps": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import re
@@ -17,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from service.api import examples
-from service.api.request_body import field_of, join_field, small, value_at
+from service.api.request_body import field_of, fields_at, join_field, small, value_at
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
@@ -31,6 +32,7 @@ from service.errors import (
     TrialAlreadyFinished,
     TrialNotRetriable,
     TrialOfPopulation,
+    WorkloadNotDescribed,
 )
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 
@@ -38,6 +40,8 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
 MAX_ERRORS = 20
+UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
+"""The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +109,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(ServiceBusy, _busy)
+    app.add_exception_handler(WorkloadNotDescribed, _not_described)
     app.add_exception_handler(HTTPException, http_error)
     for database_error in DATABASE_ERRORS:
         app.add_exception_handler(database_error, _database_error)
@@ -152,7 +157,7 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
         given = messages.setdefault(field, [])
-        message = _message(one)
+        message = _unknown_field(request, path) if one["type"] in UNKNOWN_FIELD else _message(one)
         if message not in given:
             given.append(message)
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
@@ -167,8 +172,6 @@ def _message(error: Mapping[str, Any]) -> str:
     match error["type"]:
         case "missing":
             return "is required"
-        case "extra_forbidden":
-            return "there is no such field"
         case "model_type" | "model_attributes_type" | "dict_type":
             return "must be an object"
         case "too_short" | "string_too_short" if isinstance(error.get("input"), str):
@@ -176,6 +179,17 @@ def _message(error: Mapping[str, Any]) -> str:
         case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
             return f"must have at most {error['ctx']['max_length']} characters"
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
+
+
+def _unknown_field(request: Request, path: Sequence[str | int]) -> str:
+    """The error of a field that is none, with the name that was probably meant, or else those that there are."""
+    body = request.scope["route"].body_field
+    *parents, name = path
+    known = [] if body is None else fields_at(body.field_info.annotation, parents)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    if near:
+        return f"there is no such field: did you mean {near[0]!r}?"
+    return "there is no such field" + (f" (known: {', '.join(known)})" if known else "")
 
 
 def _malformed(request: Request, message: str) -> Response:
@@ -223,6 +237,11 @@ async def _busy(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
     return _later("busy", "The service is busy", detail, instance=request.url.path)
+
+
+async def _not_described(request: Request, error: Exception) -> Response:
+    logger.warning("%s %s: %s", request.method, request.url.path, error)
+    return unavailable(str(error), instance=request.url.path)
 
 
 async def _database_error(request: Request, error: Exception) -> Response:

@@ -5,12 +5,14 @@ A path comes from a validation error's location as `a.b[0]`, and leads to the va
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_type_hints
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from service.errors import InvalidInput
 
@@ -83,6 +85,34 @@ def field_of(location: Sequence[str | int], body: object) -> str:
         elif isinstance(node, list) and isinstance(part, int) and part < len(node):
             path, node = join_field(path, part), node[part]
     return path
+
+
+def fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
+    """The fields that an object at a pydantic error's location has in a body of the type `kind`; empty: any."""
+    kinds = list(_kinds_with_fields(kind))
+    for part in location:
+        if isinstance(part, str):
+            inner = (_fields(one)[part] for one in kinds if part in _fields(one))
+            kinds = [found for annotation in inner for found in _kinds_with_fields(annotation)]
+    return list(dict.fromkeys(name for one in kinds for name in _fields(one)))
+
+
+def _kinds_with_fields(annotation: Any) -> Iterator[type]:
+    """The models and dataclasses in an annotation: of the elements of a list, of the members of a union."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _kinds_with_fields(argument)
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    """The annotations of its fields by name."""
+    if issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    hints = get_type_hints(kind)
+    return (
+        {field.name: hints[field.name] for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    )
 
 
 def value_at(body: object, field: str) -> JsonValue:

@@ -12,13 +12,13 @@ from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
-from service.api.schemas.estimates import JobEstimate, MemoryRead
 from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.words import described, device_hours, duration, number, share
 from service.inert import inert, one_line
+from service.specification.estimate import Estimate, MemoryEstimate
 from trainers.retry import retry
 
 POLL_SECONDS = 0.5
@@ -184,7 +184,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     return table
 
 
-def estimate_lines(estimate: JobEstimate) -> list[str]:
+def estimate_lines(estimate: Estimate) -> list[str]:
     """The cost of a job at most, in plain words."""
     phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
     trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
@@ -214,7 +214,7 @@ def estimate_lines(estimate: JobEstimate) -> list[str]:
     return lines
 
 
-def _memory_lines(memory: MemoryRead) -> list[str]:
+def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.problem is not None:
         return [f"The memory of trials cannot be predicted: {memory.problem}."]
     lines = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from service.domain import Direction, Phase
+from service.domain import Direction, Objective, Phase
 
 Name = TypeVar("Name")
 
@@ -54,24 +54,23 @@ def pareto_front(values: Mapping[Name, Sequence[float]], directions: Sequence[Di
 
 
 def front_of(
-    trials: Iterable[tuple[int, Phase, Mapping[str, float | None]]], objectives: Sequence[tuple[str, Direction]]
+    trials: Iterable[tuple[int, Phase, Mapping[str, float | None]]], objectives: Sequence[Objective]
 ) -> list[FrontPoint]:
     """The front of the completed trials of search and baseline together, sorted by the first objective.
 
     Args:
         trials: number, phase and last metrics of each; those that confirm, and those that lack an objective, are left
             out.
-        objectives: metric and direction of each.
     """
     found = {}
     phases = {}
     for number, phase, metrics in trials:
-        values = [metrics.get(metric) for metric, _ in objectives]
+        values = [metrics.get(objective.metric) for objective in objectives]
         if phase is not Phase.CONFIRMATION:
             found[number] = [math.nan if value is None else value for value in values]
             phases[number] = phase
-    metrics_named = [metric for metric, _ in objectives]
+    metrics_named = [objective.metric for objective in objectives]
     return [
         FrontPoint(number, phases[number], dict(zip(metrics_named, found[number], strict=True)))
-        for number in pareto_front(found, [direction for _, direction in objectives])
+        for number in pareto_front(found, [objective.direction for objective in objectives])
     ]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.domain import Direction, Phase, TrialState
+from service.domain import Direction, Objective, Phase, TrialState
 from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
 from service.evidence.lineage import caveat_of_lineage, lineage_of
@@ -52,9 +52,7 @@ _TRAINING = (
 def recommend(
     trials: Sequence[FinishedTrial],
     *,
-    metric: str,
-    direction: Direction,
-    further: Sequence[tuple[str, Direction]] = (),
+    objectives: Sequence[Objective],
     num_planned: int | None = None,
     num_seeds: int | None = None,
     parameter_groups: Sequence[ParameterGroup] = (),
@@ -69,14 +67,13 @@ def recommend(
 
     Args:
         trials: all of the job's.
-        metric: the objective.
-        direction: in which it is better.
-        further: metric and direction of further objectives; the evidence then has the front of all of them.
+        objectives: the first decides; with several, the evidence has the front of all of them.
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
         parameter_groups: those of the workload's description; where they matter to the config, a caveat says so.
     """
+    metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
     if best is None:
         return None
@@ -90,7 +87,7 @@ def recommend(
     verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
     has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
     found = pasteable(best.config, parameter_groups)
-    front = _front(trials, [(metric, direction), *further]) if further else []
+    front = _front(trials, objectives) if len(objectives) > 1 else []
     evidence = Evidence(
         metric=metric,
         direction=direction,
@@ -110,11 +107,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_caveats(trials, baseline, num_planned),
             *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
-            *(
-                []
-                if front or not further
-                else [f"No completed trial measured {' and '.join(dict(further))} as a number."]
-            ),
+            *([] if front else _caveat_of_no_front(objectives)),
         ],
         confirmation=result,
         front=front,
@@ -145,7 +138,7 @@ def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGro
     )
 
 
-def _front(trials: Sequence[FinishedTrial], objectives: Sequence[tuple[str, Direction]]) -> list[FrontPoint]:
+def _front(trials: Sequence[FinishedTrial], objectives: Sequence[Objective]) -> list[FrontPoint]:
     return front_of(
         [
             (trial.number, trial.phase, trial.curve[-1][2])
@@ -154,6 +147,12 @@ def _front(trials: Sequence[FinishedTrial], objectives: Sequence[tuple[str, Dire
         ],
         objectives,
     )
+
+
+def _caveat_of_no_front(objectives: Sequence[Objective]) -> list[str]:
+    """The first objective has been measured: there is a best trial."""
+    others = " and ".join(objective.metric for objective in objectives[1:])
+    return [f"No completed trial measured {others} as a number."] if others else []
 
 
 def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:

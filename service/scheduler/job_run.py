@@ -22,7 +22,7 @@ from ray import tune
 
 from service.clock import utc_now
 from service.domain import TrialState
-from service.errors import InvalidInput, LeaseLost, WorkloadNotDescribed
+from service.errors import InvalidInput, LeaseLost
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -193,7 +193,7 @@ def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy:
         RunEnded: it has nothing left, or the run is to end already.
     """
     policy = make_policy(plan)
-    policy.restore(history_of(stored.trials, plan.metric, [metric for metric, _ in plan.further]))
+    policy.restore(history_of(stored.trials, plan.objectives))
     if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:
@@ -261,8 +261,6 @@ def plan_of(job: Job) -> JobPlan:
     """
     try:
         return plan_job(job.specification)
-    except WorkloadNotDescribed:
-        raise
     except InvalidInput as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
 

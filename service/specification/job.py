@@ -17,7 +17,7 @@ MAX_TRIALS = 10_000
 MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
-MAX_FURTHER_OBJECTIVES = 3
+MAX_OBJECTIVES = 4
 
 
 class EarlierWinner(StrictModel):
@@ -56,23 +56,21 @@ class WorkloadChoice(StrictModel):
 
 
 class Target(StrictModel):
+    """A value of a metric that trials are to reach: they then measure `steps_to_target` and `seconds_to_target`."""
+
     metric: str = Field(examples=["validation_loss"])
     """One of the workload's metrics."""
     value: float
     """The value to reach."""
 
 
-class Objective(StrictModel):
+class ObjectiveChoice(StrictModel):
+    """A metric that the job is to better, in the direction that the metric has."""
+
     metric: str = Field(examples=["validation_loss"])
     """A metric of the workload or one that every trial measures, such as `step_seconds` or `peak_memory_bytes`;
     `best_<metric>` and `mean_of_last_<metric>` sum up a trial's curve. With a target also `steps_to_target` and
     `seconds_to_target`. A trial counts with its last measurement."""
-    target: Target | None = None
-    also: list[str] = Field(default_factory=list, max_length=MAX_FURTHER_OBJECTIVES, examples=[["step_seconds"]])
-    """Further objectives, named like `metric`, each in the direction in which it is better. The search then looks for
-    configs that none beats in every objective, and the job and its recommendation list them as `front`. What is
-    recommended, compared with the baseline and confirmed goes by `metric` alone. No trial is pruned, and the sampler is
-    `tpe`, `nsga2`, `nsga3` or one that does not learn."""
 
 
 class Constraint(StrictModel):
@@ -163,8 +161,15 @@ class JobSpecification(StrictModel):
     workload: WorkloadChoice
     search_space: str | dict[str, JsonValue] = "shampoo"
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
-    objective: Objective | None = None
-    """Null: the workload's default objective."""
+    objectives: list[ObjectiveChoice] = Field(
+        default_factory=list, max_length=MAX_OBJECTIVES, examples=[[{"metric": "validation_loss"}]]
+    )
+    """Empty: the workload's default objective. What is recommended, compared with the baseline and confirmed goes by
+    the first. With several, the search looks for configs that none beats in every objective, and the job and its
+    recommendation list them as `front`; no trial is pruned, and the sampler is `tpe`, `nsga2`, `nsga3` or one that does
+    not learn."""
+    target: Target | None = None
+    """Null: trials do not measure how soon they reach a value."""
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
     """Bounds that every trial must keep, the baseline's too."""
     budget: Budget = Field(default_factory=Budget)

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from service.domain import Direction
+from service.domain import Direction, Objective
 from service.errors import InvalidInput
-from service.specification.job import Constraint, Objective
+from service.specification.job import Constraint, JobSpecification
 from trainers.config import SUMMARY_PREFIXES, TargetConfig
 from trainers.workload.description import LOOP_METRICS, TARGET_METRICS, WorkloadDescription, split_summary
 
 
-def first_objective(objective: Objective | None, workload: WorkloadDescription) -> tuple[str, Direction]:
-    """The metric that counts, and the direction in which it is better.
-
-    Raises:
-        InvalidInput: the workload has no such metric.
-    """
-    if objective is None:
-        return workload.default_objective, Direction(workload.metrics[workload.default_objective])
-    if objective.target is not None and objective.target.metric not in workload.metrics:
-        raise InvalidInput(
-            "objective.target.metric", _no_such_metric(workload, objective.target.metric, sorted(workload.metrics))
-        )
-    return objective.metric, _direction("objective.metric", objective.metric, objective, workload)
-
-
-def further_objectives(objective: Objective | None, workload: WorkloadDescription) -> tuple[tuple[str, Direction], ...]:
-    """The objectives after the first, with the direction in which each is better.
+def objectives_of(specification: JobSpecification, workload: WorkloadDescription) -> tuple[Objective, ...]:
+    """The objectives of a job, the one that counts first, each in the direction in which it is better.
 
     Raises:
         InvalidInput: the workload has no such metric, or it is an objective already.
     """
-    if objective is None:
-        return ()
-    found: dict[str, Direction] = {}
-    for index, metric in enumerate(objective.also):
-        field = f"objective.also[{index}]"
-        if metric == objective.metric or metric in found:
-            raise InvalidInput(field, f"{metric!r} is an objective already")
-        found[metric] = _direction(field, metric, objective, workload)
-    return tuple(found.items())
+    target = specification.target
+    if target is not None and target.metric not in workload.metrics:
+        raise InvalidInput("target.metric", _no_such_metric(workload, target.metric, sorted(workload.metrics)))
+    if not specification.objectives:
+        metric = workload.default_objective
+        return (Objective(metric, Direction(workload.metrics[metric])),)
+    found: dict[str, Objective] = {}
+    for index, choice in enumerate(specification.objectives):
+        field = f"objectives[{index}].metric"
+        if choice.metric in found:
+            raise InvalidInput(field, f"{choice.metric!r} is an objective already")
+        direction = _direction(field, choice.metric, workload, has_target=target is not None)
+        found[choice.metric] = Objective(choice.metric, direction)
+    return tuple(found.values())
 
 
-def _direction(field: str, metric: str, objective: Objective, workload: WorkloadDescription) -> Direction:
+def _direction(field: str, metric: str, workload: WorkloadDescription, *, has_target: bool) -> Direction:
     """The direction in which an objective is better; `field` names it in errors."""
     measured = {**LOOP_METRICS, **workload.metrics}
-    if metric in TARGET_METRICS and metric not in workload.metrics and objective.target is None:
-        raise InvalidInput("objective.target", f"is required by the metric {metric!r}")
+    if metric in TARGET_METRICS and metric not in workload.metrics and not has_target:
+        raise InvalidInput("target", f"is required by the metric {metric!r}")
     summarised = metric
     if metric.startswith(SUMMARY_PREFIXES) and metric not in (*measured, *SUMMARY_PREFIXES):
         summarised = split_summary(metric)[1]
@@ -57,9 +47,7 @@ def _direction(field: str, metric: str, objective: Objective, workload: Workload
     return Direction(measured[summarised])
 
 
-def check_constraint(
-    field: str, constraint: Constraint, objective: Objective | None, workload: WorkloadDescription
-) -> None:
+def check_constraint(field: str, constraint: Constraint, workload: WorkloadDescription, *, has_target: bool) -> None:
     """Checks that a constraint bounds what the trials measure.
 
     Raises:
@@ -68,9 +56,8 @@ def check_constraint(
     measured = {**LOOP_METRICS, **workload.metrics}
     if constraint.metric not in measured:
         raise InvalidInput(f"{field}.metric", _no_such_metric(workload, constraint.metric, sorted(measured)))
-    has_target = objective is not None and objective.target is not None
     if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
-        raise InvalidInput("objective.target", f"is required by the metric {constraint.metric!r}")
+        raise InvalidInput("target", f"is required by the metric {constraint.metric!r}")
     if constraint.min is None and constraint.max is None:
         raise InvalidInput(field, "needs a min or a max")
     if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
@@ -81,13 +68,13 @@ def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]
     return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
 
 
-def summaries_of(objective: Objective | None, workload: WorkloadDescription) -> tuple[str, ...]:
+def summaries_of(specification: JobSpecification, workload: WorkloadDescription) -> tuple[str, ...]:
     """The objectives that sum up a trial's curve, and that the trial is to report."""
-    metrics = () if objective is None else (objective.metric, *objective.also)
+    metrics = (choice.metric for choice in specification.objectives)
     return tuple(metric for metric in metrics if metric.startswith(SUMMARY_PREFIXES) and metric not in workload.metrics)
 
 
-def target_of(objective: Objective | None, workload: WorkloadDescription) -> TargetConfig | None:
+def target_of(specification: JobSpecification, workload: WorkloadDescription) -> TargetConfig | None:
     """The value that a trial is to reach, in the metric's direction."""
-    target = None if objective is None else objective.target
+    target = specification.target
     return None if target is None else TargetConfig(target.metric, target.value, workload.metrics[target.metric])

@@ -10,16 +10,10 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
-from service.domain import Direction, Phase, PrunerName, SamplerName
+from service.domain import Direction, Objective, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
-from service.specification.objectives import (
-    check_constraint,
-    first_objective,
-    further_objectives,
-    summaries_of,
-    target_of,
-)
+from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
 from service.specification.phases import FIELDS, allot, check_workload_options, pinned_of, spaces_of
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.search_method import search_method
@@ -36,10 +30,8 @@ class JobPlan:
 
     specification: JobSpecification
     workload: WorkloadDescription
-    metric: str
-    direction: Direction
-    further: tuple[tuple[str, Direction], ...]
-    """Metric and direction of the objectives after the first."""
+    objectives: tuple[Objective, ...]
+    """The one that counts first."""
     num_steps: int
     evaluate_every: int | None
     """Null: trials are measured by epochs or seconds."""
@@ -55,6 +47,16 @@ class JobPlan:
     """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
     pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
     """Assignments that a phase tries first, after the defaults."""
+
+    @property
+    def metric(self) -> str:
+        """Of the first objective."""
+        return self.objectives[0].metric
+
+    @property
+    def direction(self) -> Direction:
+        """Of the first objective."""
+        return self.objectives[0].direction
 
     @property
     def num_trials(self) -> int:
@@ -89,8 +91,8 @@ class JobPlan:
             schedule=ScheduleConfig(**assignment.schedule),
             num_steps=self.num_steps,
             batch_size=self.batch_size,
-            target=target_of(requested.objective, self.workload),
-            summaries=summaries_of(requested.objective, self.workload),
+            target=target_of(requested, self.workload),
+            summaries=summaries_of(requested, self.workload),
         )
 
 
@@ -101,11 +103,11 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         InvalidInput: names the first field that is impossible.
         WorkloadNotDescribed: the process that was to describe the workload was killed; it may do later.
     """
-    workload, objective = _workload(specification.workload), specification.objective
-    metric, direction = first_objective(objective, workload)
-    further = further_objectives(objective, workload)
+    workload = _workload(specification.workload)
+    objectives = objectives_of(specification, workload)
+    has_target = specification.target is not None
     for index, constraint in enumerate(specification.constraints):
-        check_constraint(f"constraints[{index}]", constraint, objective, workload)
+        check_constraint(f"constraints[{index}]", constraint, workload, has_target=has_target)
     specification.resources.check()
     specification.training.check_averaging()
     length = _length(specification, workload)
@@ -117,9 +119,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     plan = JobPlan(
         specification=specification,
         workload=workload,
-        metric=metric,
-        direction=direction,
-        further=further,
+        objectives=objectives,
         num_steps=length.num_steps,
         evaluate_every=length.evaluate_every,
         batch_size=length.batch_size,
@@ -241,7 +241,7 @@ def _workload(choice: WorkloadChoice) -> WorkloadDescription:
     try:
         workload = describe_workload(choice.name)
     except DescriptionKilled as error:
-        raise WorkloadNotDescribed("workload.name", error.message) from error
+        raise WorkloadNotDescribed(error.message) from error
     except InvalidConfig as error:
         raise InvalidInput("workload.name", error.message) from error
     try:

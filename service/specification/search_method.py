@@ -18,13 +18,11 @@ def search_method(
         InvalidInput: they do not go together, or with the objectives; names the field.
     """
     given = specification.pruner.name
-    if specification.objective is not None and specification.objective.also:
+    if len(specification.objectives) > 1:
         return _search_for_front(specification)
     sampler = specification.sampler.name or ("auto" if given in (None, "none") else "tpe")
     if sampler in ("nsga2", "nsga3"):
-        raise InvalidInput(
-            "sampler.name", f"{sampler!r} is for several objectives: name further ones in objective.also"
-        )
+        raise InvalidInput("sampler.name", f"{sampler!r} is for several objectives, and the job has one")
     if sampler != "auto":
         return sampler, given or "asha"
     if given not in (None, "none"):
@@ -43,13 +41,13 @@ def _search_for_front(specification: JobSpecification) -> tuple[SamplerName, Pru
     if sampler == "auto" or sampler in ("gp", "cmaes"):
         raise InvalidInput(
             "sampler.name",
-            f"{sampler!r} knows one objective, and objective.also names further ones: "
+            f"{sampler!r} knows one objective, and the job has several: "
             "choose 'tpe', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid'",
         )
     if pruner not in (None, "none"):
         raise InvalidInput(
             "pruner.name",
-            f"{pruner!r} judges trials by one objective, and objective.also names further ones, in which a trial that "
-            "falls behind may be the best: choose 'none'",
+            f"{pruner!r} judges trials by one objective, and the job has several: one that falls behind in the first "
+            "may be the best in another: choose 'none'",
         )
     return sampler, "none"

@@ -20,7 +20,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def migrate(database: Database, revision: str = "head") -> None:
     """Upgrades the database to `revision`, creating what is not there. Safe to run from several processes."""
     with database.engine.execution_options(sqlite_begin="IMMEDIATE").connect() as connection:
-        _lock(connection)
+        _begin(connection)
         command.upgrade(_config(connection), revision)
         connection.commit()
 
@@ -28,7 +28,7 @@ def migrate(database: Database, revision: str = "head") -> None:
 def downgrade(database: Database, revision: str) -> None:
     """Takes the database back to `revision`; "base" removes every table."""
     with database.engine.execution_options(sqlite_begin="IMMEDIATE").connect() as connection:
-        _lock(connection)
+        _begin(connection)
         command.downgrade(_config(connection), revision)
         connection.commit()
 
@@ -63,7 +63,9 @@ def _config(connection: Connection) -> Config:
     return config
 
 
-def _lock(connection: Connection) -> None:
-    """Makes a second migrating process wait until this one commits; on SQLite the write lock does."""
+def _begin(connection: Connection) -> None:
+    """Begins the transaction of all migrations, and makes a second migrating process wait until this one commits; on
+    SQLite the write lock does. Alembic itself would commit each migration there, and another process go on from it."""
+    connection.begin()
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7305113)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.domain import Direction, FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
 from service.specification.job import JobSpecification
 
 
@@ -75,7 +76,6 @@ class Base(DeclarativeBase):
         TrialRequest: _enum(TrialRequest, "trial_request"),
         FailureReason: _enum(FailureReason, "failure_reason"),
         Phase: _enum(Phase, "phase"),
-        Direction: _enum(Direction, "direction"),
     }
 
 
@@ -101,10 +101,8 @@ class Job(Base):
     """As JSON; `specification` is what it says."""
     model: Mapped[str] = mapped_column(String(200), index=True)
     """The workload's name, by which recommendations are asked for."""
-    metric: Mapped[str] = mapped_column(String(200))
-    direction: Mapped[Direction]
-    further_objectives: Mapped[list[Any]] = mapped_column(server_default="[]")
-    """[metric, direction] of each objective after the first."""
+    stored_objectives: Mapped[list[Any]] = mapped_column("objectives", server_default="[]")
+    """As JSON; `objectives` is what it says."""
     parameter_groups: Mapped[list[Any] | None]
     """Each `trainers.workload.description.ParameterGroup` of the workload; None: the job is older than this column."""
     num_trials: Mapped[int]
@@ -154,10 +152,25 @@ class Job(Base):
         self.stored_specification = specification.model_dump(mode="json")
 
     @property
-    def objectives(self) -> list[tuple[str, Direction]]:
-        """Metric and direction of every objective, the first one first."""
-        further = [(metric, Direction(direction)) for metric, direction in self.further_objectives]
-        return [(self.metric, self.direction), *further]
+    def objectives(self) -> tuple[Objective, ...]:
+        """All of them, the one that counts first."""
+        return tuple(Objective(stored["metric"], Direction(stored["direction"])) for stored in self.stored_objectives)
+
+    @objectives.setter
+    def objectives(self, objectives: Sequence[Objective]) -> None:
+        self.stored_objectives = [
+            {"metric": objective.metric, "direction": objective.direction.value} for objective in objectives
+        ]
+
+    @property
+    def metric(self) -> str:
+        """Of the first objective."""
+        return self.objectives[0].metric
+
+    @property
+    def direction(self) -> Direction:
+        """Of the first objective."""
+        return self.objectives[0].direction
 
 
 class ClusterShare(Base):

@@ -94,7 +94,7 @@ def _nearest(parameter: Parameter, value: Scalar) -> Scalar:
 
 
 def _has_same_objective(job: Job, plan: JobPlan) -> bool:
-    return (job.metric, job.direction) == (plan.metric, plan.direction)
+    return job.objectives[0] == plan.objectives[0]
 
 
 def _is_possible(plan: JobPlan, phase: Phase, values: dict[str, JsonValue]) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from service.domain import Phase, TrialState
+from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
 from service.store.models import Job
@@ -20,7 +20,6 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
-from service.use_cases.memory_estimates import MemoryEstimate
 
 JOBS_LOOKED_AT = 50
 """The number of a workload's newest jobs that are searched for one like that to be estimated."""
@@ -37,39 +36,6 @@ UNLIKE = {
     "gradient_clip_norm",
 }
 """Fields of `training` that do not change what a step takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierMeasurements:
-    """The measurements of an earlier job's completed trials: same workload and options, ranks and kind of steps."""
-
-    job_id: str
-    num_trials: int
-    step_seconds: float
-    """Median over trials, at their last measurement."""
-    optimizer_state_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
-    peak_memory_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The most that a job would cost."""
-
-    num_trials: Mapping[Phase, int]
-    num_steps: int
-    """Of a full trial."""
-    max_steps: int
-    """Of all trials, if none were pruned."""
-    measured: EarlierMeasurements | None
-    """None: no such job has completed a trial here."""
-    max_device_hours: float | None
-    """Those of `max_steps` at the measured speed, or the budget's if they are less; None: unknown."""
-    winners: Mapping[Phase, Sequence[EarlierWinner]] = field(default_factory=dict)
-    """Of earlier jobs, what each phase that asks for them would begin with."""
-    memory: MemoryEstimate | None = None
-    """None: nobody asked."""
 
 
 def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None) -> Estimate:

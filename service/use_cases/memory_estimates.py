@@ -14,13 +14,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from service.domain import Phase
+from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan
 from trainers.config import TrialConfig
 from trainers.workloads.describe import environment_of_children
@@ -126,30 +126,6 @@ class MemoryPredictor:
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceMemory:
-    """The memory of each rank that the trials of a search space need, at least."""
-
-    default_bytes: int
-    """With every parameter at its default."""
-    largest_bytes: int
-    """Over the points looked at."""
-    share_infeasible: float | None
-    """Of the points, those that need more than there is; None: what there is is unknown."""
-    num_points: int
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """The memory of each rank that the trials of a job need, and its limit."""
-
-    limit_bytes: int | None
-    """`memory_per_worker`, or for GPU ranks the memory of this machine's GPU; None: unknown."""
-    spaces: Mapping[Phase, SpaceMemory] = field(default_factory=dict)
-    problem: str | None = None
-    """Why nothing could be predicted."""
 
 
 def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> MemoryEstimate:

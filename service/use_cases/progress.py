@@ -72,7 +72,7 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
     for leading in repository.leading(ids):
         best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
-    completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if job.further_objectives}
+    completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if len(job.objectives) > 1}
     for trial in repository.completed(completed) if completed else ():
         completed[trial.job_id].append(trial)
     recent: dict[str, list[TrainedTrial]] = {job.id: [] for job in jobs if job.state is JobState.RUNNING}

@@ -285,9 +285,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     confirmation = job.specification.confirmation
     recommendation = recommend(
         [_finished(trial) for trial in trials],
-        metric=job.metric,
-        direction=job.direction,
-        further=job.objectives[1:],
+        objectives=job.objectives,
         num_planned=job.specification.budget.num_searched,
         num_seeds=None if confirmation is None else confirmation.num_seeds,
         parameter_groups=parameter_groups_of(job),

@@ -57,14 +57,15 @@ class Answer:
 def fill(database: Database, *, num_jobs: int, num_trials: int, num_running: int, num_objectives: int) -> None:
     """Stores so many jobs with so many trials each; a quarter of the trials are the baseline's."""
     generator = random.Random(0)
-    further = ["step_seconds", "peak_memory_bytes", "optimizer_state_bytes"][: num_objectives - 1]
-    fields: dict[str, Any] = {"objective": {"metric": "validation_loss", "also": further}} if further else {}
+    objectives = ["validation_loss", "step_seconds", "peak_memory_bytes", "optimizer_state_bytes"][:num_objectives]
     worker_id = add_worker(database)
     for index in range(num_jobs):
-        job_id = submit(database, budget={"num_trials": num_trials}, **fields)
+        job_id = submit(
+            database, budget={"num_trials": num_trials}, objectives=[{"metric": metric} for metric in objectives]
+        )
         trials: list[dict[str, Any]] = []
         for number in range(num_trials):
-            names = ("validation_loss", "validation_accuracy", "train_loss", "tokens_per_second", *further)
+            names = ("validation_loss", "validation_accuracy", "train_loss", "tokens_per_second", *objectives[1:])
             metrics = {name: generator.random() for name in names}
             phase = Phase.BASELINE if number % 4 == 3 else Phase.SEARCH
             state = generator.choice(ENDINGS)

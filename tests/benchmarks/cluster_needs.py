@@ -151,7 +151,7 @@ def decision_seconds() -> float:
         for step, value in curve if number % 4 == 0 else curve[:rung]:
             search.report(number, step, value)
         if number % 4 == 0:
-            search.finish(number, TrialOutcome(TrialState.COMPLETED, None, curve[-1][1], curve))
+            search.finish(number, TrialOutcome(TrialState.COMPLETED, None, (curve[-1][1],), curve))
     seconds = []
     for number in range(NUM_KNOWN, NUM_KNOWN + 20):
         start = time.process_time()

@@ -113,7 +113,7 @@ SHARDED: dict[str, Any] = {
         "averaging": {"method": "ema", "arguments": {"decay": 0.9}},
         "accumulation_steps": 2,
     },
-    "objective": {"metric": "best_validation_loss"},
+    "objectives": [{"metric": "best_validation_loss"}],
     "budget": {"num_trials": 3},
     "baseline": {"search_space": "adamw"},
 }
@@ -122,7 +122,8 @@ SHARDED: dict[str, Any] = {
 COMPRESSED: dict[str, Any] = {
     "resources": TWO_RANKS,
     "training": {"num_steps": 8, "compression": {"start_step": 2}},
-    "objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss", "value": 0.69}},
+    "objectives": [{"metric": "seconds_to_target"}],
+    "target": {"metric": "validation_loss", "value": 0.69},
     "search_space": {
         "optimizer": "shampoo",
         "parameters": [
@@ -236,10 +237,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "workload.options.width",
         "unknown option of digits-mlp (known: dropout, hidden_sizes, label_smoothing), got 3",
     ),
-    "unknown metric": ({"objective": {"metric": "val_loss"}}, "objective.metric", "no metric 'val_loss' (it has: "),
+    "unknown metric": (
+        {"objectives": [{"metric": "val_loss"}]},
+        "objectives[0].metric",
+        "no metric 'val_loss' (it has: ",
+    ),
     "target without value": (
-        {"objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss"}}},
-        "objective.target.value",
+        {"objectives": [{"metric": "seconds_to_target"}], "target": {"metric": "validation_loss"}},
+        "target.value",
         "is required",
     ),
     "hsdp without a shard size": (

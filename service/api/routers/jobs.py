@@ -19,8 +19,7 @@ from service.api.dependencies import (
     WriteSession,
 )
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas.estimates import JobEstimate
-from service.api.schemas.jobs import JobChange, JobCreate, JobRead, Page
+from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
 from service.specification.planning import plan_job
 from service.specification.workloads import refuse_module_workload
@@ -96,7 +95,7 @@ def create_job(
         plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
         memory = estimate_memory(plan)
-        estimate = JobEstimate.model_validate(estimates.estimate_job(session, plan, memory=memory))
+        estimate = estimates.estimate_job(session, plan, memory=memory)
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = submit.create_job(
         session,

@@ -84,7 +84,7 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
 
 
 def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
-    others = [metric for metric, _ in job.objectives[1:]]
+    others = [objective.metric for objective in job.objectives[1:]]
     if against is not None and against not in others:
         raise InvalidInput(
             "against", f"{against!r} is no objective of the job beside the first (there is {', '.join(others)})"

@@ -117,7 +117,7 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     title = optimizer_title(found.optimizer)
     header = [
         f"{title} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
-        *(f"{metric} ({direction}): {rounded(trial.metrics.get(metric))}" for metric, direction in job.objectives),
+        *(f"{each.metric} ({each.direction}): {rounded(trial.metrics.get(each.metric))}" for each in job.objectives),
     ]
     return TrialConfigRead.of(trial.number, found, python=trial_snippet(found, header=header))
 

@@ -11,12 +11,13 @@ from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_vali
 from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel
-from service.domain import Direction, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.domain import FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.snippet import python_snippet
 from service.evidence.types import PasteableConfig, RecommendedConfig, recommendation_from_json
+from service.specification.estimate import Estimate
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
@@ -127,11 +128,6 @@ class TrialCreate(StrictModel):
         return value
 
 
-class ObjectiveRead(ReadModel):
-    metric: str
-    direction: Direction
-
-
 class PhaseProgressRead(ReadModel):
     num_finished: int
     num_trials: int
@@ -189,7 +185,7 @@ class JobRead(ReadModel):
     """Why the job failed, for a person."""
     workload: str
     """The workload's name, by which recommendations are asked for."""
-    objectives: list[ObjectiveRead]
+    objectives: list[Objective]
     """The first one decides what is recommended; with others, `progress.front` lists what none betters in all."""
     specification: JobSpecification
     """As submitted, with its defaults, and with the budget as it is now."""
@@ -216,7 +212,7 @@ class JobRead(ReadModel):
             requested=job.requested,
             failure=job.failure,
             workload=job.model,
-            objectives=[ObjectiveRead(metric=metric, direction=direction) for metric, direction in job.objectives],
+            objectives=list(job.objectives),
             specification=job.specification,
             num_trials=job.num_trials,
             num_steps=job.num_steps,
@@ -226,6 +222,10 @@ class JobRead(ReadModel):
             started_at=job.started_at,
             finished_at=job.finished_at,
         )
+
+
+class JobEstimate(Estimate):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
 
 
 class TrialRead(ReadModel):

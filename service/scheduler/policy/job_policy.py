@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from service.domain import Phase, TrialState
+from service.domain import Direction, Objective, Phase, TrialState
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
@@ -31,8 +31,7 @@ def make_policy(plan: JobPlan) -> JobPolicy:
                 search=partial(_make_search, plan, phase),
                 pinned=plan.pinned[phase],
                 patience=plan.specification.budget.patience,
-                direction=plan.direction,
-                further=tuple(direction for _, direction in plan.further),
+                directions=_directions(plan),
             )
             for phase in Phase
             if phase in plan.spaces
@@ -43,6 +42,10 @@ def make_policy(plan: JobPlan) -> JobPolicy:
             top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
         ),
     )
+
+
+def _directions(plan: JobPlan) -> tuple[Direction, ...]:
+    return tuple(objective.direction for objective in plan.objectives)
 
 
 def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
@@ -61,8 +64,7 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
     sampled = make_sampler(
         plan.sampler,
         space,
-        direction=plan.direction,
-        further=tuple(direction for _, direction in plan.further),
+        directions=_directions(plan),
         num_trials=plan.allotments[phase],
         seed=seed,
     )
@@ -97,17 +99,12 @@ def fork_of(trial: Trial) -> Fork | None:
     return Fork(trial.forked_from, trial.forked_at_step)
 
 
-def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()) -> list[TrialHistory]:
-    """The stored trials as a policy is told of them.
-
-    Args:
-        metric: the objective.
-        further: metrics of the further objectives.
-    """
+def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[TrialHistory]:
+    """The stored trials of a job with these objectives as its policy is told of them."""
     phase_of = {trial.number: trial.phase for trial in trials}
 
-    def objective(metrics: dict[str, Any], name: str = metric) -> float:
-        value = metrics.get(name)
+    def value_of(objective: Objective, metrics: dict[str, Any]) -> float:
+        value = metrics.get(objective.metric)
         return float("nan") if value is None else float(value)  # SQL keeps no NaN
 
     def repeats(trial: Trial) -> Repeats | None:
@@ -122,9 +119,14 @@ def history_of(trials: Sequence[Trial], metric: str, further: Sequence[str] = ()
             parameters=trial.parameters,
             state=trial.state,
             reason=trial.reason,
-            value=trial.value if trial.state is TrialState.COMPLETED else None,
-            further=tuple(objective(trial.metrics, name) for name in further),
-            curve=tuple((measurement.step, objective(measurement.metrics)) for measurement in trial.measurements),
+            values=(
+                tuple(value_of(objective, trial.metrics) for objective in objectives)
+                if trial.state is TrialState.COMPLETED
+                else ()
+            ),
+            curve=tuple(
+                (measurement.step, value_of(objectives[0], measurement.metrics)) for measurement in trial.measurements
+            ),
             repeats=repeats(trial),
             spared=trial.spared,
             proposed=trial.proposed,

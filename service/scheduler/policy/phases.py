@@ -41,10 +41,8 @@ class PhasePlan:
     """Assignments tried first, after the defaults of the space's branches, each once."""
     patience: int | None = None
     """No more trials start once so many, begun after the best one, were tried without bettering it."""
-    direction: Direction = Direction.MINIMIZE
-    """The direction in which the objective is better."""
-    further: tuple[Direction, ...] = ()
-    """Directions of the further objectives."""
+    directions: tuple[Direction, ...] = (Direction.MINIMIZE,)
+    """The directions in which the objectives are better."""
 
 
 class _Status(Enum):
@@ -94,7 +92,7 @@ class _PhaseRun:
 
     def completed(self, number: int, values: tuple[float, ...]) -> None:
         """Takes in the objectives of a completed trial."""
-        directions = (self.plan.direction, *self.plan.further)
+        directions = self.plan.directions
         if not math.isfinite(values[0]):
             return
         whole = {kept: known for kept, known in self.front.items() if all(map(math.isfinite, known))}
@@ -188,7 +186,7 @@ class JobPolicy:
         return Wait() if self._num_confirming else Done()
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        """Takes in the objective of a running trial at one step; not finite is allowed.
+        """Takes in the first objective of a running trial at one step; not finite is allowed.
 
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
 
@@ -213,18 +211,12 @@ class JobPolicy:
         return decision
 
     def tell(
-        self,
-        number: int,
-        state: TrialState,
-        value: float | None = None,
-        reason: FailureReason | None = None,
-        *,
-        further: Sequence[float] = (),
+        self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
     ) -> None:
         """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            further: values of the job's further objectives, where it completed.
+            values: of the job's objectives, in its order, where the trial completed.
 
         Raises:
             ValueError: the trial is unknown or has ended before, or the state is `running`.
@@ -251,11 +243,11 @@ class JobPolicy:
         run.num_running -= 1
         if state is not TrialState.CANCELLED:
             run.tried.add(number)
-        if state is TrialState.COMPLETED:
-            run.completed(number, (math.nan if value is None else value, *further))
-        run.search.finish(number, TrialOutcome(state, reason, value, trial.curve, tuple(further)))
+        if state is TrialState.COMPLETED and values:
+            run.completed(number, tuple(values))
+        run.search.finish(number, TrialOutcome(state, reason, tuple(values), trial.curve))
         if self._confirmation is not None and state is TrialState.COMPLETED:
-            self._confirmation.add(number, trial.phase, trial.parameters, value)
+            self._confirmation.add(number, trial.phase, trial.parameters, values[0] if values else None)
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked.
@@ -290,7 +282,7 @@ class JobPolicy:
                     trial.curve.append((step, value))
                     decision = run.search.report(past.number, step, value)
             if past.state.is_final:
-                self.tell(past.number, past.state, past.value, past.reason, further=past.further)
+                self.tell(past.number, past.state, past.values, past.reason)
             elif decision is Decision.PAUSE and not past.spared:
                 self._pause(past.number, trial)
             else:
@@ -321,7 +313,7 @@ class JobPolicy:
         trial = self._begin_confirming(past.number, repeats)
         trial.curve.extend(past.curve)
         if past.state.is_final:
-            self.tell(past.number, past.state, past.value, past.reason)
+            self.tell(past.number, past.state, past.values, past.reason)
         else:
             self.tell(past.number, TrialState.QUEUED)
 

@@ -107,18 +107,17 @@ class TrialHistory:
     parameters: Mapping[str, Scalar]
     state: TrialState
     reason: FailureReason | None = None
-    value: float | None = None
-    """Objective at the last measurement; counts only if the trial completed."""
+    values: Sequence[float] = ()
+    """The job's objectives at the last measurement, in the order of the job; not finite is allowed. They count only if
+    the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
-    """The objective at each measured step, in the order of steps."""
+    """The first objective at each measured step, in the order of steps."""
     repeats: Repeats | None = None
     """In the confirmation phase, and only there."""
     spared: bool = False
     """True if it is neither pruned nor paused: a user has it tried again."""
     proposed: bool = False
     """True if a user proposed it: it takes the place of no pinned assignment."""
-    further: Sequence[float] = ()
-    """The job's further objectives at the last measurement, in the order of the job; not finite is allowed."""
     fork: Fork | None = None
     """The checkpoint that it began from, if any; its curve then begins with what its parent measured there."""
 
@@ -130,24 +129,18 @@ class Policy(Protocol):
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        """Takes in the objective of a running trial at one step; not finite is allowed.
+        """Takes in the first objective of a running trial at one step; not finite is allowed.
 
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
         """
 
     def tell(
-        self,
-        number: int,
-        state: TrialState,
-        value: float | None = None,
-        reason: FailureReason | None = None,
-        *,
-        further: Sequence[float] = (),
+        self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
     ) -> None:
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            further: values of the job's further objectives.
+            values: of the job's objectives, in its order, where the trial completed.
         """
 
     def close(self) -> None:

@@ -63,8 +63,7 @@ def adapters_of(
     feasibility = feasibility or Feasibility()
     pruner = PolicyPruner(
         policy,
-        metric=plan.metric,
-        further=[metric for metric, _ in plan.further],
+        metrics=[objective.metric for objective in plan.objectives],
         constraints=plan.specification.constraints,
         is_to_stop=lambda number: number in signals.to_stop(),
         groups=groups,

@@ -29,7 +29,7 @@ class TrialEnd:
     reason: FailureReason | None = None
     detail: str | None = None
     values: Sequence[float] = ()
-    """Of a completed one: all objectives at its last measurement, the first one first."""
+    """Of a completed one: the objectives at its last measurement, in the order of the job."""
     setbacks: Setbacks = field(default_factory=Setbacks)
     """Of one that comes back."""
     policy_knows: bool = False
@@ -95,8 +95,7 @@ class OpenTrials:
             self._finish(number, end)
         self.ordered.discard(number)
         if not end.policy_knows:
-            value = end.values[0] if end.values else None
-            self._policy.tell(number, end.state, value, end.reason, further=end.values[1:])
+            self._policy.tell(number, end.state, end.values, end.reason)
 
     def stop_those_asked(self) -> None:
         """Ends the trials that users have asked to stop and that Tune does not have.

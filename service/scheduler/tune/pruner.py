@@ -25,8 +25,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self,
         policy: Policy,
         *,
-        metric: str,
-        further: Sequence[str] = (),
+        metrics: Sequence[str],
         constraints: Sequence[Constraint] = (),
         is_to_stop: Callable[[int], bool] = lambda _number: False,
         groups: TuneRankGroups | None = None,
@@ -34,8 +33,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """Prepares the pruner.
 
         Args:
-            metric: the objective; decisions go by it alone.
-            further: metrics of the further objectives.
+            metrics: of the job's objectives; decisions go by the first alone.
             constraints: bounds that a trial must keep.
             is_to_stop: whether a user has asked for the end of a trial.
             groups: to be attached to Tune, which shows its controller to a trial scheduler only.
@@ -45,8 +43,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self._is_to_stop = is_to_stop
         self._policy = policy
         self._constraints = constraints
-        self._objective = metric
-        self._further = further
+        self._metrics = tuple(metrics)
         self._decisions: dict[int, Decision] = {}
         self._values: dict[int, tuple[float, ...]] = {}
 
@@ -58,7 +55,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """The decision; not called with a trial's last report, which ends it anyway."""
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         assert report.measurement is not None
-        if self._objective not in report.measurement.metrics:
+        if self._metrics[0] not in report.measurement.metrics:
             return str(TrialScheduler.STOP)  # it has failed, as the recorder says
         if violation(self._constraints, report.measurement.metrics, is_last=False) is not None:
             return str(TrialScheduler.STOP)  # the same
@@ -72,13 +69,12 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """Tells the policy a measurement of a trial; the policy's decision."""
         assert report.measurement is not None
         metrics = report.measurement.metrics
-        value = metrics[self._objective]
-        self._values[number] = value, *(metrics.get(name, math.nan) for name in self._further)
-        self._decisions[number] = self._policy.report(number, report.measurement.step, value)
+        self._values[number] = tuple(metrics.get(name, math.nan) for name in self._metrics)
+        self._decisions[number] = self._policy.report(number, report.measurement.step, metrics[self._metrics[0]])
         return self._decisions[number]
 
     def last_values(self, number: int) -> tuple[float, ...]:
-        """All objectives, the first one first, at the latest measurement of a trial; NaN: it was not measured."""
+        """The objectives, in the order of the job, at the latest measurement of a trial; NaN: it was not measured."""
         return self._values[number]
 
     def last_decision(self, number: int) -> Decision:

@@ -206,7 +206,8 @@ def _leading_id(phase: Phase) -> ScalarSelect[str]:
         select(extreme(other.value)).where(*completed(other)).correlate(Job).scalar_subquery()
         for extreme in (func.min, func.max)
     )
-    value = case((Job.direction == Direction.MINIMIZE, lowest), else_=highest)
+    direction = Job.stored_objectives[0]["direction"].as_string()
+    value = case((direction == Direction.MINIMIZE.value, lowest), else_=highest)
     leading = select(Trial.id).where(*completed(Trial), Trial.value == value).order_by(Trial.number).limit(1)
     return leading.correlate(Job).scalar_subquery()
 

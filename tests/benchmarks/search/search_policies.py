@@ -41,7 +41,7 @@ def _sampled(sampler: SamplerName, pruner: PrunerName = "none") -> MakePolicy:
                 make_sampler(
                     sampler,
                     problem.space,
-                    direction=problem.direction,
+                    directions=[problem.direction],
                     num_trials=MANY,
                     seed=str(random.Random(f"{seed}/{sampler}").getrandbits(32)),
                 ),

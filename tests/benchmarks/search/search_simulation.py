@@ -105,16 +105,16 @@ def simulate(policy: Policy, problem: Problem, *, num_workers: int, budgets: Seq
         curve, step = curves[number], reached[number]
         value = curve[step - 1] if step <= len(curve) else math.nan
         if not math.isfinite(value):
-            policy.tell(number, TrialState.FAILED, None, FailureReason.DIVERGED)
+            policy.tell(number, TrialState.FAILED, (), FailureReason.DIVERGED)
             idle.append(worker)
             continue
         decision = policy.report(number, step, value)
         if step == problem.num_units:
-            policy.tell(number, TrialState.COMPLETED, value)
+            policy.tell(number, TrialState.COMPLETED, (value,))
             finished.append((now, sign * value))
             idle.append(worker)
         elif decision is Decision.STOP:
-            policy.tell(number, TrialState.PRUNED, value)
+            policy.tell(number, TrialState.PRUNED)
             idle.append(worker)
         elif decision is Decision.PAUSE:
             idle.append(worker)

@@ -37,7 +37,7 @@ def search(
 
     In sequence, so that what is tried depends on `seed` alone, not on the number of processes.
     """
-    sampler = make_sampler("tpe", searched, direction=Direction.MINIMIZE, num_trials=num_trials, seed=seed)
+    sampler = make_sampler("tpe", searched, directions=[Direction.MINIMIZE], num_trials=num_trials, seed=seed)
     defaults = searched.branch_defaults()
     trials: list[Trial] = []
     for number in range(num_trials):
@@ -81,5 +81,5 @@ def best(trials: list[Trial]) -> Trial:
 def _outcome(curve: Curve) -> TrialOutcome:
     points = tuple(zip(curve.steps, curve.losses, strict=True))
     if math.isfinite(curve.best):
-        return TrialOutcome(TrialState.COMPLETED, None, curve.best, points)
-    return TrialOutcome(TrialState.FAILED, FailureReason.DIVERGED, None, points)
+        return TrialOutcome(TrialState.COMPLETED, None, (curve.best,), points)
+    return TrialOutcome(TrialState.FAILED, FailureReason.DIVERGED, (), points)

@@ -14,7 +14,6 @@ from service.api import examples
 from service.api.schemas import jobs
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
-from service.api.schemas.estimates import JobEstimate
 from service.server.app import create_app
 from service.settings import Settings
 
@@ -79,7 +78,7 @@ def test_refusals_at_the_door_are_documented(openapi: dict[str, Any]) -> None:
 def test_examples_of_responses_are_valid() -> None:
     for schema, example in (
         (jobs.JobRead, examples.JOB),
-        (JobEstimate, examples.JOB_ESTIMATE),
+        (jobs.JobEstimate, examples.JOB_ESTIMATE),
         (jobs.TrialRead, examples.TRIAL),
         (jobs.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
         (jobs.MeasurementPage, examples.MEASUREMENTS),

@@ -29,7 +29,7 @@ BUDGET_FIELDS = st.sampled_from([*Budget.model_fields, "trials"])
 FULL: dict[str, Any] = {
     "workload": {"name": "digits-mlp", "options": {"hidden_sizes": [16]}},
     "search_space": preset("shampoo").to_json(),
-    "objective": {"metric": "validation_loss"},
+    "objectives": [{"metric": "validation_loss"}],
     "budget": {"num_trials": 4, "wall_clock_seconds": 60, "device_hours": 0.5},
     "training": {"num_steps": 40, "evaluate_every": 10, "batch_size": 64, "seed": 0, "gradient_clip_norm": 1.0},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1, "gpus_per_worker": 0, "parallel_trials": 1},

@@ -29,8 +29,9 @@ def _space(**changes: Any) -> dict[str, Any]:
     return {**WORKLOAD, "search_space": {"optimizer": "shampoo", "parameters": [parameter]}}
 
 
-def _further(*metrics: str, **fields: Any) -> dict[str, Any]:
-    return {**WORKLOAD, "objective": {"metric": "validation_loss", "also": list(metrics)}, **fields}
+def _several(*metrics: str, **fields: Any) -> dict[str, Any]:
+    """A job with these objectives beside the validation loss."""
+    return {**WORKLOAD, "objectives": [{"metric": metric} for metric in ("validation_loss", *metrics)], **fields}
 
 
 _PRECISION = {"type": "categorical", "name": "training.precision", "choices": ["float32", "bfloat16"]}
@@ -94,28 +95,30 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
         {**WORKLOAD, "budget": {"num_trials": 4}, "confirmation": {"top_k": 4}},
         "confirmation.top_k",
     ),
-    "unknown metric": ({**WORKLOAD, "objective": {"metric": "bleu"}}, "objective.metric"),
-    "unknown further metric": (_further("step_seconds", "bleu"), "objective.also[1]"),
-    "an objective twice": (_further("step_seconds", "step_seconds"), "objective.also[1]"),
-    "the first objective again": (_further("validation_loss"), "objective.also[0]"),
-    "a further objective that needs a target": (_further("seconds_to_target"), "objective.target"),
-    "a summary of nothing": ({**WORKLOAD, "objective": {"metric": "best_"}}, "objective.metric"),
+    "unknown metric": ({**WORKLOAD, "objectives": [{"metric": "bleu"}]}, "objectives[0].metric"),
+    "unknown second metric": (_several("step_seconds", "bleu"), "objectives[2].metric"),
+    "an objective twice": (_several("step_seconds", "step_seconds"), "objectives[2].metric"),
+    "the first objective again": (_several("validation_loss"), "objectives[1].metric"),
+    "a second objective that needs a target": (_several("seconds_to_target"), "target"),
+    "a summary of nothing": ({**WORKLOAD, "objectives": [{"metric": "best_"}]}, "objectives[0].metric"),
     "five objectives": (
-        _further("step_seconds", "train_loss", "peak_memory_bytes", "optimizer_share"),
-        "objective.also",
+        _several("step_seconds", "train_loss", "peak_memory_bytes", "optimizer_share"),
+        "objectives",
     ),
-    "a further objective as an object": (
-        {**WORKLOAD, "objective": {"metric": "validation_loss", "also": [{"metric": "step_seconds"}]}},
-        "objective.also[0]",
+    "an objective that is no object": ({**WORKLOAD, "objectives": ["step_seconds"]}, "objectives[0]"),
+    "objectives that are no list": ({**WORKLOAD, "objectives": {"metric": "step_seconds"}}, "objectives"),
+    "a metric's target within an objective": (
+        {**WORKLOAD, "objectives": [{"metric": "validation_loss", "target": 0.1}]},
+        "objectives[0].target",
     ),
-    "auto for several objectives": (_further("step_seconds", sampler={"name": "auto"}), "sampler.name"),
-    "a Gaussian process for several objectives": (_further("step_seconds", sampler={"name": "gp"}), "sampler.name"),
-    "CMA-ES for several objectives": (_further("step_seconds", sampler={"name": "cmaes"}), "sampler.name"),
-    "a pruner for several objectives": (_further("step_seconds", pruner={"name": "asha"}), "pruner.name"),
+    "auto for several objectives": (_several("step_seconds", sampler={"name": "auto"}), "sampler.name"),
+    "a Gaussian process for several objectives": (_several("step_seconds", sampler={"name": "gp"}), "sampler.name"),
+    "CMA-ES for several objectives": (_several("step_seconds", sampler={"name": "cmaes"}), "sampler.name"),
+    "a pruner for several objectives": (_several("step_seconds", pruner={"name": "asha"}), "pruner.name"),
     "NSGA-II for one objective": ({**WORKLOAD, "sampler": {"name": "nsga2"}}, "sampler.name"),
     "a population and auto": (_population(sampler={"name": "auto"}), "pruner.name"),
     "a population and several objectives": (
-        _population(objective={"metric": "validation_loss", "also": ["step_seconds"]}),
+        _population(objectives=[{"metric": "validation_loss"}, {"metric": "step_seconds"}]),
         "pruner.name",
     ),
     "a population in words": (_population({"population": "many"}), "pruner.population"),
@@ -217,6 +220,40 @@ def _assert_names(answer: httpx.Response, status: int, field: str) -> None:
 def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> None:
     for body, field in IMPOSSIBLE.values():
         _assert_names(http.post("/v1/jobs", json=body), 422, field)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        (
+            {"objective": {"metric": "validation_loss", "also": ["step_seconds"]}},
+            "objective",
+            "there is no such field: did you mean 'objectives'?",
+        ),
+        (
+            {"objectives": [{"metric": "validation_loss", "also": ["step_seconds"]}]},
+            "objectives[0].also",
+            "there is no such field (known: metric)",
+        ),
+        (
+            {"training": {"batchsize": 64}},
+            "training.batchsize",
+            "there is no such field: did you mean 'batch_size'?",
+        ),
+        (
+            {"baseline": {"budget_shares": 0.5}},
+            "baseline.budget_shares",
+            "there is no such field: did you mean 'budget_share'?",
+        ),
+    ],
+)
+def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
+    sqlite_http: httpx.Client, fields: dict[str, Any], field: str, message: str
+) -> None:
+    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["message"]) == (field, message)
 
 
 @pytest.mark.usefixtures("contents")

@@ -108,7 +108,7 @@ def test_a_job_that_runs_has_no_recommendation_yet(http: httpx.Client, database:
     assert "running" in answer.json()["detail"]
 
 
-SEVERAL = {"metric": "validation_loss", "also": ["validation_accuracy", "best_train_loss"]}
+SEVERAL = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}, {"metric": "best_train_loss"}]
 
 
 def _measure_once(database: Database, lease: Lease, number: int, phase: Phase, **metrics: float) -> None:
@@ -122,7 +122,7 @@ def _measure_once(database: Database, lease: Lease, number: int, phase: Phase, *
 def test_a_job_with_several_objectives_tells_its_front_and_any_trials_config(
     http: httpx.Client, database: Database
 ) -> None:
-    lease = claimed_job(database, objective=SEVERAL)
+    lease = claimed_job(database, objectives=SEVERAL)
     search, baseline = Phase.SEARCH, Phase.BASELINE
     _measure_once(database, lease, 0, search, validation_loss=0.3, validation_accuracy=0.8, best_train_loss=0.1)
     _measure_once(database, lease, 1, baseline, validation_loss=0.5, validation_accuracy=0.9, best_train_loss=0.2)

@@ -31,7 +31,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
                 {"type": "integer", "name": "max_preconditioner_dim", "low": 8, "high": 128, "scale": "log"},
             ],
         },
-        "objective": {"metric": "validation_loss", "also": ["optimizer_state_bytes"]},
+        "objectives": [{"metric": "validation_loss"}, {"metric": "optimizer_state_bytes"}],
         "budget": {"num_trials": 10},
         "training": {"num_steps": 20, "evaluate_every": 10},
         "baseline": None,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.domain import Direction
+from service.domain import Direction, Objective
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.protocol import Start
 from service.specification.planning import plan_job
@@ -15,11 +15,16 @@ from service.store.session import Database
 from tests.support.service.scenarios import claimed_job, run_trial, specification
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
-ALSO = ["validation_accuracy", "best_train_loss", "step_seconds"]
+OBJECTIVES = (
+    Objective("validation_loss", MIN),
+    Objective("validation_accuracy", MAX),
+    Objective("best_train_loss", MIN),
+    Objective("step_seconds", MIN),
+)
 
 
 @pytest.mark.parametrize(
-    ("num_further", "sampler", "planned"),
+    ("num_others", "sampler", "planned"),
     [
         (0, None, "auto"),
         (1, None, "tpe"),
@@ -30,23 +35,20 @@ ALSO = ["validation_accuracy", "best_train_loss", "step_seconds"]
     ],
 )
 def test_several_objectives_choose_the_sampler_and_prune_nothing(
-    num_further: int, sampler: str | None, planned: str
+    num_others: int, sampler: str | None, planned: str
 ) -> None:
-    objective = {"metric": "validation_loss", "also": ALSO[:num_further]}
-    plan = plan_job(specification(objective=objective, sampler={"name": sampler}))
-    directions = {"validation_accuracy": MAX, "best_train_loss": MIN, "step_seconds": MIN}
+    objectives = OBJECTIVES[: 1 + num_others]
+    asked = [{"metric": objective.metric} for objective in objectives]
+    plan = plan_job(specification(objectives=asked, sampler={"name": sampler}))
     assert plan.sampler == planned
-    assert plan.pruner == ("none" if num_further else "auto")
-    assert plan.further == tuple((metric, directions[metric]) for metric in ALSO[:num_further])
+    assert plan.pruner == ("none" if num_others else "auto")
+    assert plan.objectives == objectives
 
 
-def test_trials_measure_what_further_objectives_need() -> None:
-    objective = {
-        "metric": "mean_of_last_validation_loss",
-        "also": ["best_train_loss", "seconds_to_target"],
-        "target": {"metric": "validation_accuracy", "value": 0.9},
-    }
-    plan = plan_job(specification(objective=objective))
+def test_trials_measure_what_their_objectives_need() -> None:
+    metrics = ["mean_of_last_validation_loss", "best_train_loss", "seconds_to_target"]
+    target = {"metric": "validation_accuracy", "value": 0.9}
+    plan = plan_job(specification(objectives=[{"metric": metric} for metric in metrics], target=target))
     (phase, *_), (space, *_) = plan.spaces.keys(), plan.spaces.values()
     config = plan.trial_config(phase, space.defaults())
     assert list(config.summaries) == ["mean_of_last_validation_loss", "best_train_loss"]
@@ -54,17 +56,18 @@ def test_trials_measure_what_further_objectives_need() -> None:
     assert (config.target.metric, config.target.direction) == ("validation_accuracy", "maximize")
 
 
-def test_a_policy_is_told_further_objectives_of_stored_trials(sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "step_seconds"]}
-    lease = claimed_job(sqlite_database, objective=objective)
+def test_a_policy_is_told_all_objectives_of_stored_trials(sqlite_database: Database) -> None:
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}, {"metric": "step_seconds"}]
+    lease = claimed_job(sqlite_database, objectives=objectives)
     run_trial(sqlite_database, lease, 0, 0.25)
     with sqlite_database.reading() as session:
         trials = TrialRepository(session).with_measurements(lease.job_id)
-        (past,) = history_of(trials, "validation_loss", ["validation_accuracy", "step_seconds"])
-    assert past.value == 0.25
-    accuracy, step_seconds = past.further
+        plan = plan_job(specification(objectives=objectives))
+        (past,) = history_of(trials, plan.objectives)
+    loss, accuracy, step_seconds = past.values
+    assert loss == 0.25
     assert accuracy == pytest.approx(0.8)
     assert math.isnan(step_seconds)  # it was not measured
-    policy = make_policy(plan_job(specification(objective=objective)))
+    policy = make_policy(plan)
     policy.restore([past])
     assert isinstance(policy.ask(), Start)

@@ -51,8 +51,8 @@ def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
 
 
 def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy"]}
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}]
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objectives=objectives)
     for number, final in enumerate([0.9, 0.7, 0.5, 1.1]):
         story.run(number, final)
     story.run(6)  # diverges
@@ -98,8 +98,8 @@ def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -
 
 
 def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "train_loss"]}
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objective=objective)
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}, {"metric": "train_loss"}]
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=1), objectives=objectives)
     for number in range(8):
         story.run(number)
     open_page(page, story)

@@ -101,12 +101,12 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
     address: str, sqlite_database: Database
 ) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy"]}
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}]
     story = Story(
         sqlite_database,
         now=NOW,
         budget={"num_trials": 600},
-        objective=objective,
+        objectives=objectives,
         confirmation={"top_k": 2, "num_seeds": 2},
     )
     for number, final in enumerate([0.09, 0.05, 0.06, 0.08, 0.2, 0.3]):
@@ -146,8 +146,8 @@ def test_best_so_far_is_drawn_over_time_on_demand(address: str, story: Story) ->
 
 
 def test_a_job_with_several_objectives_has_a_trade_off(address: str, sqlite_database: Database) -> None:
-    objective = {"metric": "validation_loss", "also": ["validation_accuracy", "train_loss"]}
-    story = Story(sqlite_database, now=datetime.now(UTC), objective=objective)
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}, {"metric": "train_loss"}]
+    story = Story(sqlite_database, now=datetime.now(UTC), objectives=objectives)
     for number in range(4):
         story.run(number)
     url = f"{address}/v1/jobs/{story.job_id}/plots/trade-off"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.confirm import compare_over_seeds, confirm, mean_curve
 from service.evidence.recommend import recommend
 from service.evidence.snippet import python_snippet
@@ -92,7 +92,7 @@ def _recommend(
     values: Mapping[int, Sequence[float | None]], *, direction: Direction = Direction.MINIMIZE
 ) -> RecommendedConfig:
     trials = [*FOUND, *_repeated(values)]
-    recommendation = recommend(trials, metric=METRIC, direction=direction, num_planned=4, num_seeds=3)
+    recommendation = recommend(trials, objectives=[Objective(METRIC, direction)], num_planned=4, num_seeds=3)
     assert recommendation is not None
     return recommendation
 
@@ -240,7 +240,7 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
 
 def test_without_a_baseline_the_best_mean_is_recommended() -> None:
     trials = [trial for trial in [*FOUND, *_repeated({1: [0.33, 0.34], 0: [0.30, 0.31]})] if trial.number != 2]
-    recommendation = recommend(trials, metric=METRIC, direction=Direction.MINIMIZE, num_seeds=2)
+    recommendation = recommend(trials, objectives=[Objective(METRIC, Direction.MINIMIZE)], num_seeds=2)
     assert recommendation is not None
     evidence = recommendation.evidence
     assert (evidence.best.number, evidence.verdict, evidence.improvement) == (0, Verdict.NO_BASELINE, None)
@@ -337,7 +337,7 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
-    recommendation = recommend(FOUND, metric=METRIC, direction=Direction.MINIMIZE)
+    recommendation = recommend(FOUND, objectives=[Objective(METRIC, Direction.MINIMIZE)])
     assert recommendation is not None
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("confirmation") is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain import Direction, Phase
+from service.domain import Direction, Objective, Phase
 from service.evidence.pareto_front import FrontPoint, dominates, front_of, pareto_front
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
@@ -53,7 +53,7 @@ def test_the_front_is_what_nothing_dominates(
 
 
 def test_the_front_of_trials_is_of_search_and_baseline_with_all_objectives() -> None:
-    objectives = [("loss", MIN), ("speed", MAX)]
+    objectives = [Objective("loss", MIN), Objective("speed", MAX)]
     points = front_of(
         [
             (0, Phase.SEARCH, {"loss": 0.5, "speed": 3.0, "other": 1.0}),

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from search_spaces import preset
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.recommend import (
     recommend,
 )
@@ -69,7 +69,7 @@ def _trial(
 
 
 def _recommend(*trials: FinishedTrial, direction: Direction = Direction.MINIMIZE) -> RecommendedConfig:
-    recommendation = recommend(trials, metric=METRIC, direction=direction)
+    recommendation = recommend(trials, objectives=[Objective(METRIC, direction)])
     assert recommendation is not None
     return recommendation
 
@@ -178,8 +178,8 @@ def test_without_a_completed_search_trial_nothing_is_recommended(value: float | 
         _trial(1, Phase.SEARCH, [value]),
         _trial(2, Phase.BASELINE, [0.4]),
     ]
-    assert recommend(trials, metric=METRIC, direction=Direction.MINIMIZE) is None
-    assert recommend([], metric=METRIC, direction=Direction.MINIMIZE) is None
+    assert recommend(trials, objectives=[Objective(METRIC, Direction.MINIMIZE)]) is None
+    assert recommend([], objectives=[Objective(METRIC, Direction.MINIMIZE)]) is None
 
 
 def test_the_first_of_equal_trials_wins() -> None:
@@ -293,13 +293,15 @@ def test_no_value_can_leave_its_argument() -> None:
     assert "os" not in {name.name for node in imported for name in node.names}
 
 
-def test_a_further_objective_that_nothing_measures_is_told() -> None:
+def test_objectives_that_nothing_measures_are_told() -> None:
     trials = [_trial(0, Phase.SEARCH, [0.5]), _trial(1, Phase.BASELINE, [0.6])]
     recommendation = recommend(
         trials,
-        metric=METRIC,
-        direction=Direction.MINIMIZE,
-        further=[("step_seconds", Direction.MINIMIZE), ("tokens_per_second", Direction.MAXIMIZE)],
+        objectives=[
+            Objective(METRIC, Direction.MINIMIZE),
+            Objective("step_seconds", Direction.MINIMIZE),
+            Objective("tokens_per_second", Direction.MAXIMIZE),
+        ],
     )
     assert recommendation is not None
     assert recommendation.evidence.front == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.domain import Direction, Phase
+from service.domain import Direction, Objective, Phase
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
@@ -110,45 +110,61 @@ def test_a_space_alone_can_choose_the_averaging() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "direction", "summaries", "target"),
+    ("metric", "direction", "summaries"),
     [
-        ({"metric": "validation_accuracy"}, Direction.MAXIMIZE, (), None),
-        ({"metric": "examples_per_second"}, Direction.MAXIMIZE, (), None),
-        ({"metric": "peak_memory_bytes"}, Direction.MINIMIZE, (), None),
-        ({"metric": "best_validation_accuracy"}, Direction.MAXIMIZE, ("best_validation_accuracy",), None),
-        ({"metric": "mean_of_last_validation_loss"}, Direction.MINIMIZE, ("mean_of_last_validation_loss",), None),
-        (
-            {"metric": "seconds_to_target", "target": {"metric": "validation_accuracy", "value": 0.9}},
-            Direction.MINIMIZE,
-            (),
-            TargetConfig("validation_accuracy", 0.9, "maximize"),
-        ),
-        (
-            {"metric": "validation_loss", "target": {"metric": "validation_loss", "value": 0.5}},
-            Direction.MINIMIZE,
-            (),
-            TargetConfig("validation_loss", 0.5, "minimize"),
-        ),
+        ("validation_accuracy", Direction.MAXIMIZE, ()),
+        ("examples_per_second", Direction.MAXIMIZE, ()),
+        ("peak_memory_bytes", Direction.MINIMIZE, ()),
+        ("best_validation_accuracy", Direction.MAXIMIZE, ("best_validation_accuracy",)),
+        ("mean_of_last_validation_loss", Direction.MINIMIZE, ("mean_of_last_validation_loss",)),
     ],
 )
 def test_an_objective_is_measured_in_its_direction(
-    objective: dict[str, Any], direction: Direction, summaries: tuple[str, ...], target: TargetConfig | None
+    metric: str, direction: Direction, summaries: tuple[str, ...]
 ) -> None:
-    planned = plan(objective=objective)
-    assert (planned.metric, planned.direction) == (objective["metric"], direction)
+    planned = plan(objectives=[{"metric": metric}])
+    assert planned.objectives == (Objective(metric, direction),)
     config = trial(planned)
-    assert (config.summaries, config.target) == (summaries, target)
+    assert (config.summaries, config.target) == (summaries, None)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "target", "measured"),
+    [
+        (
+            [{"metric": "seconds_to_target"}],
+            {"metric": "validation_accuracy", "value": 0.9},
+            TargetConfig("validation_accuracy", 0.9, "maximize"),
+        ),
+        (
+            [{"metric": "validation_loss"}],
+            {"metric": "validation_loss", "value": 0.5},
+            TargetConfig("validation_loss", 0.5, "minimize"),
+        ),
+        ([], {"metric": "validation_loss", "value": 0.5}, TargetConfig("validation_loss", 0.5, "minimize")),
+    ],
+)
+def test_a_target_is_reached_in_the_direction_of_its_metric(
+    objectives: list[dict[str, str]], target: dict[str, Any], measured: TargetConfig
+) -> None:
+    planned = plan(objectives=objectives, target=target)
+    assert planned.direction is Direction.MINIMIZE
+    assert trial(planned).target == measured
 
 
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
-        ({"objective": {"metric": "perplexity"}}, "objective.metric", "has no metric 'perplexity' (it has: examples_"),
-        ({"objective": {"metric": "best_perplexity"}}, "objective.metric", "has no metric 'best_perplexity'"),
-        ({"objective": {"metric": "steps_to_target"}}, "objective.target", "is required by the metric 'steps_to_targ"),
         (
-            {"objective": {"metric": "validation_loss", "target": {"metric": "step_seconds", "value": 1.0}}},
-            "objective.target.metric",
+            {"objectives": [{"metric": "perplexity"}]},
+            "objectives[0].metric",
+            "has no metric 'perplexity' (it has: examples_",
+        ),
+        ({"objectives": [{"metric": "best_perplexity"}]}, "objectives[0].metric", "has no metric 'best_perplexity'"),
+        ({"objectives": [{"metric": "steps_to_target"}]}, "target", "is required by the metric 'steps_to_targ"),
+        (
+            {"objectives": [{"metric": "validation_loss"}], "target": {"metric": "step_seconds", "value": 1.0}},
+            "target.metric",
             "has no metric 'step_seconds' (it has: train_loss, ",
         ),
         (

@@ -49,12 +49,12 @@ WITH_DROPOUT = {"workload": {"name": "digits-mlp", "options": {"dropout": 0.25}}
         (averaging(decay=2), "training.averaging.arguments.decay", "must be in [0, 1), got 2"),
         (averaging(update_frequency=0.5), "training.averaging.arguments.update_frequency", "an integer, got 0.5"),
         (averaging(decay={"a": 1}), "training.averaging.arguments.decay", "got {'a': 1}"),
-        ({"objective": {"metric": "best_bleu"}}, "objective.metric", "best_<metric>, mean_of_last_<metric>)"),
-        ({"objective": {"metric": "best_steps_to_target"}}, "objective.metric", "is of the whole curve already"),
-        ({"objective": {"metric": "steps_to_target"}}, "objective.target", "'steps_to_target'"),
+        ({"objectives": [{"metric": "best_bleu"}]}, "objectives[0].metric", "best_<metric>, mean_of_last_<metric>)"),
+        ({"objectives": [{"metric": "best_steps_to_target"}]}, "objectives[0].metric", "is of the whole curve already"),
+        ({"objectives": [{"metric": "steps_to_target"}]}, "target", "'steps_to_target'"),
         (
-            {"objective": {"metric": "validation_loss", "target": {"metric": "bleu", "value": 1.0}}},
-            "objective.target.metric",
+            {"objectives": [{"metric": "validation_loss"}], "target": {"metric": "bleu", "value": 1.0}},
+            "target.metric",
             "'bleu'",
         ),
         ({**WITH_DROPOUT, **space(DROPOUT)}, "search_space.parameters[0].name", "holds 'dropout' at 0.25"),
@@ -81,7 +81,7 @@ def test_an_impossible_training_is_refused_naming_field_and_value(
         training(averaging={"method": "swa"}),
         training(compression={"start_step": 1}),
         training(epochs=3),
-        {"objective": {"metric": "seconds_to_target", "target": {"metric": "validation_loss"}}},
+        {"objectives": [{"metric": "seconds_to_target"}], "target": {"metric": "validation_loss"}},
     ],
 )
 def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:

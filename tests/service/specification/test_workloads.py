@@ -72,6 +72,15 @@ def test_a_class_that_cannot_be_used_is_refused_with_the_reason(
 
 
 @pytest.mark.processes
+def test_a_class_whose_import_is_killed_may_be_asked_for_again(sqlite_database: Database, mine: Path) -> None:
+    (mine / "mine.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    answer = post(sqlite_database, "mine:Mine")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["detail"] == "mine:Mine: its import ended the process with signal SIGKILL"
+
+
+@pytest.mark.processes
 @pytest.mark.usefixtures("mine")
 def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database) -> None:
     for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0"}):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import JSON, column, inspect, select, table
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.repositories import JobRepository, TrialRepository
@@ -51,6 +52,60 @@ def test_earlier_jobs_get_the_time_they_ran(database: Database) -> None:
         running: (0.0, NOW),
     }
     assert trial.spent_seconds == trial.seconds == 0.4
+
+
+TARGET = {"metric": "validation_accuracy", "value": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("asked", "before"),
+    [
+        ({}, None),
+        (
+            {"objectives": [{"metric": "validation_accuracy"}]},
+            {"metric": "validation_accuracy", "target": None, "also": []},
+        ),
+        (
+            {"objectives": [{"metric": "seconds_to_target"}, {"metric": "train_loss"}], "target": TARGET},
+            {"metric": "seconds_to_target", "target": TARGET, "also": ["train_loss"]},
+        ),
+    ],
+)
+def test_objectives_are_kept_both_ways(
+    database: Database, asked: dict[str, Any], before: dict[str, Any] | None
+) -> None:
+    def stored() -> tuple[Any, Any]:
+        with database.reading() as session:
+            job = JobRepository(session).get(job_id)
+            return job.stored_specification, job.objectives
+
+    job_id = submit(database, **asked)
+    now = stored()
+    downgrade(database, "0013")
+    earlier = table(
+        "jobs", column("specification", JSON), column("metric"), column("direction"), column("further_objectives", JSON)
+    )
+    with database.engine.connect() as connection:
+        specification, *first, others = connection.execute(select(earlier)).one()
+    assert specification["objective"] == before
+    assert not {"objectives", "target"} & specification.keys()
+    assert (first, others) == (
+        [now[1][0].metric, now[1][0].direction],
+        [[objective.metric, objective.direction] for objective in now[1][1:]],
+    )
+    migrate(database)
+    assert stored() == now
+
+
+def test_a_target_alone_names_the_default_objective_after_a_downgrade(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database, target=TARGET)
+    downgrade(sqlite_database, "0013")
+    migrate(sqlite_database)
+    with sqlite_database.reading() as session:
+        specification = JobRepository(session).get(job_id).specification
+    assert [choice.metric for choice in specification.objectives] == ["validation_loss"]
+    assert specification.target is not None
+    assert specification.target.model_dump() == TARGET
 
 
 def test_an_empty_database_is_not_current(empty: Database) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.domain import Direction, Objective
 from service.evidence.types import evidence_from_json
 from service.scheduler.policy.job_policy import history_of
 from service.store.migrate import check, is_current, migrate
@@ -38,12 +39,21 @@ def check_stories(database: Database) -> None:
         assert [job.state for job in found] == JOBS
         assert [job.specification.budget.num_trials for job in found] == [5, 4, 4]
         succeeded, running, _ = found
-        assert len(succeeded.objectives) == 2
+        assert succeeded.objectives == (
+            Objective("validation_loss", Direction.MINIMIZE),
+            Objective("validation_accuracy", Direction.MAXIMIZE),
+        )
+        assert [[choice.metric for choice in job.specification.objectives] for job in found] == [
+            ["validation_loss", "validation_accuracy"],
+            [],
+            [],
+        ]
+        assert running.objectives == succeeded.objectives[:1]
         stored = trials.with_measurements(succeeded.id)
         assert {trial.number: (trial.phase, trial.state, trial.reason) for trial in stored} == TRIALS
         for trial in stored:
             assert TrialConfig.from_json(trial.config).num_steps == 40
-        history = history_of(stored, succeeded.metric)
+        history = history_of(stored, succeeded.objectives)
         assert [len(trial.curve) for trial in history] == [4, 4, 1, 0, 4, 4, 4]
         recommendation = RecommendationRepository(session).of_job(succeeded.id)
         assert recommendation is not None

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace
-from service.api.schemas.estimates import JobEstimate
 from service.cli.terminal import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
@@ -86,7 +85,7 @@ def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_fr
 
 def test_only_succeeded_jobs_with_the_same_objective_and_optimizer_have_winners(database: Database) -> None:
     assert resolved(database, pinned=["winners"]).pinned == []
-    lease = claimed_job(database, objective={"metric": "validation_accuracy"})
+    lease = claimed_job(database, objectives=[{"metric": "validation_accuracy"}])
     run_trial(database, lease, 0, 0.5)
     with database.writing() as session:
         finish_job(session, lease, failure=None, now=NOW)
@@ -141,7 +140,7 @@ def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> No
     def lines(**fields: Any) -> str:
         with database.reading() as session:
             estimate = estimate_job(session, plan_job(specification(**fields)))
-        return "\n".join(estimate_lines(JobEstimate.model_validate(estimate)))
+        return "\n".join(estimate_lines(estimate))
 
     assert "winner" not in lines()
     assert "No earlier job with this workload, objective and optimizer has a winner for the search." in lines(

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from service.domain import Phase, TrialState
+from service.specification.estimate import Estimate
 from service.specification.planning import plan_job
 from service.store.session import Database
-from service.use_cases.estimates import Estimate, estimate_job
+from service.use_cases.estimates import estimate_job
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, record_measurements
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification

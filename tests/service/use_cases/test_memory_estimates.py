@@ -11,18 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from service.api.schemas.estimates import JobEstimate
 from service.cli.terminal import estimate_lines
 from service.domain import Phase
+from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan, plan_job
-from service.use_cases.estimates import Estimate
-from service.use_cases.memory_estimates import (
-    MemoryEstimate,
-    MemoryPredictor,
-    NotPredictable,
-    SpaceMemory,
-    estimate_memory,
-)
+from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, estimate_memory
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data
@@ -191,7 +184,7 @@ def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None
             max_device_hours=None,
             memory=memory,
         )
-        return "\n".join(estimate_lines(JobEstimate.model_validate(estimate)))
+        return "\n".join(estimate_lines(estimate))
 
     def of_search(share: float | None) -> dict[Phase, SpaceMemory]:
         return {Phase.SEARCH: SpaceMemory(2**30, 3 * 2**30, share, 201)}

@@ -32,10 +32,10 @@ from tests.support.service.scenarios import (
     submit,
 )
 
-OBJECTIVES: tuple[dict[str, Any], ...] = (
-    {"metric": "validation_loss"},
-    {"metric": "validation_accuracy"},
-    {"metric": "validation_loss", "also": ["validation_accuracy", "step_seconds"]},
+OBJECTIVES: tuple[list[dict[str, str]], ...] = (
+    [{"metric": "validation_loss"}],
+    [{"metric": "validation_accuracy"}],
+    [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}, {"metric": "step_seconds"}],
 )
 VALUES = (None, -1.5, -0.0, 0.0, 0.1, 0.1 + 2**-56, 0.25, 1e-300, 1e300)
 """Few, so that there are many equals; a double's neighbours, its ends, and none: a metric that was not finite."""
@@ -92,9 +92,9 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
     worker = add_worker(database)
     ids = []
     for index in range(9):
-        objective = OBJECTIVES[index % len(OBJECTIVES)]
-        ids.append(submit(database, objective=objective, budget={"num_trials": 400}))
-        metrics = [objective["metric"], *objective.get("also", [])]
+        objectives = OBJECTIVES[index % len(OBJECTIVES)]
+        ids.append(submit(database, objectives=objectives, budget={"num_trials": 400}))
+        metrics = [objective["metric"] for objective in objectives]
         store_trials(database, ids[-1], _random_trials(generator, metrics, generator.choice([1, 2, 30, 300])))
         if index % 2:
             assert claim(database, worker) is not None  # the oldest one waiting runs
@@ -114,7 +114,7 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
             # By their representation: -0.0 is another number than 0.0 to whoever reads it.
             assert repr(ours.best) == repr(_best(trials, Phase.SEARCH, job.direction))
             assert repr(ours.baseline_best) == repr(_best(trials, Phase.BASELINE, job.direction))
-            assert ours.front == (front_of(completed, job.objectives) if job.further_objectives else [])
+            assert ours.front == (front_of(completed, job.objectives) if len(job.objectives) > 1 else [])
             assert ours.trials == {state: sum(trial.state is state for trial in trials) for state in TrialState}
             assert {phase: each.num_finished for phase, each in ours.phases.items()} == {
                 phase: sum(trial.state.is_final for trial in trials if trial.phase is phase) for phase in ours.phases
@@ -126,7 +126,7 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
 
 
 def test_a_trial_whose_objective_was_not_finite_in_the_end_is_not_the_best(database: Database) -> None:
-    lease = claimed_job(database, objective={"metric": "validation_accuracy"})
+    lease = claimed_job(database, objectives=[{"metric": "validation_accuracy"}])
     for number, loss in enumerate([float("nan"), 1.0, float("-inf")]):
         begin_trial(database, lease, number)
         measure(database, lease, number, 40, loss)
@@ -156,7 +156,7 @@ def _statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
 def _running_jobs(database: Database, *, num_jobs: int, num_trials: int) -> list[str]:
     ids = []
     for index in range(num_jobs):
-        ids.append(claimed_job(database, objective=OBJECTIVES[index % len(OBJECTIVES)]).job_id)
+        ids.append(claimed_job(database, objectives=OBJECTIVES[index % len(OBJECTIVES)]).job_id)
         phases = (Phase.SEARCH, Phase.BASELINE)
         store_trials(
             database, ids[-1], [{"phase": phases[number % 2], "value": float(number)} for number in range(num_trials)]

@@ -44,7 +44,7 @@ def asks(database: Database, job_id: str, count: int) -> list[Start | Resume]:
         trials = TrialRepository(session).with_measurements(job_id)
     plan = plan_job(job.specification)
     policy = make_policy(plan)
-    policy.restore(history_of(trials, plan.metric))
+    policy.restore(history_of(trials, plan.objectives))
     found = [policy.ask() for _ in range(count)]
     assert all(isinstance(asked, Start | Resume) for asked in found), found
     return found  # type: ignore[return-value]

@@ -63,7 +63,7 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
     [
         ({"workload": {"name": "nope"}}, "workload.name", "'nope'"),
         ({"workload": {"name": "digits-mlp", "options": {"depth": 3}}}, "workload.options.depth", "3"),
-        ({"objective": {"metric": "bleu"}}, "objective.metric", "'bleu'"),
+        ({"objectives": [{"metric": "bleu"}]}, "objectives[0].metric", "'bleu'"),
         ({"search_space": "adam"}, "search_space", "'adam'"),
         ({"baseline": {"search_space": "adam"}}, "baseline.search_space", "'adam'"),
         ({"training": {"num_steps": 10, "evaluate_every": 20}}, "training.evaluate_every", "20"),
@@ -73,7 +73,7 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
         ({"constraints": [{"metric": "bleu", "max": 1}]}, "constraints[0].metric", "'bleu'"),
         ({"constraints": [{"metric": "step_seconds"}]}, "constraints[0]", "needs a min or a max"),
         ({"constraints": [{"metric": "step_seconds", "min": 2, "max": 1}]}, "constraints[0].min", "2 exceeds"),
-        ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "objective.target", "'steps_to_target'"),
+        ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "target", "'steps_to_target'"),
         ({"pinned": [{"lr": 1e-3}, {"lr": 5.0}]}, "pinned[1].lr", "5.0"),
         ({"pinned": [{"learning_rate": 1.0}]}, "pinned[0]", "learning_rate"),
         ({"search_space": "soap", "pinned": ["algoperf"]}, "pinned[0]", "no point"),

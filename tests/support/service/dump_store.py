@@ -58,7 +58,7 @@ def tell_stories(database: Database) -> None:
     """A job that succeeded with trials of every phase and a recommendation, one that runs, and one in the queue."""
     submit(
         database,
-        objective={"metric": "validation_loss", "also": ["validation_accuracy"]},
+        objectives=[{"metric": "validation_loss"}, {"metric": "validation_accuracy"}],
         budget={"num_trials": 5},
         confirmation={"num_seeds": 2, "top_k": 1},
     )

@@ -87,7 +87,7 @@ class Job:
             return AutoSearch(space, direction=self.direction, max_steps=MAX_STEPS, seed=self.seed)
         return SampledSearch(
             make_sampler(
-                self.sampler, space, direction=self.direction, num_trials=num_trials, seed=f"{self.seed}/{phase}"
+                self.sampler, space, directions=[self.direction], num_trials=num_trials, seed=f"{self.seed}/{phase}"
             ),
             make_pruner(
                 "asha" if self.prunes else "none",
@@ -139,9 +139,9 @@ class Job:
         value = self.curve(row.parameters, step) * (1 if self.direction is Direction.MINIMIZE else -1)
         if math.isnan(value):
             self._change(number, state=TrialState.FAILED, reason=FailureReason.DIVERGED)
-            policy.tell(number, TrialState.FAILED, None, FailureReason.DIVERGED)
+            policy.tell(number, TrialState.FAILED, (), FailureReason.DIVERGED)
             return True
-        self._change(number, curve=(*row.curve, (step, value)), value=value)
+        self._change(number, curve=(*row.curve, (step, value)), values=(value,))
         decision = self.decisions[number, step] = policy.report(number, step, value)
         if decision is Decision.PAUSE:
             self._change(number, state=TrialState.QUEUED)
@@ -149,7 +149,7 @@ class Job:
         if step == MAX_STEPS or decision is Decision.STOP:
             state = TrialState.COMPLETED if step == MAX_STEPS else TrialState.PRUNED
             self._change(number, state=state)
-            policy.tell(number, state, value)
+            policy.tell(number, state, (value,))
             return True
         return False
 

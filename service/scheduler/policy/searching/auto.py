@@ -241,8 +241,8 @@ class AutoSearch:
         trial = self._trials[number]
         self._nothing_left = False
         trial.status = SearchStatus.ENDED
-        if outcome.state is TrialState.COMPLETED and outcome.value is not None and math.isfinite(outcome.value):
-            trial.final = outcome.value
+        if outcome.state is TrialState.COMPLETED and not outcome.is_worst:
+            trial.final = outcome.values[0]
         else:
             trial.failed = outcome.state is TrialState.COMPLETED or outcome.reason in TEACHING_REASONS
             trial.forgotten = not trial.failed and self._rungs.at_first(trial.curve) is None

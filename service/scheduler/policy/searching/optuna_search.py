@@ -34,7 +34,7 @@ class OptunaSearch:
       with a penalty would rank them above every pruned trial, and with few completed trials among the good ones.
       Samplers that learn from completed trials alone are told the worst value seen;
     - errors, lost and cancelled trials as FAIL, which samplers ignore. With several objectives also pruned
-      ones, as Optuna compares no curves there; those that completed without one of the further ones as PRUNED without
+      ones, as Optuna compares no curves there; those that completed without one of the later ones as PRUNED without
       a curve.
     TPE counts running trials as bad (the liar), so that concurrent trials spread out.
     """
@@ -98,16 +98,13 @@ class OptunaSearch:
         elif outcome.is_worst:
             self._study.tell(trial, state=OptunaState.PRUNED)
         elif outcome.state is TrialState.COMPLETED:
-            assert outcome.value is not None
+            first = outcome.values[0]  # a number, or the trial would be the worst
             worse = min if self._is_maximised else max
-            self._worst = outcome.value if self._worst is None else worse(self._worst, outcome.value)
-            values = (outcome.value, *outcome.further)
-            if all(map(math.isfinite, values)):
-                self._study.tell(trial, values)
-            elif math.isfinite(outcome.value):
-                self._study.tell(trial, state=OptunaState.PRUNED)  # without a curve: worse than what was measured
+            self._worst = first if self._worst is None else worse(self._worst, first)
+            if all(map(math.isfinite, outcome.values)):
+                self._study.tell(trial, outcome.values)
             else:
-                self._study.tell(trial, state=OptunaState.FAIL)
+                self._study.tell(trial, state=OptunaState.PRUNED)  # without a curve: worse than what was measured
         elif outcome.state is TrialState.PRUNED and self._num_objectives == 1:
             for step, value in outcome.curve:
                 trial.report(value, step)

@@ -24,16 +24,16 @@ class TrialOutcome:
 
     state: TrialState
     reason: FailureReason | None
-    value: float | None
+    values: tuple[float, ...]
+    """Of the objectives, in the order of the job, if it completed; not finite is allowed."""
     curve: Sequence[tuple[int, float]]
-    further: tuple[float, ...] = ()
-    """Values of the further objectives, if it completed."""
+    """The first objective by step."""
 
     @property
     def is_worst(self) -> bool:
         """True if the parameters proved worse than any that gave a number."""
         if self.state is TrialState.COMPLETED:
-            return self.value is None or not math.isfinite(self.value)
+            return not self.values or not math.isfinite(self.values[0])
         if self.state is TrialState.PRUNED:
             return not self.curve or not math.isfinite(self.curve[-1][1])
         return self.state is TrialState.FAILED and self.reason in TEACHING_REASONS

@@ -31,22 +31,19 @@ def make_sampler(
     name: SamplerName,
     space: SearchSpace,
     *,
-    direction: Direction,
-    further: Sequence[Direction] = (),
+    directions: Sequence[Direction],
     num_trials: int,
     seed: str,
 ) -> Sampler:
     """The sampler `name` for a phase of `num_trials` trials.
 
     Args:
-        direction: in which the objective is better.
-        further: directions of further objectives.
+        directions: in which the objectives are better.
 
     Raises:
         ValueError: there is no such sampler, or it knows only one objective.
     """
-    directions = (direction, *further)
-    if further and name in ("gp", "cmaes"):
+    if len(directions) > 1 and name in ("gp", "cmaes"):
         raise ValueError(f"sampler {name!r} knows one objective, got {len(directions)}")
     match name:
         case "random":
@@ -64,7 +61,7 @@ def make_sampler(
         case "gp":
             return OptunaSearch(space, directions, make=make_gp, tells_worst=True, seed=seed)
         case "cmaes":
-            return CmaEsSearch(space, direction=direction, seed=seed)
+            return CmaEsSearch(space, direction=directions[0], seed=seed)
     raise ValueError(f"unknown sampler {name!r} (known: {', '.join(get_args(SamplerName))})")
 
 

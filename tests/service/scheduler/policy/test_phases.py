@@ -57,7 +57,7 @@ def _plan(
         made = make_sampler(
             sampler,  # type: ignore[arg-type]
             space,
-            direction=Direction.MINIMIZE,
+            directions=[Direction.MINIMIZE],
             num_trials=num_trials,
             seed=f"0/{phase}",
         )
@@ -101,9 +101,9 @@ def test_it_waits_for_running_trials_and_is_done_when_all_have_ended() -> None:
     assert not policy.is_done
     numbers = [_started(policy.ask()).number, _started(policy.ask()).number]
     assert policy.ask() == Wait()
-    policy.tell(numbers[0], TrialState.COMPLETED, 1.0)
+    policy.tell(numbers[0], TrialState.COMPLETED, (1.0,))
     assert policy.ask() == Wait()
-    policy.tell(numbers[1], TrialState.FAILED, None, FailureReason.ERROR)
+    policy.tell(numbers[1], TrialState.FAILED, (), FailureReason.ERROR)
     assert policy.ask() == Done()
     assert policy.is_done
 
@@ -169,7 +169,7 @@ def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
         assert resumed.number == 0
         assert each.ask() == Wait()
         assert each.report(0, 3, 1.0) is Decision.CONTINUE
-        each.tell(0, TrialState.COMPLETED, 1.0)
+        each.tell(0, TrialState.COMPLETED, (1.0,))
         for number in (1, 2):
             assert each.ask() == GiveUp(number)
             each.tell(number, TrialState.PRUNED)
@@ -190,7 +190,7 @@ def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() ->
     anew.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, spared=True)])
     anew.ask()
     assert [anew.report(0, step, 1.0) for step in (1, 2, 3)] == [Decision.CONTINUE] * 3
-    anew.tell(0, TrialState.COMPLETED, 1.0)
+    anew.tell(0, TrialState.COMPLETED, (1.0,))
     assert anew.ask() == Done()
 
 
@@ -207,11 +207,11 @@ def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None
     policy = JobPolicy([plan])
     running = [_started(policy.ask()).number for _ in range(4)]
     for number, value in zip(running, (5.0, math.nan, 2.0, 3.0), strict=True):
-        policy.tell(number, TrialState.COMPLETED, value)  # the best is trial 2, and one was begun after it
+        policy.tell(number, TrialState.COMPLETED, (value,))  # the best is trial 2, and one was begun after it
     for state in (TrialState.CANCELLED, TrialState.PRUNED):
         policy.tell(_started(policy.ask()).number, state)  # what was cancelled does not count
     last = _started(policy.ask()).number
-    policy.tell(last, TrialState.FAILED, None, FailureReason.DIVERGED)
+    policy.tell(last, TrialState.FAILED, (), FailureReason.DIVERGED)
     assert policy.ask() == Done()
     assert policy.is_done
 
@@ -223,9 +223,9 @@ def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
     policy.close()
     assert policy.ask() == Wait()
     policy.report(0, 2, 1.0)
-    policy.tell(1, TrialState.COMPLETED, 1.0)
+    policy.tell(1, TrialState.COMPLETED, (1.0,))
     assert isinstance(policy.ask(), Resume)
-    policy.tell(0, TrialState.COMPLETED, 1.0)
+    policy.tell(0, TrialState.COMPLETED, (1.0,))
     assert policy.ask() == Done()
     assert policy.is_done
 
@@ -258,7 +258,7 @@ def test_calls_about_unknown_and_ended_trials_are_refused() -> None:
 
 
 def test_an_impossible_history_is_refused() -> None:
-    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, values=(1.0,))
     with pytest.raises(ValueError, match="trial 0 appears twice"):
         _policy().restore([row, row])
     with pytest.raises(SpaceError, match="lr"):
@@ -330,7 +330,7 @@ def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_run
                 policy.report(number, step, data.draw(st.floats()))
             running.remove(number)
             state, reason = data.draw(_ENDINGS)
-            policy.tell(number, state, data.draw(st.none() | st.floats()), reason)
+            policy.tell(number, state, data.draw(st.just(()) | st.tuples(st.floats())), reason)
     else:
         return  # requeued again and again
     assert not running
@@ -340,7 +340,7 @@ def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_run
 
 
 def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_go_on() -> None:
-    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, values=(1.0,))
     failed = TrialHistory(
         1, CONFIRMATION, row.parameters, TrialState.FAILED, FailureReason.DIVERGED, repeats=Repeats(0, SEARCH, 1)
     )
@@ -355,14 +355,14 @@ def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_g
     assert policy.ask() == Start(3, CONFIRMATION, row.parameters, repeats=Repeats(0, SEARCH, 3))
     assert policy.ask() == Wait()
     assert policy.report(2, 2, 1e9) is Decision.CONTINUE
-    policy.tell(2, TrialState.COMPLETED, 1e9)
+    policy.tell(2, TrialState.COMPLETED, (1e9,))
     policy.tell(3, TrialState.CANCELLED)
     assert policy.ask() == Done()
     assert policy.is_done
 
 
 def test_a_history_that_confirms_what_the_job_does_not_is_refused() -> None:
-    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, value=1.0)
+    row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, values=(1.0,))
     repeated = TrialHistory(1, CONFIRMATION, row.parameters, TrialState.QUEUED, repeats=Repeats(0, SEARCH, 1))
     with pytest.raises(ValueError, match="trial 1 belongs to phase confirmation, which the job does not have"):
         _policy().restore([row, repeated])

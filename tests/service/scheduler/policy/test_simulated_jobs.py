@@ -61,8 +61,8 @@ def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> N
         for seed in range(8):
             job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed, direction=direction)  # type: ignore[arg-type]
             job.run(num_workers=2)
-            rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED and row.value is not None]
-            found.append(min(sign * row.value for row in rows if row.value is not None))
+            rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED]
+            found.append(min(sign * row.values[0] for row in rows))
         return statistics.median(found)
 
     floor = 3.0 / 28
@@ -93,7 +93,7 @@ def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
 
     def best(phase: Phase, count: int) -> list[int]:
         completed = [row for row in job.rows.values() if row.phase is phase and row.state is TrialState.COMPLETED]
-        ranked = sorted(completed, key=lambda row: (row.value is None, row.value, row.number))
+        ranked = sorted(completed, key=lambda row: (row.values[0], row.number))
         return [row.number for row in ranked[:count]]
 
     sources = [*best(SEARCH, 3), *best(BASELINE, 1)]

@@ -48,7 +48,7 @@ def train(policy: OnePhase, number: int, final: float, *, begin: int = 1) -> Dec
     for step in range(begin, STEPS + 1):
         if policy.report(number, step, final * step / STEPS) is Decision.PAUSE:
             return Decision.PAUSE
-    policy.tell(number, TrialState.COMPLETED, final)
+    policy.tell(number, TrialState.COMPLETED, (final,))
     return Decision.CONTINUE
 
 
@@ -144,7 +144,7 @@ def test_an_error_teaches_nothing_and_an_interrupted_trial_comes_again() -> None
     first, second = policy.ask(), policy.ask()
     assert isinstance(first, Start)
     assert isinstance(second, Start)
-    policy.tell(0, TrialState.FAILED, None, FailureReason.ERROR)
+    policy.tell(0, TrialState.FAILED, (), FailureReason.ERROR)
     policy.tell(1, TrialState.QUEUED)
     assert policy.ask() == Resume(1, Phase.SEARCH, second.parameters, FIRST_RUNG)
     assert policy.search._trials[0].forgotten
@@ -180,7 +180,15 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
     for trial in policy.search._trials.values():
         state = TrialState.COMPLETED if trial.final is not None else TrialState.QUEUED
         history.append(
-            TrialHistory(trial.number, Phase.SEARCH, trial.parameters, state, None, trial.final, tuple(trial.curve))
+            TrialHistory(
+                trial.number,
+                Phase.SEARCH,
+                trial.parameters,
+                state,
+                None,
+                () if trial.final is None else (trial.final,),
+                tuple(trial.curve),
+            )
         )
     running = policy.ask()
     assert isinstance(running, Start | Resume)
@@ -202,7 +210,7 @@ def test_a_trial_that_is_measured_once_is_trained_to_its_end() -> None:
         asked = policy.ask()
         assert isinstance(asked, Start)
         assert policy.report(number, 10, 1.0 / (1 + number)) is Decision.CONTINUE
-        policy.tell(number, TrialState.COMPLETED, 1.0 / (1 + number))
+        policy.tell(number, TrialState.COMPLETED, (1.0 / (1 + number),))
 
 
 @pytest.mark.parametrize("family", ["plain", "conditional"])

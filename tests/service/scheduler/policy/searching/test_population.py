@@ -67,7 +67,7 @@ class Population:
             SPACE,
             self.num_trials,
             search=lambda: search_of(self.population, self.direction),
-            direction=self.direction,
+            directions=(self.direction,),
         )
         policy = JobPolicy([plan])
         policy.restore(list(self.rows.values()))
@@ -132,7 +132,7 @@ class Population:
                 del kept[old]
         value = weight if self.direction is Direction.MINIMIZE else -weight
         known = [point for point in row.curve if point[0] < step]
-        self.rows[number] = dataclasses.replace(row, curve=(*known, (step, value)), value=value)
+        self.rows[number] = dataclasses.replace(row, curve=(*known, (step, value)), values=(value,))
         if step == MAX_STEPS:
             policy.report(number, step, value)
             self._end(policy, number, TrialState.COMPLETED)
@@ -145,7 +145,7 @@ class Population:
         row = self.rows[number]
         self.rows[number] = dataclasses.replace(row, state=state, reason=reason)
         self.weights.pop(number, None)
-        policy.tell(number, state, row.value, reason)
+        policy.tell(number, state, row.values, reason)
 
     @property
     def forks(self) -> list[TrialHistory]:
@@ -190,7 +190,7 @@ def test_a_fork_begins_from_a_better_one_where_that_was_measured(num_slots: int,
 def test_it_finds_a_schedule_that_no_single_learning_rate_matches() -> None:
     job = Population(num_trials=60, population=10)
     job.run(num_slots=2)
-    best = min(row.value for row in job.rows.values() if row.state is TrialState.COMPLETED and row.value is not None)
+    best = min(row.values[0] for row in job.rows.values() if row.state is TrialState.COMPLETED)
     constant = min(
         math.prod(better_with_lr(10 ** (-3 + 0.01 * index), step) for step in range(1, MAX_STEPS + 1))
         for index in range(301)
@@ -231,7 +231,7 @@ def ready(search: PopulationSearch, *values: float, step: int = INTERVAL) -> Non
 
 
 def outcome(state: TrialState, reason: FailureReason | None = None) -> TrialOutcome:
-    return TrialOutcome(state, reason, None, ())
+    return TrialOutcome(state, reason, (), ())
 
 
 def test_the_worst_quarter_makes_room_and_the_others_go_on() -> None:

@@ -20,7 +20,7 @@ NAMES = get_args(SamplerName)
 
 
 def _sampler(name: SamplerName, space: SearchSpace = SEARCH_SPACE, seed: str = "0") -> Sampler:
-    return make_sampler(name, space, direction=Direction.MINIMIZE, num_trials=20, seed=seed)
+    return make_sampler(name, space, directions=[Direction.MINIMIZE], num_trials=20, seed=seed)
 
 
 def _suggested(sampler: Sampler, number: int) -> dict[str, Scalar]:
@@ -39,13 +39,13 @@ def test_a_rebuilt_sampler_suggests_what_the_first_would_have(name: SamplerName)
     known: list[dict[str, Scalar]] = []
     for number in range(15):
         known.append(_suggested(ours, number))
-        ours.finish(number, TrialOutcome(COMPLETED, None, _value(number), ()))
+        ours.finish(number, TrialOutcome(COMPLETED, None, (_value(number),), ()))
     known.append(_suggested(ours, 15))  # still running
     rebuilt = _sampler(name)
     for number, parameters in enumerate(known):
         rebuilt.begin(number, parameters)
     for number in reversed(range(15)):
-        rebuilt.finish(number, TrialOutcome(COMPLETED, None, _value(number), ()))
+        rebuilt.finish(number, TrialOutcome(COMPLETED, None, (_value(number),), ()))
     assert [rebuilt.suggest(number) for number in (16, 17)] == [ours.suggest(number) for number in (16, 17)]
 
 
@@ -58,11 +58,11 @@ def test_another_seed_suggests_something_else(name: SamplerName) -> None:
 def test_every_suggestion_fits_the_space_after_every_kind_of_ending(name: SamplerName) -> None:
     sampler = _sampler(name)
     endings = [
-        *[TrialOutcome(COMPLETED, None, float(value), ((1, 9.0), (2, float(value)))) for value in range(3)],
-        TrialOutcome(PRUNED, None, None, ((1, 5.0),)),
-        TrialOutcome(FAILED, FailureReason.DIVERGED, None, ((1, 0.1),)),
-        TrialOutcome(FAILED, FailureReason.ERROR, None, ()),
-        TrialOutcome(TrialState.CANCELLED, None, None, ()),
+        *[TrialOutcome(COMPLETED, None, (float(value),), ((1, 9.0), (2, float(value)))) for value in range(3)],
+        TrialOutcome(PRUNED, None, (), ((1, 5.0),)),
+        TrialOutcome(FAILED, FailureReason.DIVERGED, (), ((1, 0.1),)),
+        TrialOutcome(FAILED, FailureReason.ERROR, (), ()),
+        TrialOutcome(TrialState.CANCELLED, None, (), ()),
     ]
     for number in range(35):
         values = _suggested(sampler, number)
@@ -79,7 +79,7 @@ def test_samplers_that_learn_from_completed_trials_find_a_valley(name: SamplerNa
         values = _suggested(sampler, number)
         lr, momentum = (float(values[key] or 0) for key in ("lr", "momentum"))
         found.append((lr - 0.7) ** 2 + (momentum - 0.2) ** 2)
-        sampler.finish(number, TrialOutcome(COMPLETED, None, found[-1], ()))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, (found[-1],), ()))
     assert min(found[25:]) < 0.02
     assert sum(found[25:]) < 0.5 * sum(found[:15])
 
@@ -89,7 +89,7 @@ def test_cma_es_goes_on_around_the_best_of_stored_trials() -> None:
     sampler = _sampler("cmaes", space)
     for number in range(20):
         sampler.begin(number, {"lr": 0.9, "momentum": number / 20})
-        sampler.finish(number, TrialOutcome(COMPLETED, None, abs(number - 18.0), ()))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, (abs(number - 18.0),), ()))
     suggested = [_suggested(sampler, number) for number in range(20, 26)]
     assert sum(float(values["lr"] or 0) > 0.5 and float(values["momentum"] or 0) > 0.5 for values in suggested) >= 5
 
@@ -144,7 +144,7 @@ def test_one_name_with_two_ranges_and_choices_of_mixed_types_can_be_learned() ->
     for number in range(60):
         values = _suggested(sampler, number)
         is_good.append(values["workload.width"] == 3 and values["training.gradient_clip_norm"] is None)
-        sampler.finish(number, TrialOutcome(COMPLETED, None, 0.0 if is_good[-1] else 1.0, ()))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, (0.0 if is_good[-1] else 1.0,), ()))
     assert sum(is_good[30:]) >= 15  # 5 by chance
 
 
@@ -155,9 +155,9 @@ def test_with_few_completed_trials_diverged_ones_still_rank_behind_pruned_ones()
         diverges = number % 3 == 0
         sampler.begin(number, {"lr": 0.7 + number / 100 if diverges else 0.2 + number / 300})
         outcome = (
-            TrialOutcome(FAILED, FailureReason.DIVERGED, None, ((1, 0.1),))
+            TrialOutcome(FAILED, FailureReason.DIVERGED, (), ((1, 0.1),))
             if diverges
-            else TrialOutcome(PRUNED, None, None, ((3, 5.0),))
+            else TrialOutcome(PRUNED, None, (), ((3, 5.0),))
         )
         sampler.finish(number, outcome)
     suggested = [float(_suggested(sampler, number)["lr"] or 0) for number in range(30, 40)]
@@ -167,18 +167,18 @@ def test_with_few_completed_trials_diverged_ones_still_rank_behind_pruned_ones()
 @pytest.mark.parametrize(
     ("outcome", "worst"),
     [
-        (TrialOutcome(COMPLETED, None, 1.0, ()), False),
-        (TrialOutcome(COMPLETED, None, math.nan, ()), True),
-        (TrialOutcome(COMPLETED, None, None, ()), True),
-        (TrialOutcome(PRUNED, None, None, ((1, 2.0),)), False),
-        (TrialOutcome(PRUNED, None, None, ((1, 2.0), (2, math.inf))), True),
-        (TrialOutcome(PRUNED, None, None, ()), True),
-        (TrialOutcome(FAILED, FailureReason.DIVERGED, None, ((1, 2.0),)), True),
-        (TrialOutcome(FAILED, FailureReason.OUT_OF_MEMORY, None, ()), True),
-        (TrialOutcome(FAILED, FailureReason.INFEASIBLE, None, ()), True),
-        (TrialOutcome(FAILED, FailureReason.ERROR, None, ()), False),
-        (TrialOutcome(FAILED, FailureReason.LOST, None, ()), False),
-        (TrialOutcome(TrialState.CANCELLED, None, 1.0, ()), False),
+        (TrialOutcome(COMPLETED, None, (1.0,), ()), False),
+        (TrialOutcome(COMPLETED, None, (math.nan,), ()), True),
+        (TrialOutcome(COMPLETED, None, (), ()), True),
+        (TrialOutcome(PRUNED, None, (), ((1, 2.0),)), False),
+        (TrialOutcome(PRUNED, None, (), ((1, 2.0), (2, math.inf))), True),
+        (TrialOutcome(PRUNED, None, (), ()), True),
+        (TrialOutcome(FAILED, FailureReason.DIVERGED, (), ((1, 2.0),)), True),
+        (TrialOutcome(FAILED, FailureReason.OUT_OF_MEMORY, (), ()), True),
+        (TrialOutcome(FAILED, FailureReason.INFEASIBLE, (), ()), True),
+        (TrialOutcome(FAILED, FailureReason.ERROR, (), ()), False),
+        (TrialOutcome(FAILED, FailureReason.LOST, (), ()), False),
+        (TrialOutcome(TrialState.CANCELLED, None, (1.0,), ()), False),
     ],
 )
 def test_endings_that_the_parameters_caused_count_as_worst(outcome: TrialOutcome, worst: bool) -> None:

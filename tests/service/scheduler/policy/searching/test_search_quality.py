@@ -39,7 +39,7 @@ class Script:
         self._rates, self._pauses = list(rates), pauses
         self.started: list[float] = []
         self.paused: list[int] = []
-        self.told: list[tuple[int, TrialState, float | None, FailureReason | None]] = []
+        self.told: list[tuple[int, TrialState, tuple[float, ...], FailureReason | None]] = []
         self.reported: list[tuple[int, int]] = []
 
     def ask(self) -> Ask:
@@ -60,15 +60,9 @@ class Script:
         return Decision.CONTINUE
 
     def tell(
-        self,
-        number: int,
-        state: TrialState,
-        value: float | None = None,
-        reason: FailureReason | None = None,
-        *,
-        further: Sequence[float] = (),
+        self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
     ) -> None:
-        self.told.append((number, state, value, reason))
+        self.told.append((number, state, tuple(values), reason))
 
     def close(self) -> None:
         raise NotImplementedError
@@ -111,7 +105,7 @@ def test_a_paused_trial_goes_on_where_it_was() -> None:
 def test_a_diverged_trial_fails_where_its_curve_ends() -> None:
     policy = Script([0.95, 0.5])
     regrets = simulate(policy, PROBLEM, num_workers=1, budgets=[1.4])
-    assert policy.told[0] == (0, TrialState.FAILED, None, FailureReason.DIVERGED)
+    assert policy.told[0] == (0, TrialState.FAILED, (), FailureReason.DIVERGED)
     assert policy.reported[:3] == [(0, 1), (0, 2), (0, 3)]
     assert regrets == [PROBLEM.regret(0.5)]
 

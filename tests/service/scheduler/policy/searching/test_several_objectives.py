@@ -55,7 +55,7 @@ def _area(points: list[tuple[float, float]]) -> float:
 
 
 def _sampler(name: SamplerName, space: SearchSpace = SPACE, *, num_trials: int = 60, seed: str = "0") -> Sampler:
-    return make_sampler(name, space, direction=MIN, further=(MIN,), num_trials=num_trials, seed=seed)
+    return make_sampler(name, space, directions=(MIN, MIN), num_trials=num_trials, seed=seed)
 
 
 def _suggested(sampler: Sampler, number: int) -> dict[str, Scalar]:
@@ -69,7 +69,7 @@ def _found(name: SamplerName, seed: int, num_trials: int = 60) -> float:
     points = []
     for number in range(num_trials):
         points.append(_zdt1(_suggested(sampler, number)))
-        sampler.finish(number, TrialOutcome(COMPLETED, None, points[-1][0], (), points[-1][1:]))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, points[-1], ()))
     return _area(points)
 
 
@@ -87,13 +87,13 @@ def test_a_rebuilt_sampler_suggests_what_the_first_would_have(name: SamplerName)
     outcomes = []
     for number in range(24):
         known.append(_suggested(ours, number))
-        value, further = _loss_and_cost(known[-1])
+        value, cost = _loss_and_cost(known[-1])
         if number % 7 == 3:
-            outcomes.append(TrialOutcome(COMPLETED, None, 0.0, (), (math.nan,)))
+            outcomes.append(TrialOutcome(COMPLETED, None, (0.0, math.nan), ()))
         elif math.isnan(value):
-            outcomes.append(TrialOutcome(FAILED, FailureReason.DIVERGED, None, ()))
+            outcomes.append(TrialOutcome(FAILED, FailureReason.DIVERGED, (), ()))
         else:
-            outcomes.append(TrialOutcome(COMPLETED, None, value, (), (further,)))
+            outcomes.append(TrialOutcome(COMPLETED, None, (value, cost), ()))
         ours.finish(number, outcomes[-1])
     known.append(_suggested(ours, 24))  # still running
     rebuilt = _sampler(name, SEARCH_SPACE)
@@ -116,7 +116,7 @@ def test_parameters_under_a_condition_are_inherited(name: SamplerName) -> None:
             "precondition_frequency": 10,
         }
         sampler.begin(number, parameters)
-        sampler.finish(number, TrialOutcome(COMPLETED, None, float(number), (), (-float(number),)))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, (float(number), -float(number)), ()))
     children = [_suggested(sampler, number) for number in range(8, 48)]
     rates = [float(child["lr"] or 0) for child in children if child["grafting"] == "adam"]
     assert len(rates) > 20
@@ -129,7 +129,7 @@ def test_no_child_is_the_twin_of_an_earlier_trial(name: SamplerName) -> None:
     seen = []
     for number in range(60):
         seen.append(tuple(_suggested(sampler, number).items()))
-        sampler.finish(number, TrialOutcome(COMPLETED, None, 1.0, (), (1.0,)))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, (1.0, 1.0), ()))
     assert len(set(seen)) == len(seen)
 
 
@@ -144,8 +144,8 @@ def test_a_trial_that_lacks_an_objective_has_no_children() -> None:
             "precondition_frequency": number + 1,
         }
         sampler.begin(number, parameters)
-        values = (0.0, (math.nan,)) if lacks else (float(number), (-float(number),))
-        sampler.finish(number, TrialOutcome(COMPLETED, None, values[0], (), values[1]))
+        values = (0.0, math.nan) if lacks else (float(number), -float(number))
+        sampler.finish(number, TrialOutcome(COMPLETED, None, values, ()))
     children = [_suggested(sampler, number) for number in range(16, 56)]
     assert sum(child["grafting"] == "adam" for child in children) > 28  # mutations choose anew
 
@@ -164,7 +164,9 @@ def _policy(num_trials: int = 24, patience: int | None = None) -> JobPolicy:
     def search() -> SampledSearch:
         return SampledSearch(_sampler("nsga2", SEARCH_SPACE, num_trials=num_trials), NoPruner())
 
-    return JobPolicy([PhasePlan(Phase.SEARCH, SEARCH_SPACE, num_trials, search, patience=patience, further=(MIN,))])
+    return JobPolicy(
+        [PhasePlan(Phase.SEARCH, SEARCH_SPACE, num_trials, search, patience=patience, directions=(MIN, MIN))]
+    )
 
 
 def _train(policy: JobPolicy, rows: dict[int, TrialHistory], num_trials: int) -> None:
@@ -174,12 +176,11 @@ def _train(policy: JobPolicy, rows: dict[int, TrialHistory], num_trials: int) ->
         if not isinstance(asked, Start):
             assert asked == Done()
             break
-        value, further = _loss_and_cost(asked.parameters)
-        state, reason = (FAILED, FailureReason.DIVERGED) if math.isnan(value) else (COMPLETED, None)
-        known = None if math.isnan(value) else value
-        row = TrialHistory(asked.number, asked.phase, asked.parameters, state, reason, known, further=(further,))
-        rows[asked.number] = row
-        policy.tell(asked.number, state, known, reason, further=(further,))
+        values = _loss_and_cost(asked.parameters)
+        state, reason = (FAILED, FailureReason.DIVERGED) if math.isnan(values[0]) else (COMPLETED, None)
+        known = () if reason else values
+        rows[asked.number] = TrialHistory(asked.number, asked.phase, asked.parameters, state, reason, known)
+        policy.tell(asked.number, state, known, reason)
 
 
 def test_a_restored_job_finds_the_same_front() -> None:
@@ -204,7 +205,7 @@ def test_tpe_avoids_where_trials_do_not_measure_all_objectives() -> None:
             first, second = _zdt1(suggested)
             is_measured = float(suggested["betas[0]"] or 0) > 0.7  # which is not where the front is
             num_measured += is_measured and number >= 20
-            sampler.finish(number, TrialOutcome(COMPLETED, None, first, (), (second if is_measured else math.nan,)))
+            sampler.finish(number, TrialOutcome(COMPLETED, None, (first, second if is_measured else math.nan), ()))
     assert num_measured > 0.45 * 4 * 20  # at random 0.3
 
 
@@ -212,23 +213,20 @@ def test_patience_goes_by_the_first_objective_while_no_trial_has_all() -> None:
     policy = _policy(20, patience=3)
     for number, value in enumerate([5.0, 4.0, 6.0, 7.0, 4.0]):
         assert isinstance(policy.ask(), Start), number
-        policy.tell(number, COMPLETED, value, further=(math.nan,))
+        policy.tell(number, COMPLETED, (value, math.nan))
     assert policy.ask() == Done()
 
 
 def test_patience_counts_from_the_last_trial_on_the_front() -> None:
     policy = _policy(20, patience=3)
     values = [(5.0, 5.0), (6.0, 4.0), (7.0, 3.0), (8.0, 8.0), (9.0, 1.0), (9.0, 2.0), (math.nan, 0.0), (1.0, math.nan)]
-    for number, (value, further) in enumerate(values):
+    for number, both in enumerate(values):
         assert isinstance(policy.ask(), Start), number
-        policy.tell(number, COMPLETED, value, further=(further,))
+        policy.tell(number, COMPLETED, both)
     assert policy.ask() == Done()
     restored = _policy(20, patience=3)
     parameters = SEARCH_SPACE.defaults()
     restored.restore(
-        [
-            TrialHistory(number, Phase.SEARCH, parameters, COMPLETED, value=value, further=(further,))
-            for number, (value, further) in enumerate(values)
-        ]
+        [TrialHistory(number, Phase.SEARCH, parameters, COMPLETED, values=both) for number, both in enumerate(values)]
     )
     assert restored.is_done
