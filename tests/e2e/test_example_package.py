@@ -73,7 +73,7 @@ def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
             "workload": workload,
             "budget": {"num_trials": 3},
             "training": {"num_steps": 20, "evaluate_every": 10},
-            "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5},
+            "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
             "pruner": {"name": "none"},
             **parts,
         }
