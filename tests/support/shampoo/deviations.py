@@ -38,9 +38,9 @@ MOMENTUM: Choices = {
 SCHEDULES: Choices = {
     "default_start": {},
     "every_step": {"precondition_frequency": 1},
-    "late_start": {"start_preconditioning_step": 11, "precondition_frequency": 4},
-    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 9},
-    "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 10},
+    "late_start": {"start_preconditioning_step": 8, "precondition_frequency": 4},
+    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 6},
+    "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 7},
     "start_of_rare_statistics": {"statistics_frequency": 3},
 }
 STAGGER: Choices = {"staggered": {}, "at_once": {"stagger_refresh": False}}
@@ -132,6 +132,8 @@ def combinations(member: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Settings of a member in which any two choices of two options meet, by their names."""
     for name, choices in pairwise(OPTIONS[member]):
         config = settings(preconditioner=member, **choices)
+        if member in ("shampoo", "soap", "kl") and "precondition_frequency" not in choices:
+            config["precondition_frequency"] = 5
         averaged = config["grafting"] in ("rmsprop", "adam")
         if averaged and config["betas"][1] == 1 and config["grafting_beta2"] is None:
             config["grafting_beta2"] = 0.99
@@ -181,7 +183,7 @@ def deviation(
     config: dict[str, Any],
     shapes: Sequence[tuple[int, ...]],
     dtype: torch.dtype,
-    num_steps: int = 24,
+    num_steps: int = 17,
     *,
     device: str = "cpu",
 ) -> float:
@@ -189,7 +191,7 @@ def deviation(
 
     Args:
         config: every keyword argument of `Shampoo`.
-        num_steps: by default three refreshes and more after the start, with every schedule here.
+        num_steps: by default two refreshes of each unit and more after the start, with every schedule here.
         device: where the optimizer steps, with the solver that is the default there if `config` names none.
     """
     at_home = parameters(shapes, dtype)
