@@ -118,7 +118,7 @@ def test_steps_allocate_no_further_state_and_scratch_as_bounded(name: str) -> No
 # --- matrix products ---
 
 COUNTED_SHAPES = [(48, 48), (48, 48), (96, 40), (9, 24, 30), (17,), (20, 3)]
-PERIOD = 8
+PERIOD = 4
 
 # Of the refresh of a d×d factor what the counter cannot see, in d³: LAPACK's part.
 _UNSEEN_CUBES = {"eigh": 9.0, "eigh64": 9.0, "qr": 8 / 3, "cholesky_qr": 2 * (1 / 3 + 1), "coupled_newton": 0.0}

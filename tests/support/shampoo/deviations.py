@@ -156,7 +156,7 @@ SECOND_STEP: dict[str, Any] = {"start_preconditioning_step": 2}
 DAMPED: dict[str, Any] = {"epsilon": 1e-4}
 
 FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
-    # Of each, settings and the largest deviation over 50 steps that rounding in float32 explains.
+    # Of each, settings and the largest deviation over 30 steps that rounding in float32 explains.
     "shampoo": (DAMPED, 2e-5),
     "soap": ({"preconditioner": "soap", **SECOND_STEP}, 2e-5),
     "soap_eigh64": ({"preconditioner": "soap", "solver": "eigh64", **SECOND_STEP}, 2e-5),

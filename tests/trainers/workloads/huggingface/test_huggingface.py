@@ -150,8 +150,18 @@ def test_loss_and_evaluation_are_the_same_mean(architecture: str) -> None:
     assert validation_loss == pytest.approx(losses[0], rel=0.15)  # of another 48 examples, before training
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "shampoo"])
-@every_architecture
+# Each architecture and each optimizer: what of one resumes does not depend on the other.
+@pytest.mark.parametrize(
+    ("architecture", "optimizer"),
+    [
+        ("gpt2", "adamw"),
+        ("gpt2", "shampoo"),
+        ("llama", "shampoo"),
+        ("bert", "adamw"),
+        ("resnet", "shampoo"),
+        ("vit", "adamw"),
+    ],
+)
 def test_resume_is_bit_identical(architecture: str, optimizer: str, tmp_path: Path) -> None:
     promises.assert_resume_is_bit_identical(NAME, options(architecture), optimizer, tmp_path)
 
