@@ -27,9 +27,9 @@ os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 
 os.environ.update(s3_server.ENVIRONMENT)
 
-# An example that takes long on a busy machine is no failure.
-settings.register_profile("without_deadline", deadline=None)
-settings.load_profile("without_deadline")
+# An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.
+settings.register_profile("suite", deadline=None, max_examples=50)
+settings.load_profile("suite")
 
 
 LANES_FILE = pytest.StashKey[Path]()
@@ -50,6 +50,7 @@ def pytest_collection() -> Any:
         return (yield)
     finally:
         gc.enable()
+        gc.set_threshold(20_000)  # the end of each file collects, too
         gc.collect()
         gc.freeze()
 

@@ -38,8 +38,8 @@ MOMENTUM: Choices = {
 SCHEDULES: Choices = {
     "default_start": {},
     "every_step": {"precondition_frequency": 1},
-    "late_start": {"start_preconditioning_step": 8, "precondition_frequency": 4},
-    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 6},
+    "late_start": {"start_preconditioning_step": 6, "precondition_frequency": 3},
+    "early_start": {"start_preconditioning_step": 2, "precondition_frequency": 5},
     "rare_statistics": {"statistics_frequency": 3, "start_preconditioning_step": 7},
     "start_of_rare_statistics": {"statistics_frequency": 3},
 }
@@ -133,7 +133,7 @@ def combinations(member: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, choices in pairwise(OPTIONS[member]):
         config = settings(preconditioner=member, **choices)
         if member in ("shampoo", "soap", "kl") and "precondition_frequency" not in choices:
-            config["precondition_frequency"] = 5
+            config["precondition_frequency"] = 4
         averaged = config["grafting"] in ("rmsprop", "adam")
         if averaged and config["betas"][1] == 1 and config["grafting_beta2"] is None:
             config["grafting_beta2"] = 0.99
@@ -183,7 +183,7 @@ def deviation(
     config: dict[str, Any],
     shapes: Sequence[tuple[int, ...]],
     dtype: torch.dtype,
-    num_steps: int = 17,
+    num_steps: int = 14,
     *,
     device: str = "cpu",
 ) -> float:
@@ -191,7 +191,8 @@ def deviation(
 
     Args:
         config: every keyword argument of `Shampoo`.
-        num_steps: by default two refreshes of each unit and more after the start, with every schedule here.
+        num_steps: by default each unit's refresh at the start and the next one, and the one after it of most, with
+            every schedule here.
         device: where the optimizer steps, with the solver that is the default there if `config` names none.
     """
     at_home = parameters(shapes, dtype)
