@@ -36,7 +36,7 @@ def assert_equal(params: list[nn.Parameter], expected: list[Any]) -> None:
 @functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
     images, labels = load_digits(return_X_y=True)
-    return torch.tensor(images[:100], dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(labels[:100])
+    return torch.tensor(images[:200], dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(labels[:200])
 
 
 # Steps as long as the gradient, and those that Adam's bias correction would shorten, want other rates than the rest.
