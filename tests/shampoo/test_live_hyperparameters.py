@@ -188,7 +188,7 @@ _SPARE: dict[str, tuple[list[nn.Parameter], Shampoo]] = {}
 
 def _observed(name: str, argument: str, value: Any) -> str:
     """LIVE, STATE, REFUSED, or in words what else has happened."""
-    params, optimizer = _SPARE.pop(name, None) or copy.deepcopy(_trained(name))
+    params, optimizer = _SPARE.pop(name) if name in _SPARE else copy.deepcopy(_trained(name))
     group = optimizer.param_groups[0]
     present, group[argument] = group[argument], value
     if argument == "max_failed_refreshes":
