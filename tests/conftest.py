@@ -21,14 +21,15 @@ from tests.support.process_guard import ProcessGuard
 
 # Threads that wait for each other by spinning are a hundred times slower where another process wants a CPU, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # nor do they spin in tests that ask for two
 # Ray runs trials at the lowest priority: beside anything else on the machine, tests would mostly wait for ranks.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 
 os.environ.update(s3_server.ENVIRONMENT)
 
-# An example that takes long on a busy machine is no failure.
-settings.register_profile("without_deadline", deadline=None)
-settings.load_profile("without_deadline")
+# An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.
+settings.register_profile("suite", deadline=None, max_examples=50)
+settings.load_profile("suite")
 
 
 LANES_FILE = pytest.StashKey[Path]()
@@ -41,18 +42,28 @@ def s3() -> Iterator[s3_server.S3Server]:
         yield server
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Leaves modules and tests out of later garbage collections, each of which would look at all of them for 0.3 s."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Any:
+    """Leaves modules and tests out of all garbage collections, each of which would look at all of them for 0.3 s."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.set_threshold(20_000)  # the end of each file collects, too
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _garbage_of_a_file_is_blamed_on_it() -> Iterator[None]:
-    """Collects what the tests of a file have left: whatever of it was not closed is an error of the last of them."""
+    """Collects what the tests of a file have left: whatever of it was not closed is an error of the last of them.
+
+    What outlives a file, modules and caches, is left out of later collections, too.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -275,7 +275,10 @@ def _everything(optimizer: Shampoo, params: list[nn.Parameter]) -> dict[str, Any
     return {
         "weights": [param.detach().clone() for param in params],
         "gradients": [None if param.grad is None else param.grad.clone() for param in params],
-        "state": copy.deepcopy([dict(optimizer.state[param]) for param in params]),
+        "state": [
+            {key: x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) for key, x in optimizer.state[param].items()}
+            for param in params
+        ],
         "groups": [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups],
         "random numbers": torch.get_rng_state(),
     }

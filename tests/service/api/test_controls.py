@@ -54,47 +54,48 @@ def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: ht
     assert http.get(f"/v1/jobs/{job_id}/recommendation").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "said"),
-    [
-        ({}, "body", "must change something: name, tags, priority, budget"),
-        ({"priority": 1001}, "priority", "less than or equal to 1000"),
-        ({"priority": -1001}, "priority", "greater than or equal to -1000"),
-        ({"priority": "5"}, "priority", "must be a valid integer"),
-        ({"priority": 1.5}, "priority", "must be a valid integer"),
-        ({"priority": True}, "priority", "must be a valid integer"),
-        ({"priority": None}, "priority", "must be a valid integer"),
-        ({"name": ""}, "name", "must not be empty"),
-        ({"name": "  "}, "name", "must not be empty"),
-        ({"name": None}, "name", "must be a valid string"),
-        ({"name": "a\0b"}, "name", "NUL"),
-        ({"tags": {"": "x"}}, "tags['']", "must not be empty"),
-        ({"tags": {"a": 1}}, "tags.a", "must be a valid string"),
-        ({"tags": ["a"]}, "tags", "must be an object"),
-        ({"priority": 5, "budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1"),
-        ({"budget": None}, "budget", "must be an object"),
-        ({"budget": 3}, "budget", "must be an object"),
-        ({"budget": {"num_trials": 0}}, "budget.num_trials", "greater than or equal to 1"),
-        ({"budget": {"num_trials": None}}, "budget.num_trials", "must be a valid integer"),
-        ({"budget": {"num_trials": "8"}}, "budget.num_trials", "must be a valid integer"),
-        ({"budget": {"num_trials": 10_001}}, "budget.num_trials", "less than or equal to 10000"),
-        ({"budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1 for the search, which has begun 3"),
-        ({"budget": {"num_trials": 1}}, "budget.num_trials", "needs at least 2 trials"),
-        ({"budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds", "greater than 0"),
-        ({"budget": {"device_hours": True}}, "budget.device_hours", "must be a valid number"),
-        ({"budget": {"hours": 1}}, "budget.hours", "there is no such field"),
-        ({"budget": {}, "workload": {}}, "workload", "there is no such field"),
-    ],
-)
+IMPOSSIBLE_CHANGES: list[tuple[Any, str, str]] = [
+    ({}, "body", "must change something: name, tags, priority, budget"),
+    ({"priority": 1001}, "priority", "less than or equal to 1000"),
+    ({"priority": -1001}, "priority", "greater than or equal to -1000"),
+    ({"priority": "5"}, "priority", "must be a valid integer"),
+    ({"priority": 1.5}, "priority", "must be a valid integer"),
+    ({"priority": True}, "priority", "must be a valid integer"),
+    ({"priority": None}, "priority", "must be a valid integer"),
+    ({"name": ""}, "name", "must not be empty"),
+    ({"name": "  "}, "name", "must not be empty"),
+    ({"name": None}, "name", "must be a valid string"),
+    ({"name": "a\0b"}, "name", "NUL"),
+    ({"tags": {"": "x"}}, "tags['']", "must not be empty"),
+    ({"tags": {"a": 1}}, "tags.a", "must be a valid string"),
+    ({"tags": ["a"]}, "tags", "must be an object"),
+    ({"priority": 5, "budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1"),
+    ({"budget": None}, "budget", "must be an object"),
+    ({"budget": 3}, "budget", "must be an object"),
+    ({"budget": {"num_trials": 0}}, "budget.num_trials", "greater than or equal to 1"),
+    ({"budget": {"num_trials": None}}, "budget.num_trials", "must be a valid integer"),
+    ({"budget": {"num_trials": "8"}}, "budget.num_trials", "must be a valid integer"),
+    ({"budget": {"num_trials": 10_001}}, "budget.num_trials", "less than or equal to 10000"),
+    ({"budget": {"num_trials": 2}}, "budget.num_trials", "2 would leave 1 for the search, which has begun 3"),
+    ({"budget": {"num_trials": 1}}, "budget.num_trials", "needs at least 2 trials"),
+    ({"budget": {"wall_clock_seconds": -1}}, "budget.wall_clock_seconds", "greater than 0"),
+    ({"budget": {"device_hours": True}}, "budget.device_hours", "must be a valid number"),
+    ({"budget": {"hours": 1}}, "budget.hours", "there is no such field"),
+    ({"budget": {}, "workload": {}}, "workload", "there is no such field"),
+]
+"""A change's body, the field that its refusal names, and a part of what it says."""
+
+
 def test_an_impossible_change_names_its_field_and_changes_nothing(
-    sqlite_http: httpx.Client, sqlite_database: Database, body: Any, field: str, said: str
+    sqlite_http: httpx.Client, sqlite_database: Database
 ) -> None:
     job_id = finished_job(sqlite_database)
     before = sqlite_http.get(f"/v1/jobs/{job_id}").json()
-    problem = _refused(sqlite_http.patch(f"/v1/jobs/{job_id}", json=body), 422, "invalid-input")
-    assert [error["field"] for error in problem["errors"]] == [field]
-    assert said in problem["errors"][0]["message"]
-    assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before
+    for body, field, said in IMPOSSIBLE_CHANGES:
+        problem = _refused(sqlite_http.patch(f"/v1/jobs/{job_id}", json=body), 422, "invalid-input")
+        assert [error["field"] for error in problem["errors"]] == [field], body
+        assert said in problem["errors"][0]["message"], body
+        assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before, body
 
 
 def test_name_tags_and_priority_are_changed_and_what_is_left_out_stays(http: httpx.Client, database: Database) -> None:

@@ -150,7 +150,7 @@ def test_a_quiet_stream_is_kept_alive_by_comments(sqlite_http: httpx.Client, mon
 
 
 def test_open_streams_do_not_hold_up_a_stopping_server(sqlite_database: Database) -> None:
-    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client, ExitStack() as server:
+    with httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client, ExitStack() as server:
         url = server.enter_context(running(sqlite_database))
         with client.stream("GET", f"{url}/v1/events") as response:
             chunks = response.iter_bytes()

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,32 +40,31 @@ def test_a_finished_job_goes_on_with_a_proposal(http: httpx.Client, database: Da
     assert http.get(path).json()["state"] == "queued"
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "said"),
-    [
-        ({"parameters": {"lr": -1}}, "parameters.lr", "must be in"),
-        ({"parameters": {"lr": None}}, "parameters.lr", "None"),
-        ({"parameters": {"x": 1}}, "parameters.x", "is not a parameter of the search space (known: "),
-        ({"parameters": []}, "parameters", "must be an object"),
-        ({"parameters": {"a\0": 1}}, "parameters", "NUL"),
-        ({"phase": "confirmation"}, "phase", "must be 'search' or 'baseline'"),
-        ({"phase": 3}, "phase", "must be"),
-        ({"number": 3}, "number", "there is no such field"),
-        ([], "body", "must be an object"),
-    ],
-)
-def test_an_impossible_proposal_is_refused_by_field(
-    sqlite_http: httpx.Client, sqlite_database: Database, body: Any, field: str, said: str
-) -> None:
+IMPOSSIBLE: list[tuple[Any, str, str]] = [
+    ({"parameters": {"lr": -1}}, "parameters.lr", "must be in"),
+    ({"parameters": {"lr": None}}, "parameters.lr", "None"),
+    ({"parameters": {"x": 1}}, "parameters.x", "is not a parameter of the search space (known: "),
+    ({"parameters": []}, "parameters", "must be an object"),
+    ({"parameters": {"a\0": 1}}, "parameters", "NUL"),
+    ({"phase": "confirmation"}, "phase", "must be 'search' or 'baseline'"),
+    ({"phase": 3}, "phase", "must be"),
+    ({"number": 3}, "number", "there is no such field"),
+    ([], "body", "must be an object"),
+]
+"""A proposal's body, how the field that its refusal names begins, and a part of what it says."""
+
+
+def test_an_impossible_proposal_is_refused_by_field(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
     path = f"/v1/jobs/{submit(sqlite_database)}"
     before = sqlite_http.get(path).json()
-    answer = sqlite_http.post(f"{path}/trials", json=body)
-    assert answer.status_code == 422, answer.text
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    [error] = answer.json()["errors"]
-    assert error["field"].startswith(field), error
-    assert said in error["message"]
-    assert sqlite_http.get(path).json() == before
+    for body, field, said in IMPOSSIBLE:
+        answer = sqlite_http.post(f"{path}/trials", json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        [error] = answer.json()["errors"]
+        assert error["field"].startswith(field), error
+        assert said in error["message"], error
+        assert sqlite_http.get(path).json() == before, body
 
 
 def test_a_proposal_that_is_no_json_or_for_no_job_is_refused(

@@ -35,7 +35,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def post(database: Database, name: str, *, options: dict[str, Any] | None = None, **settings: Any) -> httpx.Response:
     with (
         running(database, **settings) as url,
-        httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         return http.post("/v1/jobs", json={"workload": {"name": name, "options": options or {}}})
 
@@ -132,7 +132,10 @@ def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[shampoo_tuner.workloads]\nmy-mine = mine:Mine\nlost = nowhere:X\n")
     monkeypatch.syspath_prepend(mine)
-    with running(sqlite_database) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as http:
+    with (
+        running(sqlite_database) as url,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
+    ):
         listed = {one["name"]: one for one in http.get("/v1/workloads").json()["items"]}
     assert listed["my-mine"]["title"] == "Mine"
     assert {"digits-mlp", "stdlib-gpt"} <= listed.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -32,6 +33,7 @@ def assert_equal(params: list[nn.Parameter], expected: list[Any]) -> None:
     assert all(torch.equal(param.detach(), other.detach()) for param, other in zip(params, expected, strict=True))
 
 
+@functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
     images, labels = load_digits(return_X_y=True)
     return torch.tensor(images[:200], dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(labels[:200])
@@ -178,11 +180,15 @@ def _strided(param: nn.Parameter, layout: str) -> nn.Parameter:
     return nn.Parameter(Y)
 
 
-@pytest.mark.parametrize("layout", ["channels_last", "transposed", "every second row", "part of a larger tensor"])
+LAYOUTS = ("channels_last", "transposed", "every second row", "part of a larger tensor")
+
+
 @pytest.mark.parametrize("name", REPRESENTATIVES)
-def test_layouts_of_memory_make_no_difference(name: str, layout: str) -> None:
-    plain = parameters([(8, 6, 3, 3), (9, 5), (7,)])
-    strided = [_strided(param, layout) for param in plain]
+def test_layouts_of_memory_make_no_difference(name: str) -> None:
+    shapes = [(8, 6, 3, 3), (9, 5), (7,)]
+    plain = parameters(shapes * len(LAYOUTS))
+    layouts = [layout for layout in LAYOUTS for _ in shapes]
+    strided = [_strided(param, layout) for param, layout in zip(plain, layouts, strict=True)]
     assert_equal(strided, plain)
     strides = [param.stride() for param in strided]
     config = member(name, weight_decay=0.1, weight_decay_type="l2")
@@ -220,14 +226,14 @@ def test_a_parameter_that_gets_its_first_gradient_late_starts_then(name: str) ->
     before = snapshot(late)
     optimizer, undelayed = Shampoo(late, **member(name)), Shampoo(expected, **member(name))
     for step in range(2 + NUM_STEPS):
-        for index, param in enumerate(late):
-            param.grad = gradients_like(late, step=step)[index] if step >= 2 or index == 0 else None
+        for index, (param, gradient) in enumerate(zip(late, gradients_like(late, step=step), strict=True)):
+            param.grad = gradient if step >= 2 or index == 0 else None
         optimizer.step()
         if step < 2:
             assert_equal(late[1:], before[1:])
             continue
-        for index, param in enumerate(expected):
-            param.grad = gradients_like(expected, step=step)[index] if index > 0 else None
+        for index, (param, gradient) in enumerate(zip(expected, gradients_like(expected, step=step), strict=True)):
+            param.grad = gradient if index > 0 else None
         undelayed.step()
     assert_equal(late[1:], expected[1:])
     assert_equal(expected[:1], before[:1])

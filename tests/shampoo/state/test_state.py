@@ -115,8 +115,8 @@ def test_the_order_of_blocks_in_a_bucket_is_no_part_of_the_format() -> None:
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_state_dict_is_a_snapshot_of_its_own_memory(name: str) -> None:
     # Tensors of some size, because pickle has its own price for each.
-    params = parameters([(64, 64), (64, 64)], torch.float32)
-    optimizer = Shampoo(params, **member(name, max_preconditioner_dim=64))
+    params = parameters([(24, 24), (24, 24)], torch.float32)
+    optimizer = Shampoo(params, **member(name, max_preconditioner_dim=24))
     train(optimizer, params, range(3))
     state = optimizer.state_dict()
     kept = copy.deepcopy(state)

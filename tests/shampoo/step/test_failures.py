@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 import warnings
 from typing import Any
@@ -22,6 +24,21 @@ SHAPES = [(6, 6), (6, 12), (6,)]
 
 def _config(name: str, **changes: object) -> dict[str, Any]:
     return {**member(name, max_preconditioner_dim=6), **changes}
+
+
+@functools.cache
+def _after_nine_steps(name: str) -> tuple[list[nn.Parameter], Shampoo]:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **_config(name))
+    train(optimizer, params, range(9))
+    return params, optimizer
+
+
+def _trained(name: str, **changes: object) -> tuple[list[nn.Parameter], Shampoo]:
+    """Nine steps, two refresh periods and one; with these changes from there on."""
+    params, optimizer = copy.deepcopy(_after_nine_steps(name))
+    optimizer.param_groups[0].update(changes)
+    return params, optimizer
 
 
 def _spoilable(name: str) -> str | None:
@@ -48,10 +65,8 @@ def _spoil(optimizer: Shampoo, param: nn.Parameter, name: str) -> None:
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
 @pytest.mark.parametrize("name", SPOILABLE)
 def test_a_factor_that_is_lost_keeps_its_last_root_is_counted_and_disturbs_no_other(name: str) -> None:
-    params, expected = parameters(SHAPES), parameters(SHAPES)
-    optimizer, undisturbed = Shampoo(params, **_config(name)), Shampoo(expected, **_config(name))
-    train(optimizer, params, range(9))
-    train(undisturbed, expected, range(9))
+    params, optimizer = _trained(name)
+    expected, undisturbed = _trained(name)
     _spoil(optimizer, params[1], name)
     state = optimizer.state[params[1]]
     derived = [key for key in state if key.startswith(("root1", "basis1"))]
@@ -76,9 +91,7 @@ def test_a_factor_that_is_lost_keeps_its_last_root_is_counted_and_disturbs_no_ot
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
 @pytest.mark.parametrize("name", SPOILABLE)
 def test_failing_in_every_refresh_raises_after_as_many_as_are_allowed(name: str) -> None:
-    params = parameters(SHAPES)
-    optimizer = Shampoo(params, **_config(name, max_failed_refreshes=2))
-    train(optimizer, params, range(9))
+    params, optimizer = _trained(name, max_failed_refreshes=2)
     _spoil(optimizer, params[1], name)
     message = r"factor 1 of a block \(6, 6\) of a parameter .* failed 3 times in a row, .* max_failed_refreshes=2"
     with pytest.raises(RefreshFailed, match=message) as raised:
@@ -90,9 +103,7 @@ def test_failing_in_every_refresh_raises_after_as_many_as_are_allowed(name: str)
 
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
 def test_a_limit_of_zero_raises_at_the_first_failure_and_more_is_taken_at_once() -> None:
-    params = parameters(SHAPES)
-    optimizer = Shampoo(params, **_config("soap", max_failed_refreshes=10))
-    train(optimizer, params, range(9))
+    params, optimizer = _trained("soap", max_failed_refreshes=10)
     _spoil(optimizer, params[1], "soap")
     train(optimizer, params, range(9, 20))
     optimizer.param_groups[0]["max_failed_refreshes"] = 0
@@ -104,9 +115,7 @@ def test_a_limit_of_zero_raises_at_the_first_failure_and_more_is_taken_at_once()
     "name", ["shampoo_adam", "shampoo_by_coupled_newton", "soap", "soap_by_eigh", "kl_by_cholesky_qr"]
 )
 def test_a_failure_is_reported_in_one_line_that_does_not_repeat(name: str) -> None:
-    params = parameters(SHAPES)
-    optimizer = Shampoo(params, **_config(name, max_failed_refreshes=100))
-    train(optimizer, params, range(9))
+    params, optimizer = _trained(name, max_failed_refreshes=100)
     _spoil(optimizer, params[1], name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")  # as Python does where nothing is configured
@@ -119,9 +128,7 @@ def test_a_failure_is_reported_in_one_line_that_does_not_repeat(name: str) -> No
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
 @pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl"])
 def test_a_factor_that_recovers_is_refreshed_again_and_counts_from_zero(name: str) -> None:
-    params = parameters(SHAPES)
-    optimizer = Shampoo(params, **_config(name))
-    train(optimizer, params, range(9))
+    params, optimizer = _trained(name)
     state = optimizer.state[params[1]]
     kept = state["factor1.0"].clone()
     _spoil(optimizer, params[1], name)

@@ -90,17 +90,21 @@ REPRESENTATIVES = (
 """One of each kind, for properties that cannot depend on more."""
 
 
+MEET_ALL = frozenset(
+    {name for name, config in MEMBERS.items() if {"state_dtype", "product_dtype"} & config.keys()} | {*REPRESENTATIVES}
+)
+"""Representatives, and what sets a precision of its own: these meet every value that a test has beside them."""
+
+
 def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[tuple[str, T]]:
     """Members and values, for a property that a value could change in each kind of member alone.
 
-    Representatives meet every value, and so does what sets a precision of its own. Of the other members, which vary one
-    argument each, every one meets one value, in turns: no member and no value is left out.
+    Of the members outside `MEET_ALL`, which vary one argument each, every one meets one value, in turns: no member and
+    no value is left out.
     """
-    meets_all = {name for name, config in MEMBERS.items() if {"state_dtype", "product_dtype"} & config.keys()}
-    meets_all.update(REPRESENTATIVES)
     names = list(names)
-    others = [name for name in names if name not in meets_all]
-    every = [(name, value) for name in names if name in meets_all for value in values]
+    others = [name for name in names if name not in MEET_ALL]
+    every = [(name, value) for name in names if name in MEET_ALL for value in values]
     return every + [(name, values[number % len(values)]) for number, name in enumerate(others)]
 
 

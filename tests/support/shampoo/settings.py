@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,13 +53,23 @@ def parameters(shapes: Sequence[tuple[int, ...]], dtype: torch.dtype = torch.flo
 def gradients_like(params: list[torch.nn.Parameter], *, step: int) -> list[Tensor]:
     """A noisy quadratic's gradients of very different scales along a tensor: they depend on the weights, so that an
     error in one step is carried into the next."""
+    drawn = _noise_and_scales(tuple(param.shape for param in params), step)
+    return [
+        (scales * (noise + 0.1 * param.detach().double())).to(param.dtype)
+        for param, (noise, scales) in zip(params, drawn, strict=True)
+    ]
+
+
+@functools.lru_cache(maxsize=256)  # the tests of a file share shapes and steps
+def _noise_and_scales(shapes: tuple[tuple[int, ...], ...], step: int) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(1000 + step)
-    gradients = []
-    for param in params:
-        noise = torch.randn(param.shape, generator=generator, dtype=torch.float64)
-        scales = torch.logspace(-1, 1, param.numel(), dtype=torch.float64).reshape(param.shape)
-        gradients.append((scales * (noise + 0.1 * param.detach().double())).to(param.dtype))
-    return gradients
+    return [
+        (
+            torch.randn(shape, generator=generator, dtype=torch.float64),
+            torch.logspace(-1, 1, math.prod(shape), dtype=torch.float64).reshape(shape),
+        )
+        for shape in shapes
+    ]
 
 
 def train(optimizer: torch.optim.Optimizer, params: list[torch.nn.Parameter], steps: range) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from pathlib import Path
@@ -36,14 +37,24 @@ def values(config: TrialConfig, metric: str = "validation_loss") -> list[float]:
     return [m.metrics[metric] for m in measurements(config)]
 
 
+@functools.cache
+def plain(optimizer: str) -> list[Measurement]:
+    """A trial without options, to compare with."""
+    return measurements(small_trial(optimizer))
+
+
+def plain_values(optimizer: str, metric: str = "validation_loss") -> list[float]:
+    return [m.metrics[metric] for m in plain(optimizer)]
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "shampoo"])
 @pytest.mark.parametrize("accumulation_steps", [2, 4])
 def test_a_batch_in_parts_trains_as_the_whole(optimizer: str, accumulation_steps: int) -> None:
     # The same examples in each step; sums in another order.
-    whole = small_trial(optimizer)
-    parts = small_trial(optimizer, accumulation_steps=accumulation_steps)
-    assert values(parts) == pytest.approx(values(whole), rel=1e-4)
-    assert values(parts, "train_loss") == pytest.approx(values(whole, "train_loss"), rel=1e-4)
+    parts = measurements(small_trial(optimizer, accumulation_steps=accumulation_steps))
+    for metric in ("validation_loss", "train_loss"):
+        expected = pytest.approx(plain_values(optimizer, metric), rel=1e-4)
+        assert [m.metrics[metric] for m in parts] == expected
 
 
 def test_parts_on_two_ranks_train_as_the_whole_on_one(two_ranks: WarmRanks) -> None:
@@ -63,7 +74,7 @@ def test_a_batch_that_cannot_be_shared_in_parts_is_refused() -> None:
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("optimizer", ["adamw", "shampoo"])
 def test_sixteen_bits_train_nearly_as_well_and_differently(precision: str, optimizer: str) -> None:
-    exact = values(small_trial(optimizer))
+    exact = plain_values(optimizer)
     rounded = values(small_trial(optimizer, precision=precision))
     assert rounded != exact
     assert rounded[-1] == pytest.approx(exact[-1], rel=0.05)
@@ -101,11 +112,10 @@ def test_averaged_weights_are_evaluated_and_resume_exactly(
     optimizer: str, averaging: AveragingConfig, tmp_path: Path
 ) -> None:
     config = small_trial(optimizer, averaging=averaging)
-    plain = measurements(small_trial(optimizer))
     whole = measurements(config, tmp_path / "whole")
-    assert whole[-1].metrics["validation_loss"] != plain[-1].metrics["validation_loss"]
+    assert whole[-1].metrics["validation_loss"] != plain_values(optimizer)[-1]
     if averaging.method in ("ema", "lawa"):  # these leave the trained weights alone
-        assert [m.metrics["train_loss"] for m in whole] == [m.metrics["train_loss"] for m in plain]
+        assert [m.metrics["train_loss"] for m in whole] == plain_values(optimizer, "train_loss")
     trial = train(config, single_process_context(checkpoint_directory=tmp_path / "cut"))
     first = [next(trial), next(trial)]
     trial.close()
@@ -197,11 +207,11 @@ def test_a_gradient_that_explodes_without_the_loss_is_caught_by_the_next_loss() 
 
 
 def test_the_optimizers_bytes_include_averaged_weights() -> None:
-    plain = measurements(small_trial())[-1].metrics["optimizer_state_bytes"]
+    alone = measurements(small_trial())[-1].metrics["optimizer_state_bytes"]
     averaging = AveragingConfig("lawa", {"num_snapshots": 3, "update_frequency": 2})
     averaged = measurements(small_trial(averaging=averaging))[-1].metrics["optimizer_state_bytes"]
     # AdamW keeps two copies of the weights and a count; LAWA three snapshots.
-    assert averaged == pytest.approx(plain * 5 / 2, rel=0.02)
+    assert averaged == pytest.approx(alone * 5 / 2, rel=0.02)
 
 
 class CountingDigits(DigitsMLP):

@@ -70,8 +70,17 @@ def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) ->
     assert measurements[-1].metrics["validation_loss"] < bound
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "shampoo"])
-@pytest.mark.parametrize("name", WORKLOADS)
+# Each workload and each optimizer: what of one resumes does not depend on the other.
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        ("digits-mlp", "adamw"),
+        ("digits-mlp", "shampoo"),
+        ("digits-autoencoder", "shampoo"),
+        ("digits-convnet", "shampoo"),
+        ("stdlib-gpt", "adamw"),
+    ],
+)
 def test_resume_is_bit_identical(name: str, optimizer: str, tmp_path: Path) -> None:
     config = promises.trial(name, {}, optimizer=optimizer)
     whole = list(train(config, single_process_context(checkpoint_directory=tmp_path / "whole")))

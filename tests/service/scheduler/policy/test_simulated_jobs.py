@@ -58,7 +58,7 @@ def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> N
     def median_best(sampler: str) -> float:
         sign = 1 if direction is Direction.MINIMIZE else -1
         found = []
-        for seed in range(8):
+        for seed in range(5):
             job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed, direction=direction)  # type: ignore[arg-type]
             job.run(num_workers=2)
             rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED]
@@ -72,7 +72,7 @@ def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> N
 def test_a_region_that_diverges_is_sampled_less() -> None:
     def num_diverged(sampler: str) -> int:
         total = 0
-        for seed in range(6):
+        for seed in range(4):
             job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed)  # type: ignore[arg-type]
             job.run()
             later = [row for row in job.rows.values() if row.number >= 10]
