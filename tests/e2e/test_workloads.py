@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
 
 UNDER_TORCHRUN = "digits-convnet"
 """Two ranks of the others share warm processes: `tests/trainers/workloads`."""
-TUNED_ELSEWHERE = {"digits-mlp": "tests/service/cli/test_demo.py"}
+TUNED_ELSEWHERE = {"digits-autoencoder": "tests/e2e/test_readme.py"}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     root = tmp_path_factory.mktemp("data")
     return {
         "digits-convnet": {},
-        "digits-autoencoder": {},
+        "digits-mlp": {},
         "stdlib-gpt": {},
         "image-folder": {**small_data.write_images(root), "num_workers": 1},
         "text-lm": small_data.write_text(root),

@@ -1,9 +1,10 @@
-"""The demo: from nothing to a config to paste, and nothing left running."""
+"""The demo: its job, what it refuses, and nothing left running when it is stopped.
+
+`tests/e2e/test_readme.py` runs it to its end.
+"""
 
 from __future__ import annotations
 
-import ast
-import os
 import re
 import signal
 import subprocess
@@ -20,45 +21,11 @@ from service.cli.demo import demo_job
 from service.domain import Phase
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
-from service.store.repositories import JobRepository
-from service.store.session import Database
-from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, started, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
 
 def _command(data_dir: Path, *options: str) -> list[str]:
     return [sys.executable, "-m", "service", "demo", "--workload", "digits-mlp", "--data-dir", str(data_dir), *options]
-
-
-@pytest.mark.services
-@pytest.mark.slow
-def test_the_demo_ends_with_a_config_and_honest_evidence_and_leaves_no_process(tmp_path: Path) -> None:
-    data_dir = tmp_path / "a demo"
-    command = _command(data_dir, "--trials", "4", "--seeds", "2")
-    shared = tmp_path / "of others"
-    environment = {**os.environ, "SHAMPOO_TUNER_CHECKPOINT_DIRECTORY": str(shared)}
-    demo = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=LONG_PATIENCE_SECONDS, check=False
-    )
-    log = data_dir / "service.log"
-    assert demo.returncode == 0, f"{demo.stdout}\n{demo.stderr}\n{log.read_text() if log.exists() else ''}"
-    assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", demo.stdout)
-    assert re.search(r"([89]|10)/\1 trials", demo.stdout)  # 4, and 2 seeds of 2 or 3 configs
-    snippet = demo.stdout[demo.stdout.index("# Shampoo for digits-mlp") : demo.stdout.index("\nBest of the search")]
-    ast.parse(snippet)
-    assert "optimizer = Shampoo(" in snippet
-    assert re.search(
-        r"Shampoo (beats|falls short of|and) AdamW|2 new seeds do not tell Shampoo from AdamW", demo.stdout
-    )
-    assert re.search(r"\d+ trials: search 2 \(.*\); baseline 2 \(.*\); confirmation [46] \(", demo.stdout)
-    assert re.search(r"Over 2 new seeds, the improvement lies between", demo.stdout)
-    assert f"shampoo-tuner serve --data-dir '{data_dir}'" in demo.stdout
-
-    database = Database(f"sqlite:///{data_dir / 'shampoo-tuner.sqlite3'}")
-    with database.reading() as session:
-        assert [job.state for job in JobRepository(session).page(limit=10)] == ["succeeded"]
-    database.close()
-    assert not _processes_of(data_dir)
-    assert not shared.exists()
 
 
 @pytest.mark.services
@@ -94,18 +61,6 @@ def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path)])
     assert result.exit_code == 1
     assert "holds a database already" in result.stderr
-
-
-def _processes_of(data_dir: Path) -> list[psutil.Process]:
-    """Processes that were told of `data_dir` by their environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("SHAMPOO_TUNER_DATA_DIR") == str(data_dir):
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
 
 
 @pytest.mark.parametrize("num_trials", [2, 3, 4, 32])
