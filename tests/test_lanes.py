@@ -133,7 +133,8 @@ def test_the_fast_ring_leaves_out_what_has_a_lane(tmp_path: Path) -> None:
     ("node_id", "lane", "scope"),
     [
         ("tests/service/cli/test_demo.py::test_it[a::b]", "services", "services"),
-        ("tests/service/behaviour/test_front.py::test_it", "patient", "patient"),
+        ("tests/service/behaviour/test_front.py::test_it", "patient", "patient tests/service/behaviour/"),
+        ("tests/e2e/test_workloads.py::test_it", "patient", "patient"),
         ("tests/service/cli/test_demo.py::test_it[a::b]", "fast", "fast tests/service/cli/test_demo.py"),
         ("tests/shampoo/distributed/test_a.py::test_it", "processes", "processes tests/shampoo/distributed"),
         ("tests/shampoo/distributed/test_a.py::test_it", "fast", "fast tests/shampoo/distributed/test_a.py"),

@@ -6,12 +6,13 @@ A test's lane is its marker, and pyproject.toml says what each promises:
   run one after the other, in the first worker: a worker of the service that starts ends what killed ones have left on
   the machine, so that two such tests could change each other's subject.
 - `patient`: starts services or Ray clusters, too, but kills no worker of the service and has minutes for everything, so
-  that it may run beside any other test. They run one after the other, too, so that no more than two of all these do.
+  that it may run beside any other test. They are in two rows, those of `tests/service/behaviour` and all others, so
+  that no more than three of all these run at once: each waits much, and two cores carry three.
 - `processes`: starts another process: ranks, a browser, a database server, a command.
 - none: starts no process. These are the fast ring, `tests/run --fast`.
 
-Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has three workers for two cores:
-the first two, which begin with services and the patient, wait much, and the third computes meanwhile. It begins with
+Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
+the first three, which begin with services and the patient, wait much, and the fourth computes meanwhile. It begins with
 what starts processes; the fast ring comes last, file by file, so that all end together.
 """
 
@@ -34,6 +35,8 @@ FIXTURES = {
     **dict.fromkeys(("browser", "postgresql_url", "s3"), pytest.mark.processes),
 }
 """The marker of whoever asks for a fixture of this name."""
+BEHAVIOUR = "tests/service/behaviour/"
+"""Its patient tests take about as long as those of all other folders."""
 NICENESS = 5
 """Of all workers but the first: little enough that nothing starves."""
 LANES_FILE = "lanes_file"
@@ -67,11 +70,13 @@ def position(item: pytest.Item) -> tuple[int, float]:
 
 
 def scope(node_id: str, name: str) -> str:
-    """The tests that one worker runs in a row: all that start services, or those of a file and a lane, or that share
-    warm ranks."""
+    """The tests that one worker runs in a row: all that start services, a half of the patient, or those of a file and a
+    lane, or that share warm ranks."""
     path = node_id.partition("::")[0]
-    if name in ("services", "patient"):
+    if name == "services":
         return name
+    if name == "patient":
+        return f"{name} {BEHAVIOUR}" if path.startswith(BEHAVIOUR) else name
     if name == "processes" and path.startswith("tests/shampoo/distributed/"):
         return f"{name} tests/shampoo/distributed"
     return f"{name} {path}"

@@ -18,7 +18,7 @@ from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 
 pytestmark = [
-    pytest.mark.services,
+    pytest.mark.patient,
     pytest.mark.slow,
     # Ray leaves its log files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -108,9 +108,9 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
     for _ in range(2):
         service.start_worker()
     early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
-    service.wait_for("a rank on each machine", lambda: service.num_groups(early) == 3, seconds=120)
+    service.wait_for("a rank on each machine", lambda: service.num_groups(early) == 3)
     late = service.submit(specification(num_trials=2))
-    job, trials = service.finish(late, seconds=400)
+    job, trials = service.finish(late)
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
@@ -124,14 +124,14 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
 
 
 @pytest.mark.usefixtures("cluster")
-def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
+def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
     for _ in range(2):
         service.start_worker()
     in_pairs = {"workers_per_trial": 2}
     patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=in_pairs))
-    service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0, seconds=120)
+    service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0)
     urgent = service.submit(specification(num_trials=2, resources=in_pairs), priority=1)
-    job, trials = service.finish(urgent, seconds=400)
+    job, trials = service.finish(urgent)
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
@@ -139,7 +139,7 @@ def test_an_urgent_job_gets_the_only_gang_at_the_end_of_a_trial_and_the_other_wa
     assert service.waits(urgent)[0] == "needs 2 CPUs, 1 free"
     assert any(f"job {urgent} (priority 1) goes first" in (told or "") for told in service.waits(patient))
     done = service.num_finished(patient)
-    service.wait_for("the patient job to go on", lambda: service.num_finished(patient) > done, seconds=120)
+    service.wait_for("the patient job to go on", lambda: service.num_finished(patient) > done)
     assert service.job(patient).waiting_for is None
     assert service.job(patient).attempt == 1
     service.cancel(patient)

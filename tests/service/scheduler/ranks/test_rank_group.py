@@ -23,6 +23,7 @@ from torch import nn
 from service.domain import FailureReason
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome, describe_failure
 from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.worker import make_directory
@@ -51,11 +52,12 @@ def bundles() -> Iterator[PlacementGroup]:
         patch.setenv("PYTHONPATH", str(PLUGIN))
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray_cluster.connect(None, directory=directory)
-        group = placement_group([TWO.rank_bundle] * 2)
-        yield group
-        remove_placement_group(group)
-        ray.shutdown()
+        with WorkerTemplate(directory):
+            ray_cluster.connect(None, directory=directory)
+            group = placement_group([TWO.rank_bundle] * 2)
+            yield group
+            remove_placement_group(group)
+            ray.shutdown()
 
 
 def order(**options: Any) -> TrialConfig:
