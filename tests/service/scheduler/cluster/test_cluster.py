@@ -124,7 +124,9 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
 
 
 @pytest.mark.usefixtures("cluster")
-def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_other_waits(service: ServiceProcesses) -> None:
+def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_other_waits(
+    service: ServiceProcesses,
+) -> None:
     for _ in range(2):
         service.start_worker()
     in_pairs = {"workers_per_trial": 2}

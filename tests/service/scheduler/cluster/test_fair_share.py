@@ -39,7 +39,7 @@ def test_jobs_that_want_nothing_are_in_nobodys_way() -> None:
     assert first(claim("a", 3, waits=0), *others, has_idle=True) is None
 
 
-def test_a_free_gang_goes_to_the_higher_priority_whoever_has_more_or_has_waited() -> None:
+def test_a_free_rank_group_goes_to_the_higher_priority_whoever_has_more_or_has_waited() -> None:
     low, high = claim("a", 0, waits=1000), claim("b", 3, waits=0, priority=1)
     assert first(low, high) == "b"
     assert first(high, low) is None
@@ -54,7 +54,7 @@ def test_a_job_that_waits_for_what_another_has_no_use_for_is_not_in_its_way() ->
         assert first(on_cpus, waiting, has_idle=True) == before
 
 
-def test_among_equals_a_free_gang_goes_to_the_smaller_share_and_then_to_the_longest_wait() -> None:
+def test_among_equals_a_free_rank_group_goes_to_the_smaller_share_and_then_to_the_longest_wait() -> None:
     rich, poor, patient = claim("a", 2, waits=99), claim("b", 1, waits=1), claim("c", 1, waits=2)
     assert first(rich, poor, patient) == "c"
     assert first(poor, rich, patient) == "c"
@@ -69,20 +69,20 @@ def test_shares_are_compared_not_numbers_of_rank_groups() -> None:
     assert first(many_small, one_large) is None
 
 
-def test_an_idle_gang_is_passed_on_at_once_where_that_makes_shares_more_even() -> None:
+def test_an_idle_rank_group_is_passed_on_at_once_where_that_makes_shares_more_even() -> None:
     late = claim("b", 0, waits=0)
     assert first(claim("a", 4, waits=0), late, has_idle=True) == "b"
     assert first(claim("a", 2, waits=0), late, has_idle=True) == "b"
     assert first(claim("a", 3, waits=0), claim("b", 1, waits=0), has_idle=True) == "b"
 
 
-def test_an_idle_gang_is_kept_warm_where_passing_it_on_would_only_swap_the_shares() -> None:
+def test_an_idle_rank_group_is_kept_warm_where_passing_it_on_would_only_swap_the_shares() -> None:
     assert first(claim("a", 2, waits=0), claim("b", 1, waits=1e6), has_idle=True) is None
     assert first(claim("a", 2, waits=0), claim("b", 2, waits=1e6), has_idle=True) is None
     assert first(claim("a", 1, waits=0), claim("b", 0, waits=0), has_idle=True) is None
 
 
-def test_a_job_without_any_gang_gets_its_turn() -> None:
+def test_a_job_without_any_rank_group_gets_its_turn() -> None:
     own = claim("a", 1, waits=0)
     assert first(own, claim("b", 0, waits=TURN_SECONDS - 1), has_idle=True) is None
     assert first(own, claim("b", 0, waits=TURN_SECONDS), has_idle=True) == "b"
@@ -91,7 +91,7 @@ def test_a_job_without_any_gang_gets_its_turn() -> None:
     assert first(small, whole, has_idle=True) == "b"
 
 
-def test_an_idle_gang_goes_to_a_higher_priority_at_once_and_never_to_a_lower_one() -> None:
+def test_an_idle_rank_group_goes_to_a_higher_priority_at_once_and_never_to_a_lower_one() -> None:
     own = claim("a", 1, waits=0)
     assert first(own, claim("b", 3, waits=0, priority=1), has_idle=True) == "b"
     assert first(own, claim("b", 0, waits=1e6, priority=-1), has_idle=True) is None
@@ -125,14 +125,14 @@ claims = st.lists(
 
 
 @given(claims)
-def test_of_jobs_that_all_want_a_gang_exactly_one_may_take_a_free_one(waiting: list[Claim]) -> None:
+def test_of_jobs_that_all_want_a_rank_group_exactly_one_may_take_a_free_one(waiting: list[Claim]) -> None:
     may = [own for own in waiting if goes_before(own, _others(own, waiting), has_idle=False, now=NOW) is None]
     assert len(may) == 1
     assert may[0].priority == max(one.priority for one in waiting)
 
 
 @given(claims)
-def test_whoever_passes_an_idle_gang_on_does_not_take_it_back(waiting: list[Claim]) -> None:
+def test_whoever_passes_an_idle_rank_group_on_does_not_take_it_back(waiting: list[Claim]) -> None:
     own = waiting[0]
     if not own.num_groups:
         return

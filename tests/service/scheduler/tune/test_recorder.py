@@ -217,7 +217,7 @@ def test_a_waiting_trial_that_a_user_stops_is_cancelled_at_once(sqlite_database:
     assert TrialOrder.from_tune(tune.begin().config).number == 1
 
 
-def test_a_trial_that_waits_for_a_gang_is_recalled_when_a_user_stops_it(
+def test_a_trial_that_waits_for_a_rank_group_is_recalled_when_a_user_stops_it(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
