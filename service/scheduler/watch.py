@@ -30,6 +30,8 @@ LEAVING_SECONDS = 15.0
 """Seconds that a run which has stopped its ranks may take to leave Ray before it ends without ceremony."""
 CLUSTER_POLL_SECONDS = 2.0
 """Seconds between two looks whether the run's Ray cluster still counts on it."""
+VITAL_PROCESSES = ("gcs_server", "raylet")
+"""Names of the processes that a Ray cluster cannot do without; a run's own has one of each."""
 PROCESS_POLL_SECONDS = 0.2
 """Seconds between two looks whether the processes of the run's own Ray cluster live."""
 
@@ -159,7 +161,8 @@ class Watch:
         """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
         vital: set[psutil.Process] = set()
         while not self._leaving.wait(PROCESS_POLL_SECONDS):
-            vital |= process_tree.children_named("gcs_server", "raylet")
+            if len(vital) < len(VITAL_PROCESSES):  # until then: it looks at every process of the machine
+                vital |= process_tree.children_named(*VITAL_PROCESSES)
             if process_tree.any_is_gone(vital) and not (self._leaving.is_set() or self.is_told):
                 logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
                 end_at_once(status=ExitStatus.CRASHED)
