@@ -10,14 +10,14 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 SOCKET_VARIABLE = "SHAMPOO_TEMPLATE_SOCKET"
 """Names the socket at which the template process listens, if there is one."""
-NO_CONTEXT = "--serialized-runtime-env-context={}"
-PYTHON = "--language=PYTHON"
+CONTEXT = "--serialized-runtime-env-context="
+LANGUAGE = "--language="
 ACCEPTED = b"1"
 PATIENCE_SECONDS = 30.0
 """Seconds to wait for the template process, which may still import: half of those that Ray waits for a worker."""
@@ -30,18 +30,32 @@ def main(arguments: Sequence[str]) -> NoReturn:
     Args:
         arguments: the worker's script, its arguments, and options of Ray's `setup_worker.py` among them.
     """
-    own_options = [argument for argument in arguments if _is_for_set_up(argument)]
-    if set(own_options) <= {NO_CONTEXT, PYTHON}:
-        worker = [argument for argument in arguments if not _is_for_set_up(argument)]
-        if _forked(worker):
-            os._exit(0)
-        os.execv(sys.executable, [sys.executable, *worker])
-    # An environment that Ray has to set up, which nothing of ours asks for.
-    os.execv(sys.executable, [sys.executable, str(Path(arguments[0]).with_name("setup_worker.py")), *arguments])
+    worker = [argument for argument in arguments if not argument.startswith((CONTEXT, LANGUAGE))]
+    variables = _variables([argument for argument in arguments if argument not in worker])
+    if variables is None:  # nothing of ours asks for that
+        os.execv(sys.executable, [sys.executable, str(Path(arguments[0]).with_name("setup_worker.py")), *arguments])
+    os.environ.update(variables)
+    if _forked(worker):
+        os._exit(0)
+    os.execv(sys.executable, [sys.executable, *worker])
 
 
-def _is_for_set_up(argument: str) -> bool:
-    return argument.startswith(("--serialized-runtime-env-context", "--language"))
+def _variables(options: Sequence[str]) -> Mapping[str, str] | None:
+    """The environment variables that Ray sets for the worker; None: it sets up more than these.
+
+    Tune gives every trainable some, and what a trainable starts inherits them.
+    """
+    variables: dict[str, str] = {}
+    for option in options:
+        if option.startswith(CONTEXT):
+            context = json.loads(option.removeprefix(CONTEXT))
+            variables = context.pop("env_vars", variables)
+            if context.pop("py_executable", sys.executable) != sys.executable or any(context.values()):
+                return None
+        elif option != f"{LANGUAGE}PYTHON":
+            return None
+    # Ray puts other variables in place of their names.
+    return None if any("$" in value for value in variables.values()) else variables
 
 
 def _forked(worker: Sequence[str]) -> bool:

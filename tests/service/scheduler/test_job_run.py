@@ -142,6 +142,8 @@ def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProc
     )
     service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2)
     assert not {"dashboard.py", "monitor.py", "log_monitor.py"} & programs(service)  # of Ray, and of no use here
+    template = "service.scheduler.cluster.worker_template"
+    assert all(template in psutil.Process(rank.ppid()).cmdline() for rank in service.rank_processes())
     time.sleep(2)
     service.cancel(job_id)
     # It waits less long than the step takes.

@@ -61,11 +61,13 @@ def _command(script: Path, *arguments: str) -> list[str]:
     return [sys.executable, worker_start.__file__, str(script), *arguments]
 
 
-def _start(script: Path, *arguments: str, template: Path | None = None, value: str = "") -> subprocess.Popen[str]:
+def _start(
+    script: Path, *arguments: str, template: Path | None = None, value: str = "", context: str = "{}"
+) -> subprocess.Popen[str]:
     """Starts a worker as Ray does."""
     address = {} if template is None else {SOCKET_VARIABLE: str(template)}
     return subprocess.Popen(
-        _command(script, *arguments, "--language=PYTHON", "--serialized-runtime-env-context={}", "--last"),
+        _command(script, *arguments, "--language=PYTHON", f"--serialized-runtime-env-context={context}", "--last"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -155,9 +157,38 @@ def test_nonsense_at_its_socket_does_not_end_the_template(script: Path, template
     assert template.stat().st_mode & 0o077 == 0, "of this user alone"
 
 
-def test_an_environment_that_ray_sets_up_is_left_to_ray(script: Path) -> None:
+def _context(**changes: Any) -> str:
+    """The environment of a worker as Ray 2.60 tells of it."""
+    nothing: dict[str, Any] = {
+        "command_prefix": [],
+        "env_vars": {},
+        "override_worker_entrypoint": None,
+        "java_jars": [],
+    }
+    return json.dumps({**nothing, "py_executable": sys.executable, **changes})
+
+
+def test_a_fork_has_the_variables_that_ray_sets(script: Path, template: Path) -> None:
+    """Tune gives each trainable some, which its ranks inherit."""
+    told = _told(_start(script, template=template, context=_context(env_vars={"VALUE": "of Ray"})))
+    assert (told["value"], told["has_torch"]) == ("of Ray", True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"command_prefix": ["nice"]},
+        {"py_executable": "/another/python"},
+        {"override_worker_entrypoint": "/a/worker.py"},
+        {"java_jars": ["a.jar"]},
+        {"env_vars": {"PATH": "/a:${PATH}"}},
+        {"of_a_later_ray": "something"},
+    ],
+    ids=str,
+)
+def test_an_environment_that_ray_sets_up_is_left_to_ray(script: Path, changes: dict[str, Any]) -> None:
     script.with_name("setup_worker.py").write_text("import sys\nprint(sys.argv[1:])\n")
-    arguments = ("--language=PYTHON", '--serialized-runtime-env-context={"env_vars": {"A": "b"}}')
+    arguments = ("--language=PYTHON", f"--serialized-runtime-env-context={_context(**changes)}")
     printed = subprocess.run(_command(script, *arguments), capture_output=True, text=True, check=True).stdout
     assert printed == f"{[str(script), *arguments]}\n"
 
