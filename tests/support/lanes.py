@@ -11,9 +11,9 @@ A test's lane is its marker, and pyproject.toml says what each promises:
 - `processes`: starts another process: ranks, a browser, a database server, a command.
 - none: starts no process. These are the fast ring, `tests/run --fast`.
 
-Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
-the first three, which begin with services and the patient, wait much, and the fourth computes meanwhile. It begins with
-what starts processes; the fast ring comes last, file by file, so that all end together.
+Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has three workers for two cores,
+as each begins with what waits much: services, and both rows of the patient. What starts other processes comes next; the
+fast ring comes last, file by file, so that all end together.
 """
 
 from __future__ import annotations
