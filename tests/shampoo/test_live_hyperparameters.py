@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.step.failures import RefreshFailed
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEET_ALL, MEMBERS, WITH_FACTORS, member
 from tests.support.shampoo.settings import parameters, train
 
@@ -256,7 +257,7 @@ def test_an_argument_is_live_where_a_member_uses_it(argument: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
-@pytest.mark.parametrize("name", WITH_FACTORS)
+@in_one_test("name", WITH_FACTORS)
 def test_as_many_failures_as_are_allowed_do_not_raise(name: str) -> None:
     # Else `max_failed_refreshes=0` would prove nothing above.
     params, optimizer = copy.deepcopy(_trained(name))
@@ -265,7 +266,7 @@ def test_as_many_failures_as_are_allowed_do_not_raise(name: str) -> None:
     assert optimizer.diagnostics().num_failed_refreshes > 0
 
 
-@pytest.mark.parametrize("name", WITH_FACTORS)
+@in_one_test("name", WITH_FACTORS)
 def test_a_later_start_set_in_time_is_kept(name: str) -> None:
     params, late = parameters(SHAPES), parameters(SHAPES)
     optimizer, postponed = Shampoo(params, **_config(name)), Shampoo(late, **_config(name))

@@ -81,7 +81,7 @@ def test_resumed_training_of_bfloat16_parameters_is_bit_identical(name: str, wei
     _resumed_is_bit_identical(config, torch.bfloat16, at=6, num_steps=4)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_a_state_dict_loads_into_an_optimizer_that_has_trained(name: str) -> None:
     params = parameters(SHAPES, torch.float32)
     optimizer = Shampoo(params, **member(name))
