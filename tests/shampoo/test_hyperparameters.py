@@ -13,6 +13,7 @@ import torch
 from shampoo import Shampoo
 from shampoo.declarations import Declaration
 from shampoo.hyperparameters import DECLARATIONS, DEFAULTS, NAMES, Hyperparameters, Preconditioner
+from tests.support.cases import in_one_test
 from tests.support.shampoo.generate import MANUAL, keyword_arguments, manual_table
 from tests.support.shampoo.members import MEMBERS, member
 from tests.support.shampoo.settings import parameters, train
@@ -212,16 +213,15 @@ NO_EFFECT = [
 ]
 
 ILLEGAL = [*ILLEGAL_VALUES, *ILLEGAL_COMBINATIONS, *NO_EFFECT]
-IDS = [" ".join(f"{name}={value}" for name, value in change.items()) for change, _ in ILLEGAL]
 
 
-@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=IDS)
+@in_one_test(("change", "message"), ILLEGAL)
 def test_an_illegal_argument_is_refused_with_its_value(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Shampoo(parameters([(3, 3)]), **change)
 
 
-@pytest.mark.parametrize(("change", "message"), ILLEGAL, ids=IDS)
+@in_one_test(("change", "message"), ILLEGAL)
 def test_an_illegal_value_set_later_is_refused_at_the_next_step_and_moves_nothing(
     change: dict[str, Any], message: str
 ) -> None:
@@ -250,15 +250,15 @@ def _illegal_values(declaration: Declaration) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("name", NAMES)
 def test_a_value_that_its_declaration_excludes_is_refused_whatever_the_hyperparameter(name: str) -> None:
     for value in _illegal_values(DECLARATIONS[name]):
         with pytest.raises(ValueError, match=rf"{name}(\[[01]\])? must be .* got "):
             Shampoo(parameters([(3, 3)]), **{name: value})
 
 
-@pytest.mark.parametrize("kind", get_args(Preconditioner))
-@pytest.mark.parametrize("name", NAMES)
+@in_one_test("kind", get_args(Preconditioner))
+@in_one_test("name", NAMES)
 def test_a_value_that_a_member_has_no_use_for_is_refused(name: str, kind: str) -> None:
     declaration = DECLARATIONS[name]
     if declaration.used_by is None or kind in declaration.used_by:
@@ -296,7 +296,7 @@ def test_defaults_are_legal_and_are_what_param_groups_hold() -> None:
     assert {name: group[name] for name in DEFAULTS} == DEFAULTS == {name: optimizer.defaults[name] for name in DEFAULTS}
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_a_config_is_json(name: str) -> None:
     outcomes = []
     for arguments in (member(name), json.loads(json.dumps(member(name)))):

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.step.failures import RefreshFailed
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEET_ALL, MEMBERS, WITH_FACTORS, member
 from tests.support.shampoo.settings import parameters, train
 
 LIVE, STATE, REFUSED = "live", "shapes the state", "refused"
 
-# Vectors step plainly under every member, which is where some arguments count.
-SHAPES = [(6, 7), (9, 5), (5,)]
+# Three blocks, so that refreshes are staggered; vectors step plainly under every member, where some arguments count.
+SHAPES = [(9, 5), (5,)]
 BEFORE, AFTER = range(5), range(5, 14)  # refreshes are four steps apart
 
 # Values for every argument; those that a member has already are left out.
@@ -256,7 +257,7 @@ def test_an_argument_is_live_where_a_member_uses_it(argument: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:a Kronecker factor has no finite eigendecomposition:RuntimeWarning")
-@pytest.mark.parametrize("name", WITH_FACTORS)
+@in_one_test("name", WITH_FACTORS)
 def test_as_many_failures_as_are_allowed_do_not_raise(name: str) -> None:
     # Else `max_failed_refreshes=0` would prove nothing above.
     params, optimizer = copy.deepcopy(_trained(name))
@@ -265,7 +266,7 @@ def test_as_many_failures_as_are_allowed_do_not_raise(name: str) -> None:
     assert optimizer.diagnostics().num_failed_refreshes > 0
 
 
-@pytest.mark.parametrize("name", WITH_FACTORS)
+@in_one_test("name", WITH_FACTORS)
 def test_a_later_start_set_in_time_is_kept(name: str) -> None:
     params, late = parameters(SHAPES), parameters(SHAPES)
     optimizer, postponed = Shampoo(params, **_config(name)), Shampoo(late, **_config(name))

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import KL, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, settings
 
 
 # Five squares of gradients of the last scale are what float32 can just sum.
-@pytest.mark.parametrize(("name", "scale"), crossed([0.0, 1e-30, 1e-20, 1e17]))
+@in_one_test(("name", "scale"), crossed([0.0, 1e-30, 1e-20, 1e17]))
 def test_extreme_gradients_leave_finite_weights_and_state(name: str, scale: float) -> None:
     params = parameters([(6, 6), (5,)], torch.float32)
     optimizer = Shampoo(params, **{**member(name, precondition_frequency=2), "lr": 1e-20})

@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from shampoo import Shampoo
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
@@ -62,7 +63,7 @@ def test_the_loss_of_a_small_real_network_falls(name: str) -> None:
     assert losses[-1] < 0.7 * losses[0], losses
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_gradients_are_never_written(name: str) -> None:
     # l2 decay is the one thing that would be handiest to write into them.
     params = parameters(SHAPES)
@@ -111,7 +112,7 @@ def _step_and_reload(name: str) -> None:
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_no_process_global_state_is_touched(name: str) -> None:
     before = _process_state()
     _step_and_reload(name)
@@ -152,7 +153,7 @@ def test_parameters_of_any_shape_take_finite_steps(name: str, shapes: list[tuple
     assert [optimizer.state[param]["step"] for param in params] == [0 if p.numel() == 0 else 4 for p in params]
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_scalars_single_numbers_and_empty_tensors_are_parameters(name: str) -> None:
     params = parameters([(), (1,), (1, 1, 1), (0,), (0, 3), (2, 0, 5), (1, 6), (6, 1)])
     before = snapshot(params)
@@ -263,8 +264,8 @@ def test_frozen_and_unused_parameters_stay_as_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_group_added_later_trains_as_it_would_alone(name: str) -> None:
-    first, second = parameters(SHAPES), parameters([(7, 6), (5, 9), (3,)])
-    first_alone, second_alone = parameters(SHAPES), parameters([(7, 6), (5, 9), (3,)])
+    first, second = parameters(SHAPES), parameters([(7, 6), (3,)])
+    first_alone, second_alone = parameters(SHAPES), parameters([(7, 6), (3,)])
     optimizer = Shampoo(first, **member(name))
     train(optimizer, first, range(3))
     optimizer.add_param_group({"params": second, "lr": 0.02})
@@ -281,7 +282,7 @@ def test_a_group_added_later_trains_as_it_would_alone(name: str) -> None:
     assert_equal([*first, *second], [*first_alone, *second_alone])
 
 
-@pytest.mark.parametrize(("name", "dtype"), crossed([torch.bfloat16, torch.float16, torch.float32, torch.float64]))
+@in_one_test(("name", "dtype"), crossed([torch.bfloat16, torch.float16, torch.float32, torch.float64]))
 def test_state_has_at_least_float32_and_follows_float64(name: str, dtype: torch.dtype) -> None:
     params = parameters(SHAPES, dtype)
     optimizer = Shampoo(params, **member(name))
@@ -297,7 +298,7 @@ def test_state_has_at_least_float32_and_follows_float64(name: str, dtype: torch.
                 assert tensor.dtype == working or (low_precision and not part.isdigit()), quantity
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@in_one_test("name", REPRESENTATIVES)
 def test_sparse_gradients_are_refused_and_nothing_moves(name: str) -> None:
     params = parameters([(4, 4), (4, 4)])
     before = snapshot(params)

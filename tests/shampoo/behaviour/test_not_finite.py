@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import shampoo.step.weights
 from shampoo import Shampoo
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
@@ -43,7 +44,7 @@ def _train(optimizer: Shampoo, params: list[nn.Parameter], *, spoilt: dict[int, 
         optimizer.step()
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_a_gradient_that_is_not_finite_counts_as_none_and_is_counted(name: str) -> None:
     params, expected = parameters(SHAPES), parameters(SHAPES)
     config = member(name, weight_decay=0.1)
@@ -57,7 +58,7 @@ def test_a_gradient_that_is_not_finite_counts_as_none_and_is_counted(name: str) 
     assert [optimizer.state[param]["step"] for param in params] == [NUM_STEPS, NUM_STEPS - 3, NUM_STEPS]
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@in_one_test("name", REPRESENTATIVES)
 def test_a_gradient_whose_norm_overflows_is_skipped(name: str) -> None:
     params = parameters([(6, 6)], torch.float32)
     optimizer = Shampoo(params, **member(name, precondition_frequency=2))
@@ -71,7 +72,7 @@ def test_a_gradient_whose_norm_overflows_is_skipped(name: str) -> None:
 
 
 @pytest.mark.usefixtures("host_cannot_read")
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_where_the_host_cannot_read_a_gradient_that_is_not_finite_moves_nothing_and_is_counted(name: str) -> None:
     params = parameters(SHAPES)
     optimizer = Shampoo(params, **member(name, weight_decay=0.1))
@@ -94,7 +95,7 @@ def test_where_the_host_cannot_read_a_gradient_that_is_not_finite_moves_nothing_
                 assert value.isfinite().all(), quantity
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +132,7 @@ class _ReadsByTheHost(TorchDispatchMode):
 
 
 @pytest.mark.usefixtures("host_cannot_read")
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_an_ordinary_step_never_makes_the_host_wait(name: str) -> None:
     # Ordinary: after the first refresh of all units, in a step in which none is due.
     params = parameters([(6, 7), (9, 5), (5,)])

@@ -15,6 +15,7 @@ import torch
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
+from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.support.shampoo.settings import DEFAULTS, parameters, settings, train
 
@@ -67,8 +68,8 @@ def test_training_resumed_in_the_middle_of_a_staggered_refresh_is_bit_identical(
     _resumed_is_bit_identical({**ALL_STATE, **member(name)}, torch.float32, at=6, num_steps=5)
 
 
-@pytest.mark.parametrize("at", [0, 3])
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@in_one_test("at", [0, 3])
+@in_one_test("name", REPRESENTATIVES)
 def test_training_resumed_before_the_first_refresh_is_bit_identical(name: str, at: int) -> None:
     _resumed_is_bit_identical(member(name), torch.float32, at=at, num_steps=5)
 
@@ -80,7 +81,7 @@ def test_resumed_training_of_bfloat16_parameters_is_bit_identical(name: str, wei
     _resumed_is_bit_identical(config, torch.bfloat16, at=6, num_steps=4)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_a_state_dict_loads_into_an_optimizer_that_has_trained(name: str) -> None:
     params = parameters(SHAPES, torch.float32)
     optimizer = Shampoo(params, **member(name))
@@ -112,7 +113,7 @@ def test_the_order_of_blocks_in_a_bucket_is_no_part_of_the_format() -> None:
             torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(theirs[name]), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@in_one_test("name", MEMBERS)
 def test_a_state_dict_is_a_snapshot_of_its_own_memory(name: str) -> None:
     # Tensors of some size, because pickle has its own price for each.
     params = parameters([(24, 24), (24, 24)], torch.float32)
@@ -148,7 +149,7 @@ def test_a_deep_copy_trains_on_by_itself(name: str) -> None:
     _copy_trains_on(copy.deepcopy, name)
 
 
-@pytest.mark.parametrize("name", REPRESENTATIVES)
+@in_one_test("name", REPRESENTATIVES)
 def test_a_pickled_optimizer_trains_on(name: str) -> None:
     _copy_trains_on(lambda x: pickle.loads(pickle.dumps(x)), name)
 
@@ -157,24 +158,25 @@ def _structure(name: str) -> dict[str, object]:
     return Hyperparameters(**{**DEFAULTS, **member(name)}).structure
 
 
-@pytest.mark.parametrize("other", REPRESENTATIVES)
 @pytest.mark.parametrize("name", REPRESENTATIVES)
-def test_a_checkpoint_of_another_member_is_refused_by_name_unless_its_state_is_the_same(name: str, other: str) -> None:
+def test_a_checkpoint_of_another_member_is_refused_by_name_unless_its_state_is_the_same(name: str) -> None:
     params = parameters([(6, 7), (5,)], torch.float32)
     optimizer = Shampoo(params, **member(name))
     train(optimizer, params, range(1))
     before = optimizer.state_dict()
-    saved = Shampoo(parameters([(6, 7), (5,)], torch.float32), **member(other)).state_dict()
-    differing = [key for key, value in _structure(name).items() if _structure(other)[key] != value]
-    if not differing:
-        optimizer.load_state_dict(saved)
-        return
-    with pytest.raises(ValueError, match=re.escape(f"{differing[0]} changed from")):
-        optimizer.load_state_dict(saved)
-    _assert_same(optimizer.state_dict(), before)
+    for other in REPRESENTATIVES:
+        saved = Shampoo(parameters([(6, 7), (5,)], torch.float32), **member(other)).state_dict()
+        differing = [key for key, value in _structure(name).items() if _structure(other)[key] != value]
+        if not differing:
+            optimizer.load_state_dict(saved)
+            optimizer.load_state_dict(before)
+        else:
+            with pytest.raises(ValueError, match=re.escape(f"{differing[0]} changed from")):
+                optimizer.load_state_dict(saved)
+        _assert_same(optimizer.state_dict(), before)
 
 
-@pytest.mark.parametrize("name", [name for name in MEMBERS if "max_preconditioner_dim" in member(name)])
+@in_one_test("name", [name for name in MEMBERS if "max_preconditioner_dim" in member(name)])
 def test_a_checkpoint_of_other_blocks_is_refused_with_both_sizes(name: str) -> None:
     # Also where the blocks of these parameters are the same.
     saved = _saved_and_loaded(Shampoo(parameters(SHAPES), **member(name, max_preconditioner_dim=16)).state_dict())

@@ -60,7 +60,7 @@ def test_a_master_copy_follows_the_reference_and_the_parameter_is_its_rounding(m
     params = parameters(list(SHAPES.values()), torch.bfloat16)
     start = [param.detach().double() for param in params]
     reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
-    for step in range(50):
+    for step in range(30):
         gradients = gradients_like(params, step=step)
         for param, gradient in zip(params, gradients, strict=True):
             param.grad = gradient
