@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -68,8 +69,8 @@ def fingerprint(subject: Subject) -> dict[str, str]:
 
 def check_trials(subject: Subject) -> str:
     """Two trials of one config in one process give the same measurements."""
-    one = _run_trial(subject)
-    if one != _run_trial(subject):
+    one, other = _two_trials(subject)
+    if one != other:
         raise Broken(
             "the second of two equal trials in one process gives other numbers",
             "Keep nothing in the class, the module or a global that a trial changes: trials share a process",
@@ -79,7 +80,7 @@ def check_trials(subject: Subject) -> str:
 
 def check_resume(subject: Subject) -> str:
     """A trial that goes on from a checkpoint gives the same measurements as one that was never stopped."""
-    whole, again = (subject.available(lambda: _run_trial(subject), "a trial fails") for _ in range(2))
+    whole, again = subject.available(lambda: _two_trials(subject), "a trial fails")
     if whole != again:
         raise NotChecked("two equal trials differ")
     with tempfile.TemporaryDirectory() as directory:
@@ -92,6 +93,11 @@ def check_resume(subject: Subject) -> str:
             "of the workload are not in a checkpoint",
         )
     return f"from step {EVALUATE_EVERY} on, equal in every bit"
+
+
+@lru_cache(maxsize=1)  # two rules look at them
+def _two_trials(subject: Subject) -> tuple[Curve, Curve]:
+    return _run_trial(subject), _run_trial(subject)
 
 
 def _run_trial(subject: Subject, directory: Path | None = None, limit: int | None = None) -> Curve:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
-from sklearn.ensemble import ExtraTreesRegressor
 
 from search_spaces import Scalar, SearchSpace
 from service.scheduler.policy.searching.encoding import Array, Encoding
@@ -87,6 +86,8 @@ class TableObjective:
         best_to_worst = np.argsort([math.inf if row.diverged else row.curve[-1] for row in table.rows])
         ranks = np.empty(len(table.rows))
         ranks[best_to_worst] = np.arange(len(table.rows))
+        from sklearn.ensemble import ExtraTreesRegressor  # a second that every process of a run would pay
+
         forest = ExtraTreesRegressor(200, min_samples_leaf=3, random_state=0).fit(features, ranks)
         self._weights = np.sqrt(forest.feature_importances_)
         self._tree = cKDTree(features * self._weights)

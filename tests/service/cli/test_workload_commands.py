@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from service.cli.commands import app
 from tests.support.waiting import PATIENCE_SECONDS
-from trainers.workload import template
+from trainers.workload import protocol
+
+TEMPLATE = Path(protocol.__file__).with_name("template.py")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +31,7 @@ def test_new_prints_the_template_under_the_name(name: str, module: str, class_na
     assert result.exit_code == 0, result.output
     (found,) = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.ClassDef))
     assert found.name == class_name
-    assert result.stdout == Path(template.__file__).read_text().replace("WorkloadTemplate", class_name)
+    assert result.stdout == TEMPLATE.read_text().replace("WorkloadTemplate", class_name)
     assert f"Saved as {module}.py" in result.stderr
     assert f"shampoo-tuner workload check {module}:{class_name}" in result.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from scipy import stats
 
 from service.evidence.student_t import quantile
 
@@ -11,6 +10,8 @@ from service.evidence.student_t import quantile
 @pytest.mark.parametrize("degrees_of_freedom", [1, 2, 3, 4, 5, 8, 31, 400])
 @pytest.mark.parametrize("probability", [0.025, 0.5, 0.6, 0.975, 1 - 0.05 / 6, 0.9999])
 def test_quantiles_are_those_of_scipy(probability: float, degrees_of_freedom: int) -> None:
+    from scipy import stats  # half a second that every process of a run would pay
+
     expected = stats.t.ppf(probability, degrees_of_freedom)
     # Rounding of the distribution function, of 1e-16, is divided by a density as low as 1e-8 there.
     assert quantile(probability, degrees_of_freedom) == pytest.approx(expected, rel=1e-9, abs=1e-12)

@@ -13,13 +13,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
+from trainers.workloads.digits.data import read_digits
 
 # One, two and three sides; with blocks of at most 8 the second is one block, the last one two different ones.
 SHAPES = [(13,), (6, 7), (9, 4, 5)]
@@ -36,7 +36,7 @@ def assert_equal(params: list[nn.Parameter], expected: list[Any]) -> None:
 
 @functools.cache
 def _digits() -> tuple[Tensor, Tensor]:
-    images, labels = load_digits(return_X_y=True)
+    images, labels = read_digits()
     return torch.tensor(images[:200], dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(labels[:200])
 
 

@@ -51,7 +51,7 @@ def test_the_model_is_drawn_from_the_global_generator(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "num_steps", "bound"),
     # Measured: 0.18, 7.7, 0.34 and 2.7; without training it is 2.3, 31, 2.3 and 5.7.
-    [("digits-mlp", 60, 0.35), ("digits-autoencoder", 200, 9.0), ("digits-convnet", 60, 0.6), ("stdlib-gpt", 60, 3.1)],
+    [("digits-mlp", 60, 0.35), ("digits-autoencoder", 201, 9.0), ("digits-convnet", 60, 0.6), ("stdlib-gpt", 60, 3.1)],
 )
 def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) -> None:
     description = describe(name)
@@ -59,8 +59,8 @@ def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) ->
         workload=name,
         optimizer=OptimizerConfig("adamw", {"lr": 5e-3}),
         num_steps=num_steps,
-        evaluate_every=num_steps // 4,
-        batch_size=description.default_batch_size,
+        evaluate_every=num_steps // 3,
+        batch_size=16 if name == "stdlib-gpt" else description.default_batch_size,
     )
     measurements = list(train(config, single_process_context()))
     assert all(m.metrics.keys() >= description.metrics.keys() for m in measurements)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
@@ -141,9 +143,9 @@ class Architecture:
             if num_tokens is not None:
                 fields |= _token_fields(config_class, fields, num_tokens)
             with _explained(f"transformers refuses this config of {name}"):
-                self.config = config_class.from_dict(fields)
+                self.config = config_class.from_dict(copy.deepcopy(fields))
                 """The library's config object."""
-                self._unused = self._unused_parameters(inputs)
+                self._unused = _unused_parameters(_probe(self._auto_class, self.config, fields, inputs))
 
     def build(self) -> nn.Module:
         """The model in float32 on the CPU, or on the meta device where that is torch's default; its `forward` gives an
@@ -168,31 +170,6 @@ class Architecture:
     @property
     def _auto_class(self) -> Any:
         return getattr(transformers(), _AUTO_CLASSES[self._task][0])
-
-    def _unused_parameters(self, inputs: Callable[[Any], Mapping[str, Tensor]]) -> tuple[str, ...]:
-        """The names of parameters that get no gradient; found with shapes alone, which shows most of what is wrong
-        with a config as well."""
-        for dtype in (torch.float32, torch.bfloat16):
-            with torch.device("meta"):
-                model = self._auto_class.from_config(copy.deepcopy(self.config), dtype=dtype)
-            model.eval()  # no layers are dropped at random
-            try:
-                with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
-                    arguments = {
-                        name: part.to(dtype) if part.is_floating_point() else part
-                        for name, part in inputs(self.config).items()
-                    }
-                    model(**arguments).logits.sum().backward()
-            except (DataDependentOutputException, DynamicOutputShapeException):
-                break  # the computation depends on values, which these tensors do not have
-            except RuntimeError as error:
-                if "same device" in str(error):
-                    break  # the model makes tensors on the CPU itself
-                if dtype is torch.float32 and "BF16" in str(error):
-                    continue  # of experts' grouped products, shapes are known in bfloat16 alone
-                raise
-            return tuple(name for name, parameter in model.named_parameters() if parameter.grad is None)
-        return ()
 
     def _random(self) -> nn.Module:
         # Given a copy, because models write into their config.
@@ -219,6 +196,54 @@ class Architecture:
                 f"another shape, e.g. {min(wrong)}; does the config fit them?"
             )
         return cast("nn.Module", model)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Probe:
+    """A model and its inputs without their values; equal to those of the same class, fields and shapes."""
+
+    auto_class: Any
+    fields: str
+    """Of the config, in JSON."""
+    shapes: tuple[tuple[str, torch.Size, torch.dtype], ...]
+    config: Any = dataclasses.field(compare=False)
+    inputs: Callable[[Any], Mapping[str, Tensor]] = dataclasses.field(compare=False)
+
+
+def _probe(
+    auto_class: Any, config: Any, fields: Mapping[str, Any], inputs: Callable[[Any], Mapping[str, Tensor]]
+) -> _Probe:
+    with torch.device("meta"):
+        shapes = tuple((name, part.shape, part.dtype) for name, part in inputs(config).items())
+    text = json.dumps({"model_type": config.model_type, **fields}, sort_keys=True, default=repr)
+    return _Probe(auto_class, text, shapes, copy.deepcopy(config), inputs)
+
+
+@lru_cache(maxsize=16)  # the trials of a job have one config, and a process runs many of them
+def _unused_parameters(probe: _Probe) -> tuple[str, ...]:
+    """The names of parameters that get no gradient; found with shapes alone, which shows most of what is wrong
+    with a config as well."""
+    for dtype in (torch.float32, torch.bfloat16):
+        with torch.device("meta"):
+            model = probe.auto_class.from_config(copy.deepcopy(probe.config), dtype=dtype)
+        model.eval()  # no layers are dropped at random
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
+                arguments = {
+                    name: part.to(dtype) if part.is_floating_point() else part
+                    for name, part in probe.inputs(probe.config).items()
+                }
+                model(**arguments).logits.sum().backward()
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            break  # the computation depends on values, which these tensors do not have
+        except RuntimeError as error:
+            if "same device" in str(error):
+                break  # the model makes tensors on the CPU itself
+            if dtype is torch.float32 and "BF16" in str(error):
+                continue  # of experts' grouped products, shapes are known in bfloat16 alone
+            raise
+        return tuple(name for name, parameter in model.named_parameters() if parameter.grad is None)
+    return ()
 
 
 def transformers() -> Any:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,14 @@ class WordTokenizer:
     identity = "words"
 
     def __init__(self, texts: Sequence[str]) -> None:
-        counts = Counter(word for text in texts for word in _WORD.findall(text))
+        counts = Counter(chain.from_iterable(map(_WORD.findall, texts)))
         # Sorted, because words that are equally frequent come in the order of the texts.
         words = sorted(counts, key=lambda word: (-counts[word], word))[: NUM_WORDS - 2]
         self._numbers = {word: number for number, word in enumerate(words, start=2)}
 
     def encode(self, text: bytes) -> NDArray[np.uint32]:
         """The numbers of the words: (n,)."""
-        return np.array([self._numbers.get(word, 1) for word in _WORD.findall(text.decode())], dtype=np.uint32)
+        return np.array(list(map(self._numbers.get, _WORD.findall(text.decode()), repeat(1))), dtype=np.uint32)
 
 
 @cache
@@ -94,6 +95,12 @@ def stdlib_packages(length: int) -> LabelledCorpus:
     held_out = [(text, label) for index, text, label in rows if index % VALIDATION_PERIOD == 0]
     rest = [(text, label) for index, text, label in rows if index % VALIDATION_PERIOD != 0]
     return LabelledCorpus(_labelled(rest), _labelled(held_out), PACKAGES)
+
+
+@cache
+def stdlib_words(length: int) -> WordTokenizer:
+    """The words of the training texts of `stdlib_packages`."""
+    return WordTokenizer(stdlib_packages(length).train.texts)
 
 
 def read_corpus(

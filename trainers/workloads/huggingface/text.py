@@ -16,9 +16,9 @@ from trainers.data.prepared import cache_directory as chosen_cache_directory
 from trainers.workloads.huggingface.architecture import Architecture, Weights
 from trainers.workloads.huggingface.labelled_text import (
     LabelledTexts,
-    WordTokenizer,
     read_corpus,
     stdlib_packages,
+    stdlib_words,
 )
 from trainers.workloads.huggingface.tasks import NUM_EXAMPLES_AT_ONCE, Batch, ExamplesInMemory, WorkloadInMemory
 from trainers.workloads.language.corpus import CorpusSource
@@ -166,18 +166,20 @@ class SequenceClassification(WorkloadInMemory):
     ) -> None:
         if architecture is None and model_path is None:
             architecture, config = _small(SMALL_CLASSIFIER, config)
-        chosen = _named_tokenizer(tokenizer, model_path) or (None if path is None else BYTE)
+        chosen = _named_tokenizer(tokenizer, model_path)
         columns = {"text_column": text_column, "label_column": label_column}
         if path is None:
             for name, value in {"validation_path": validation_path, **columns}.items():
                 without_effect(name, value, "without path")
             length = DEFAULT_CONTEXT_LENGTH if context_length is None else _length(context_length)
             # A model of fewer positions reads the beginnings of these.
-            corpus = stdlib_packages(length if chosen == BYTE else length * CHARACTERS_PER_TOKEN)
+            num_characters = length if chosen == BYTE else length * CHARACTERS_PER_TOKEN
+            corpus = stdlib_packages(num_characters)
+            reader = stdlib_words(num_characters) if chosen is None else text_tokenizer(chosen)
         else:
             given = {name: string(name, value) for name, value in columns.items() if value is not None}
             corpus = read_corpus(string("path", path), validation_path=validation_path, **given)
-        reader = WordTokenizer(corpus.train.texts) if chosen is None else text_tokenizer(chosen)
+            reader = text_tokenizer(chosen or BYTE)
 
         def inputs(found: Any) -> dict[str, Tensor]:
             tokens = torch.zeros(2, _context_length(found, context_length), dtype=torch.long)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workloads.digits import data
@@ -16,6 +14,8 @@ from trainers.workloads.digits.data import read_digits, stratified_split
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits  # a second that every process of a run would pay
+
     for ours, theirs in zip(read_digits(), load_digits(return_X_y=True), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
@@ -32,6 +32,8 @@ def test_a_scikit_learn_that_keeps_them_elsewhere_is_asked(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("num_validation", [100, 360, 899])
 def test_the_split_is_that_of_scikit_learn(num_validation: int) -> None:
+    from sklearn.model_selection import train_test_split  # a second that every process of a run would pay
+
     _, labels = read_digits()
     for seed in range(10):
         expected = train_test_split(

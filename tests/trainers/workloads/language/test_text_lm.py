@@ -133,7 +133,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
         optimizer=OptimizerConfig("adamw", {"lr": 5e-3}),
         num_steps=60,
         evaluate_every=20,
-        batch_size=description.default_batch_size,
+        batch_size=16,
     )
     found = list(train(config, single_process_context()))
     assert all(measurement.metrics.keys() >= description.metrics.keys() for measurement in found)
@@ -141,7 +141,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses == sorted(losses, reverse=True)
     frequencies = np.bincount(text_lm(options).corpus.validation_tokens)
     shares = frequencies[frequencies > 0] / frequencies.sum()
-    # Measured: 2.6 and 2.5 after the 60 steps, and 3.1 for who knows the frequencies of the validation text itself.
+    # Measured: 2.7 and 2.6 after the 60 steps, and 3.1 for who knows the frequencies of the validation text itself.
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 

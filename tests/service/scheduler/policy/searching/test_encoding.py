@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from scipy.stats import qmc
 
 from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
 from tests.support.service.spaces import CONDITIONAL
@@ -54,6 +53,8 @@ def test_choices_are_equally_far_from_each_other() -> None:
 
 @pytest.mark.parametrize("skip", [0, 1, 5])
 def test_sobol_points_are_scipys_from_any_place_on(skip: int) -> None:
+    from scipy.stats import qmc  # half a second that every process of a run would pay
+
     encoding = Encoding(CONDITIONAL)
     expected = encoding.snap(qmc.Sobol(encoding.num_dimensions, rng=np.random.default_rng(7)).random(8))
     np.testing.assert_array_equal(encoding.sobol(8 - skip, seed=7, skip=skip), expected[skip:])
