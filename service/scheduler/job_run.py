@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -28,7 +28,8 @@ from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.run_environment import cluster_address
-from service.scheduler.cluster.worker_template import WorkerTemplate
+from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
+from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
@@ -100,9 +101,9 @@ def run_job(this: JobRun) -> None:
 
 
 def _template(this: JobRun) -> AbstractContextManager[object]:
-    """The template of the workers of a local cluster, where processes can be forked safely."""
-    is_useful = this.address is None and sys.platform == "linux"
-    return WorkerTemplate(this.directory) if is_useful else nullcontext()
+    """The template of the workers of a local cluster, unless this run's launcher has started it."""
+    is_missing = is_useful(this.address) and SOCKET_VARIABLE not in os.environ
+    return WorkerTemplate(this.directory) if is_missing else nullcontext()
 
 
 def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:

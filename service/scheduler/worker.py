@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,8 +35,9 @@ from service.scheduler.checkpoint_storage import (
     remove,
     try_out,
 )
-from service.scheduler.cluster import process_tree
-from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
+from service.scheduler.cluster import process_tree, worker_template
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
+from service.scheduler.launcher import Launcher, RunProcess
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
@@ -87,6 +89,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     gone = threading.Event()
     heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
     heart.start()
+    launcher = _launcher(settings)
     try:
         while not stop.is_set():
             lease = writing(
@@ -95,8 +98,10 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             if lease is None:
                 stop.wait(settings.poll_seconds)
             else:
-                _run(lease, settings, writing, stop)
+                _run(lease, settings, writing, stop, launcher)
     finally:
+        if launcher is not None:
+            launcher.close()
         gone.set()
         heart.join()
         database.close()
@@ -133,11 +138,22 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
         gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
 
 
-def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Event) -> None:
+def _launcher(settings: Settings) -> Launcher | None:
+    """The launcher of runs, where their ranks can be forked."""
+    if not worker_template.is_useful(cluster_address(settings)):
+        return None
+    try:
+        return Launcher(settings.to_environment())
+    except OSError as error:  # no memory for a process
+        logger.warning("runs start by themselves: no launcher could be started: %s", error)
+        return None
+
+
+def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Event, launcher: Launcher | None) -> None:
     """Runs a job in a process of its own, and gives the job back if that process did not see it through."""
     logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
     try:
-        status, how = _run_to_its_end(lease, settings, writing.database, stop)
+        status, how = _run_to_its_end(lease, settings, writing.database, stop, launcher)
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
     crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
@@ -150,7 +166,9 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
     remove_checkpoints_of_finished_jobs(writing.database, settings.checkpoint_place)
 
 
-def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: threading.Event) -> tuple[int, str]:
+def _run_to_its_end(
+    lease: Lease, settings: Settings, database: Database, stop: threading.Event, launcher: Launcher | None
+) -> tuple[int, str]:
     """The exit status of a run's process, and what is known of its end if it was a crash.
 
     Raises:
@@ -167,8 +185,9 @@ def _run_to_its_end(lease: Lease, settings: Settings, database: Database, stop: 
     )
     keeper.start()
     try:
-        with log.open("ab") as output:
-            status = _supervise(start_run(lease, settings, directory, output), stop)
+        with log.open("ab") as output, held_pipe() as stdin:
+            run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
+            status = _supervise(run, stop)
     finally:
         process_tree.end_descendants(spare=others)
         shutil.rmtree(directory, ignore_errors=True)
@@ -191,23 +210,47 @@ def _keep_house(job_id: str, settings: Settings, directory: Path, database: Data
             logger.warning("cannot look after the files of job %s: %s", job_id, error)
 
 
-def start_run(lease: Lease, settings: Settings, directory: Path, output: Any) -> subprocess.Popen[bytes]:
+@contextmanager
+def held_pipe() -> Iterator[int]:
+    """The reading end of a pipe that nobody writes to: its end of file tells a run that this process is gone."""
+    end, held = os.pipe()
+    try:
+        yield end
+    finally:
+        os.close(end)
+        os.close(held)
+
+
+def start_run(
+    lease: Lease,
+    settings: Settings,
+    directory: Path,
+    *,
+    stdin: int,
+    output: int,
+    launcher: Launcher | None,
+) -> RunProcess:
     """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
+    arguments = [
+        *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
+        *("--directory", str(directory)),
+    ]
+    environment = {**os.environ, **run_environment(settings, directory)}
+    if launcher is not None:
+        run = launcher.launch(RUN_MODULE, arguments, environment=environment, stdin=stdin, output=output)
+        if run is not None:
+            return run
     return subprocess.Popen(
-        [
-            *(sys.executable, "-m", RUN_MODULE),
-            *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
-            *("--directory", str(directory)),
-        ],
-        stdin=subprocess.PIPE,  # never written to: its end of file tells the run that this process is gone
+        [sys.executable, "-m", RUN_MODULE, *arguments],
+        stdin=stdin,
         stdout=output,
         stderr=output,
-        env={**os.environ, **run_environment(settings, directory)},
+        env=environment,
         start_new_session=True,
     )
 
 
-def _supervise(run: subprocess.Popen[bytes], stop: threading.Event) -> int:
+def _supervise(run: RunProcess, stop: threading.Event) -> int:
     """Waits for a run, and stops it when the worker is to stop; its exit status."""
     while not stop.is_set():
         try:

@@ -67,12 +67,19 @@ def _forked(worker: Sequence[str]) -> bool:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE_SECONDS)
             connection.connect(address)
-            request = json.dumps({"arguments": worker, "environment": dict(os.environ)}).encode()
-            socket.send_fds(connection, [len(request).to_bytes(8, "big")], STANDARD_STREAMS)
-            connection.sendall(request)
+            send_request(connection, worker, os.environ, STANDARD_STREAMS)
             return connection.recv(1) == ACCEPTED
     except OSError:
         return False
+
+
+def send_request(
+    connection: socket.socket, arguments: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]
+) -> None:
+    """Asks for a process with these arguments, this environment, and these file descriptors as its standard streams."""
+    request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+    socket.send_fds(connection, [len(request).to_bytes(8, "big")], streams)
+    connection.sendall(request)
 
 
 if __name__ == "__main__":

@@ -45,11 +45,7 @@ class WorkerTemplate:
 
     def __init__(self, directory: Path) -> None:
         """Starts the process, whose socket stands in `directory`, a short path."""
-        address = directory / SOCKET_NAME
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(address))
-            address.chmod(0o600)
-            listener.listen(128)
+        with listening(directory) as listener:
             # Of its standard input it reads the end alone: that of this process.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(listener.fileno())],
@@ -57,7 +53,7 @@ class WorkerTemplate:
                 pass_fds=[listener.fileno()],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},  # a rank sets those of torch
             )
-        os.environ[SOCKET_VARIABLE] = str(address)  # Ray's processes inherit it
+            os.environ[SOCKET_VARIABLE] = str(listener.getsockname())  # Ray's processes inherit it
 
     def __enter__(self) -> WorkerTemplate:
         return self
@@ -74,6 +70,21 @@ class WorkerTemplate:
         self._process.communicate()
 
 
+def is_useful(address: str | None) -> bool:
+    """True if the workers of the cluster at `address`, None for one of the run's own, can be forked by its template."""
+    return address is None and sys.platform == "linux"
+
+
+def listening(directory: Path) -> socket.socket:
+    """A socket at which a template is to listen, for this user alone; it stands in `directory`, a short path."""
+    address = directory / SOCKET_NAME
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(address))
+    address.chmod(0o600)
+    listener.listen(128)
+    return listener
+
+
 def serve(listener: socket.socket, parent: int) -> None:
     """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
@@ -85,8 +96,8 @@ def serve(listener: socket.socket, parent: int) -> None:
         with connection:
             try:
                 connection.settimeout(REQUEST_SECONDS)
-                arguments, environment, streams = _receive(connection)
-            except (OSError, ValueError, KeyError) as error:
+                arguments, environment, streams = receive_request(connection)
+            except (OSError, EOFError, ValueError, KeyError) as error:
                 logger.warning("a worker's start asked for nothing that can be done: %s", error)
                 continue
             if os.fork() == 0:
@@ -98,9 +109,16 @@ def serve(listener: socket.socket, parent: int) -> None:
                 os.close(stream)
 
 
-def _receive(connection: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
-    """The arguments and the environment of the worker that is asked for, and its standard streams."""
+def receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
+    """The arguments and the environment of the process that `worker_start.send_request` asks for, and its streams.
+
+    Raises:
+        EOFError: nobody asks any more.
+        OSError, ValueError, KeyError: it is no such request.
+    """
     length, streams, _, _ = socket.recv_fds(connection, 8, len(STANDARD_STREAMS))
+    if not length:
+        raise EOFError
     if len(streams) != len(STANDARD_STREAMS):
         raise ValueError(f"{len(streams)} streams")
     with connection.makefile("rb") as file:
@@ -133,22 +151,24 @@ def _become(arguments: list[str], environment: dict[str, str], streams: list[int
     sys.exit()
 
 
-def _num_threads() -> int:
-    return len(list(Path("/proc/self/task").iterdir()))
+def can_fork_after_imports() -> bool:
+    """Imports what ranks need; False, with a warning: this process must not be forked from here on."""
+    for module in MODULES:
+        importlib.import_module(module)
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        logger.warning("an import has started a thread: workers are not forked")
+        return False
+    gc.collect()
+    gc.freeze()
+    return True
 
 
 def main() -> None:
     """Imports, then serves the socket whose file descriptor is the only argument."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with socket.socket(fileno=int(sys.argv[1])) as listener, contextlib.suppress(KeyboardInterrupt):
-        for module in MODULES:
-            importlib.import_module(module)
-        if _num_threads() > 1:
-            logger.warning("an import has started a thread: workers are not forked")
-            return
-        gc.collect()
-        gc.freeze()
-        serve(listener, sys.stdin.fileno())
+        if can_fork_after_imports():
+            serve(listener, sys.stdin.fileno())
 
 
 if __name__ == "__main__":

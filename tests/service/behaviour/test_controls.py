@@ -60,8 +60,7 @@ def test_a_paused_job_frees_its_ranks_and_goes_on_where_it_was(service: ServiceP
     _wait_until_trial_measures(service, job_id, 1)
     assert client.pause(job_id).requested == "pause"
     service.wait_for("the pause", lambda: service.job(job_id).state is JobState.PAUSED)
-    worker = psutil.Process(service.workers[-1].pid)
-    service.wait_for("no process but the worker", lambda: service.processes() == [worker])
+    service.wait_for("no process but the worker", lambda: not service.processes_of_runs())
     assert states(service.trials(job_id)) == [TrialState.COMPLETED, TrialState.QUEUED]
     before = service.trials(job_id)[1]
     running_seconds = client.job(job_id).progress.seconds_elapsed

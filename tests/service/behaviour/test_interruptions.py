@@ -116,8 +116,7 @@ def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProce
                 assert recorded(trial)[: len(earlier.measurements) - 1] == recorded(earlier)[:-1]
         assert [trial.runs for trial in later[len(before) :]] == [1] * (len(later) - len(before))
 
-    worker = service.workers[-1]
-    service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+    service.wait_for("the end of the run", lambda: not service.processes_of_runs())
     assert not (service.data_dir / "checkpoints" / job_id).exists()
 
 
@@ -146,7 +145,7 @@ def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
     monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", f"{headless_seconds:g}")
     service = ServiceProcesses(database, tmp_path)
     try:
-        worker = service.start_worker()
+        service.start_worker()
         job_id = service.submit(specification(num_trials=1))
         with service.end_held_up():
             run = service.run_process()
@@ -157,7 +156,7 @@ def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
             for head in heads(service):
                 head.kill()
         job, trials = service.finish(job_id)
-        service.wait_for("the end of the run", lambda: service.processes() == [psutil.Process(worker.pid)])
+        service.wait_for("the end of the run", lambda: not service.processes_of_runs())
     finally:
         service.close()
     assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure

@@ -16,7 +16,7 @@ from service.scheduler.policy.time_limit import RESERVE
 from service.store.migrate import migrate
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
-from tests.support.service.service_process import ServiceProcesses
+from tests.support.service.service_process import LAUNCHER, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, slowness
 
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
@@ -134,7 +134,7 @@ def test_a_trial_that_does_not_fit_is_tried_twice_and_the_same_error_stops_a_job
 
 
 def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:
-    worker = service.start_worker()
+    service.start_worker()
     job_id = service.submit(
         specification(
             num_trials=3, options={"seconds_per_step": 10 * PATIENCE_SECONDS}, resources={"workers_per_trial": 2}
@@ -142,12 +142,14 @@ def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProc
     )
     service.wait_for("two ranks at work", lambda: len(service.rank_processes()) == 2)
     assert not {"dashboard.py", "monitor.py", "log_monitor.py"} & programs(service)  # of Ray, and of no use here
-    template = "service.scheduler.cluster.worker_template"
-    assert all(template in psutil.Process(rank.ppid()).cmdline() for rank in service.rank_processes())
+    [template] = {rank.parent() for rank in service.rank_processes()}
+    assert template is not None
+    assert LAUNCHER in template.cmdline()  # from which it was forked
+    assert template.parent() == service.run_process()
     time.sleep(2)
     service.cancel(job_id)
     # It waits less long than the step takes.
-    service.wait_for("no process but the worker", lambda: service.processes() == [psutil.Process(worker.pid)])
+    service.wait_for("no process but the worker", lambda: not service.processes_of_runs())
     assert service.job(job_id).state is JobState.CANCELLED
     assert [trial.state for trial in service.trials(job_id)] == [TrialState.CANCELLED]
     assert service.directories() == []

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
+LAUNCHER = "service.scheduler.launcher"
 PLUGIN = Path(__file__).parent / "plugin"
 
 
@@ -145,6 +146,13 @@ class ServiceProcesses:
                     found.append(process)
         return found
 
+    def processes_of_runs(self) -> list[psutil.Process]:
+        """Those of `processes` that are neither a worker nor its launcher."""
+        workers = {worker.pid for worker in self.workers}
+        return [
+            process for process in self.processes() if process.pid not in workers and not _is_launcher(process, workers)
+        ]
+
     def run_process(self) -> psutil.Process:
         """The process of the job's run."""
         [run] = filter(is_run, self.processes())
@@ -179,6 +187,13 @@ def is_run(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         parent = process.parent()
         return _names_a_run(process) and (parent is None or not _names_a_run(parent))
+    return False
+
+
+def _is_launcher(process: psutil.Process, workers: Set[int]) -> bool:
+    """True for the launcher of one of these workers; what is forked from it shows the same command line."""
+    with suppress(psutil.NoSuchProcess):
+        return process.ppid() in workers and LAUNCHER in process.cmdline()
     return False
 
 

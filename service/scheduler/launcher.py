@@ -1,0 +1,222 @@
+"""Start of runs from a process that has imported what ranks need, once for all runs of a worker.
+
+That process, the launcher, imports while the worker waits for its first job. For a run it forks twice: one fork becomes
+the run's interpreter, the other, a child of it, the template of its ranks (`cluster.worker_template`). So a run finds
+its ranks' imports done, and is the parent of all that it starts, as if it had started the template itself.
+
+`Launcher` is the worker's side, and imports the standard library alone; `python -m service.scheduler.launcher` is the
+other. Where processes cannot be forked, or the launcher has died, runs start by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Protocol
+
+import psutil
+
+from service.scheduler.cluster import worker_template
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
+from service.scheduler.cluster.worker_start import SOCKET_VARIABLE, STANDARD_STREAMS, send_request
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""Seconds that the launcher may take to be ready: it imports for two or three of a quiet machine."""
+NUMBER_BYTES = 8
+
+
+class RunProcess(Protocol):
+    """The process of a run, as far as a worker deals with it."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status; negative: the signal that killed it. Raises: subprocess.TimeoutExpired."""
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Launcher:
+    """The launcher of a worker, which ends with it; it starts one run after the other.
+
+    To be used by a process that adopts orphans.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Starts the process, with these environment variables beside this one's."""
+        self._environment = {
+            **os.environ,
+            **environment,
+            "OMP_NUM_THREADS": "1",  # a rank sets those of torch
+            # By this, those of a killed worker are found; there is no such directory.
+            DIRECTORY_VARIABLE: str(Path(tempfile.gettempdir()) / f"shampoo-{os.getpid()}-launcher"),
+        }
+        self._start()
+
+    def _start(self) -> None:
+        self._connection, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env=self._environment,
+                start_new_session=True,  # a Ctrl-C in the terminal reaches the worker alone
+            )
+        self._connection.settimeout(START_SECONDS)
+
+    def __enter__(self) -> Launcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+    def launch(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdin: int,
+        output: int,
+    ) -> RunProcess | None:
+        """Starts `python -m module arguments` in a session of its own, with a template of its ranks.
+
+        Args:
+            environment: all of its variables; `DIRECTORY_VARIABLE` among them is where the template listens.
+            stdin: the file descriptor of its standard input.
+            output: that of its standard output and error.
+
+        Returns: its process; None: there is no launcher that can.
+        """
+        if (status := self._process.poll()) is not None and status < 0:  # it was killed
+            self._connection.close()
+            self._start()
+        try:
+            send_request(self._connection, ["-m", module, *arguments], environment, (stdin, output, output))
+            return _LaunchedRun(self._connection)
+        except (OSError, EOFError) as error:
+            logger.warning("a run starts by itself: its launcher does not answer (%s)", error or type(error).__name__)
+            self._process.kill()
+            return None
+
+
+class _LaunchedRun:
+    """A run, the launcher's child."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.pid = _receive_number(connection)
+        self._process = psutil.Process(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        ready, _, _ = select.select([self._connection], [], [], timeout)
+        if timeout is not None and not ready:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        try:
+            return _receive_number(self._connection)
+        except (OSError, EOFError):  # the launcher has died, and this process has adopted the run
+            return _wait_for(self._process, timeout)
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _wait_for(process: psutil.Process, timeout: float | None) -> int:
+    """Raises: subprocess.TimeoutExpired."""
+    try:
+        return int(process.wait(timeout) or 0)
+    except psutil.TimeoutExpired as error:
+        raise subprocess.TimeoutExpired(str(process.pid), error.seconds) from None
+
+
+def _send_number(connection: socket.socket, number: int) -> None:
+    connection.sendall(number.to_bytes(NUMBER_BYTES, "big", signed=True))
+
+
+def _receive_number(connection: socket.socket) -> int:
+    """Raises: EOFError: the other side is gone. TimeoutError: it takes too long."""
+    content = connection.recv(NUMBER_BYTES, socket.MSG_WAITALL)
+    if len(content) < NUMBER_BYTES:
+        raise EOFError
+    return int.from_bytes(content, "big", signed=True)
+
+
+def serve(connection: socket.socket) -> None:
+    """Starts the runs that `connection` asks for, one after the other, and tells how each ended.
+
+    Raises:
+        EOFError, BrokenPipeError: the worker is gone.
+    """
+    while True:
+        arguments, environment, streams = worker_template.receive_request(connection)
+        run = os.fork()
+        if run == 0:
+            connection.close()
+            _become(arguments, environment, streams)
+        for stream in streams:
+            os.close(stream)
+        _send_number(connection, run)
+        _, status = os.waitpid(run, 0)
+        _send_number(connection, os.waitstatus_to_exitcode(status))
+
+
+def _become(arguments: Sequence[str], environment: dict[str, str], streams: Sequence[int]) -> NoReturn:
+    """Starts the template of a run's ranks, then becomes the run's interpreter."""
+    try:
+        os.setsid()
+        for stream, target in zip(streams, STANDARD_STREAMS, strict=True):
+            os.dup2(stream, target)
+            os.close(stream)
+        with worker_template.listening(Path(environment[DIRECTORY_VARIABLE])) as listener:
+            address = str(listener.getsockname())
+            end, held = os.pipe()
+            if os.fork() == 0:
+                os.close(held)
+                worker_template.serve(listener, end)
+                os._exit(0)
+        os.set_inheritable(held, True)  # the template's: it ends with whoever holds this
+        os.execve(sys.executable, [sys.executable, *arguments], {**environment, SOCKET_VARIABLE: address})
+    except BaseException:  # noqa: BLE001  # a process boundary
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    """Imports, then serves the connection whose file descriptor is the only argument."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        connection.set_inheritable(False)
+        if worker_template.can_fork_after_imports():
+            with suppress(EOFError, BrokenPipeError):
+                serve(connection)
+
+
+if __name__ == "__main__":
+    main()

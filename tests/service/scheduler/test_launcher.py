@@ -1,0 +1,165 @@
+"""Runs that a worker's launcher starts: what they are given, how they end, and what becomes of the launcher."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from service.scheduler.cluster import process_tree
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
+from service.scheduler.launcher import Launcher, RunProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+pytestmark = pytest.mark.processes
+
+RUN = """
+import json, os, pathlib, sys
+open_files = [file for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
+print(json.dumps({
+    "arguments": sys.argv[1:], "value": os.environ.get("VALUE"), "process": os.getpid(), "parent": os.getppid(),
+    "session": os.getsid(0), "has_torch": "torch" in sys.modules, "files": [os.readlink(file) for file in open_files],
+    "template": os.environ.get("SHAMPOO_TEMPLATE_SOCKET"),
+}), flush=True)
+print("an error", file=sys.stderr, flush=True)
+sys.stdin.read()
+sys.exit(int(sys.argv[1]))
+"""
+"""A run: it tells of itself, waits for the end of its standard input, and has the exit status that it is told."""
+
+
+class Started:
+    """A run that was launched, with what it has been given."""
+
+    def __init__(self, launcher: Launcher, directory: Path, status: int = 0) -> None:
+        directory.mkdir()
+        (directory / "a_run.py").write_text(RUN)
+        self.directory, self.log = directory, directory / "log"
+        self._end, self.held = os.pipe()
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(directory),
+            "VALUE": directory.name,
+            DIRECTORY_VARIABLE: str(directory),
+        }
+        with self.log.open("ab") as output:
+            self.process: RunProcess | None = launcher.launch(
+                "a_run", [str(status)], environment=environment, stdin=self._end, output=output.fileno()
+            )
+
+    def told(self) -> dict[str, Any]:
+        """What it tells of itself."""
+        wait_until(lambda: "an error" in self.log.read_text(), "the run's log")
+        told: dict[str, Any] = json.loads(self.log.read_text().splitlines()[0])
+        return told
+
+    def close(self) -> None:
+        """Ends its standard input."""
+        for end in (self._end, self.held):
+            with suppress(OSError):
+                os.close(end)
+
+
+@pytest.fixture(scope="module")
+def _adopts_orphans() -> Iterator[None]:
+    """As a worker does."""
+    set_subreaper, libc = 36, ctypes.CDLL(None)
+    libc.prctl(set_subreaper, 1, 0, 0, 0)
+    yield
+    libc.prctl(set_subreaper, 0, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def launcher(_adopts_orphans: None) -> Iterator[Launcher]:
+    """The launcher of a worker."""
+    with Launcher({}) as launcher:
+        yield launcher
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Any]:
+    """Starts a run, whose standard input ends with the test."""
+    with ExitStack() as stack:
+
+        def start(launcher: Launcher, **options: Any) -> Started:
+            run = Started(launcher, tmp_path / f"run{len(list(tmp_path.iterdir()))}", **options)
+            stack.callback(run.close)
+            return run
+
+        yield start
+
+
+def test_runs_are_interpreters_of_their_own_with_a_template_each(launcher: Launcher, started: Any) -> None:
+    for status in (0, 3):
+        run = started(launcher, status=status)
+        told = run.told()
+        assert (told["arguments"], told["value"], told["has_torch"]) == ([str(status)], run.directory.name, False)
+        assert told["process"] == told["session"] == run.process.pid
+        assert Path(told["template"]).parent == run.directory
+        assert [file for file in told["files"] if file.startswith("socket:")] == []
+        (template,) = psutil.Process(run.process.pid).children()
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.process.wait(timeout=0.05)
+        run.close()
+        assert run.process.wait(timeout=PATIENCE_SECONDS) == status
+        wait_until(partial(process_tree.any_is_gone, [template]), "the end of its template")
+
+
+def test_a_run_that_is_killed_says_by_what(launcher: Launcher, started: Any) -> None:
+    run = started(launcher)
+    run.told()
+    run.process.kill()
+    assert run.process.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("_adopts_orphans")
+def test_a_run_outlives_its_launcher_and_the_next_run_has_another(started: Any) -> None:
+    with Launcher({}) as launcher:
+        first = started(launcher, status=3)
+        os.kill(first.told()["parent"], signal.SIGKILL)
+        with pytest.raises(subprocess.TimeoutExpired):
+            first.process.wait(timeout=0.05)
+        first.close()
+        assert first.process.wait(timeout=PATIENCE_SECONDS) == 3
+        second = started(launcher)
+        assert Path(second.told()["template"]).parent == second.directory
+        second.close()
+        assert second.process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_a_launcher_that_cannot_fork_starts_nothing(
+    started: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=[1000], daemon=True).start()\n"
+    )
+    with Launcher({"PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}) as launcher:
+        assert started(launcher).process is None
+        assert started(launcher).process is None
+    assert "an import has started a thread" in capfd.readouterr().err
+
+
+def test_the_launcher_ends_with_its_worker() -> None:
+    code = (
+        "import sys, time; from service.scheduler.launcher import Launcher\n"
+        "launcher = Launcher({}); print(launcher._process.pid, flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        launcher = psutil.Process(int(worker.stdout.readline()))
+        worker.kill()
+    wait_until(lambda: process_tree.any_is_gone([launcher]), "the end of the launcher")
