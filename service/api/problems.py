@@ -23,6 +23,7 @@ from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
     Conflict,
+    ForkNotRetriable,
     IdempotencyKeyReused,
     InvalidInput,
     JobAlreadyFinished,
@@ -31,7 +32,6 @@ from service.errors import (
     ServiceError,
     TrialAlreadyFinished,
     TrialNotRetriable,
-    TrialOfPopulation,
     WorkloadNotDescribed,
 )
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
@@ -52,7 +52,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
-    (TrialOfPopulation, HTTPStatus.CONFLICT, "trial-of-population", "The trial cannot be tried again"),
+    (ForkNotRetriable, HTTPStatus.CONFLICT, "fork-not-retriable", "The trial cannot be tried again"),
     (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
     (

@@ -29,6 +29,7 @@ from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
 from service.use_cases.submit import parameter_groups_of
 from service.use_cases.transitions import (
+    CUT_OFF,
     cancel_unfinished_trials,
     move_job,
     move_trial,
@@ -280,7 +281,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
+    cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
     trials = TrialRepository(session).with_measurements(job.id)
     confirmation = job.specification.confirmation
     recommendation = recommend(
