@@ -84,9 +84,7 @@ class _Pace:
         return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
-def watch(
-    client: Client, job_id: str, console: Console, *, outage_seconds: float = SERVICE_OUTAGE_SECONDS
-) -> JobRead:
+def watch(client: Client, job_id: str, console: Console, *, outage_seconds: float = SERVICE_OUTAGE_SECONDS) -> JobRead:
     """Shows a job until it has ended: redrawn in a terminal, a line for every change elsewhere. Goes on when a service
     that does not answer does so again, and says both.
 

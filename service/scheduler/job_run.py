@@ -157,6 +157,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         configs=unfinished_configs(stored),
         checkpoints=this.checkpoints,
         never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
+        parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
     )
     adapters = adapters_of(
         plan,

@@ -242,6 +242,7 @@ def requeue_trial(
     detail: str,
     losses: int,
     memory_failures: int,
+    config: TrialConfig | None = None,
     now: datetime,
 ) -> None:
     """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
@@ -249,10 +250,13 @@ def requeue_trial(
     Args:
         losses: how often it was taken up again after a loss, this time included.
         memory_failures: how often after it ran out of memory, this time included.
+        config: with which it goes on; None: with its own.
     """
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     trial.losses, trial.memory_failures = losses, memory_failures
+    if config is not None:
+        trial.config = config.to_json()
     if trial.state is not TrialState.QUEUED:  # it can fail before it has begun, too
         move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 

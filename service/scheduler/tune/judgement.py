@@ -8,7 +8,7 @@ from service.domain import FailureReason, TrialState
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision
-from service.scheduler.policy.retries import Retries
+from service.scheduler.policy.retries import Retries, divided
 from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
 from service.scheduler.tune.pruner import PolicyPruner
@@ -63,13 +63,25 @@ class Judgement:
 
     def of_failure(self, number: int, reason: FailureReason, detail: str) -> TrialEnd:
         """The end of a trial that failed, or its return to the queue."""
-        # As it will be stored, so that a later run finds the same errors alike.
-        verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        config = self._trials.config(number)
+        smaller = divided(config, world_size=self._plan.specification.resources.workers_per_trial)
+        verdict = self._retries.judge(
+            number,
+            reason,
+            detail[:MAX_DETAIL_LENGTH],  # as it will be stored, so that a later run finds the same errors alike
+            step=self._pruner.last_step(number),
+            can_divide=smaller is not None,
+        )
         if reason is FailureReason.OUT_OF_MEMORY:
-            self._feasibility.ran_out(number, self._trials.config(number))
+            self._feasibility.ran_out(number, config)
         if verdict.reason is not None:
             return TrialEnd(TrialState.FAILED, verdict.reason, verdict.detail)
-        return TrialEnd(TrialState.QUEUED, detail=verdict.detail, setbacks=self._retries.setbacks(number))
+        return TrialEnd(
+            TrialState.QUEUED,
+            detail=verdict.detail,
+            setbacks=self._retries.setbacks(number),
+            config=smaller if verdict.divides else None,
+        )
 
     def stop_if_hopeless(self) -> None:
         """Raises: JobImpossible: the same error ended too many trials."""

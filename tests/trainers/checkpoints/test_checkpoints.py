@@ -176,7 +176,10 @@ def test_another_config_is_refused_and_what_differs_named(tmp_path: Path) -> Non
 
 def test_a_trial_may_go_on_with_other_fields_about_checkpoints(tmp_path: Path) -> None:
     save(checkpoints(tmp_path), 10)
-    assert checkpoints(tmp_path, keep_checkpoints=5, checkpoint_every=20).load(small_state(1)) is not None
+    assert (
+        checkpoints(tmp_path, keep_checkpoints=5, checkpoint_every=20, accumulation_steps=2).load(small_state(1))
+        is not None
+    )
 
 
 @pytest.mark.parametrize("weight", [torch.zeros(50, 49), torch.zeros(50, 50, dtype=torch.float64)])

@@ -55,6 +55,7 @@ def test_a_lost_trial_comes_back_a_few_times_and_then_fails(sqlite_database: Dat
     for losses in range(1, MAX_LOSSES + 2):
         trial = tune.begin()
         assert TrialOrder.from_tune(trial.config).number == 0
+        tune.give(trial, measured(losses))
         if losses == 2:
             tune.recorder.on_trial_error(0, [], trial)  # the trainable's own process died
         else:
@@ -75,7 +76,9 @@ def test_losses_of_earlier_runs_count(sqlite_database: Database, tmp_path: Path)
     tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
     [stored] = tune.stored()
     assert (stored.state, stored.losses) == (TrialState.QUEUED, MAX_LOSSES)
-    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
+    again = tune.begin()
+    tune.give(again, measured(10))
+    tune.give(again, TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
     [stored] = tune.stored()
     assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.LOST)
 
