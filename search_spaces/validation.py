@@ -10,6 +10,7 @@ from typing import Any
 
 from search_spaces.arguments import Argument
 from search_spaces.errors import SpaceError, require, show
+from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
@@ -104,7 +105,9 @@ def _argument(optimizer: str, name: object, path: str) -> Argument | None:
             return known[name]
     places = [f"{n}[0], {n}[1]" if a.kind == "pair" else n for n, a in ARGUMENTS[optimizer].items()]
     places += [*_in_sections(), "workload.<option>"]
-    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)})")
+    each = [place for listed in places for place in listed.split(", ")]
+    hint = did_you_mean(name, each)
+    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)}){hint}")
 
 
 def _in_sections() -> dict[str, Argument]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
+from search_spaces.nearest import did_you_mean
 from service.domain import Direction, Objective, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
@@ -226,7 +227,8 @@ def check_proposal(
     for name in given:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
-            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known})")
+            hint = did_you_mean(name, names)
+            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known}){hint}")
     try:
         values = space.defaults(given)  # type: ignore[arg-type]  # it checks the values
     except SpaceError as error:
