@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -190,6 +191,31 @@ def _population(
         return None
     return plan_populations(
         specification, spaces, allotments, num_steps=length.num_steps, evaluate_every=length.evaluate_every
+    )
+
+
+def check_population_is_measured(plan: JobPlan, num_train_examples: int) -> None:
+    """Checks that trials of a population are measured before their last step, where there is nothing left to compare.
+
+    Raises:
+        InvalidInput: they are measured by epochs, and one of those is as long as a trial.
+    """
+    every = plan.specification.training.evaluate_every_epochs
+    if plan.population is None or every is None:
+        return
+    first = math.ceil(every * num_train_examples / plan.batch_size - 1e-9)
+    if first >= plan.num_steps:
+        raise InvalidInput(
+            "training.evaluate_every_epochs", rare_measurements(plan, f"{every:g} epochs are {first} steps")
+        )
+
+
+def rare_measurements(plan: JobPlan, what_is_known: str) -> str:
+    """Why a population whose trials are measured at their last step alone cannot be."""
+    assert plan.population is not None
+    return (
+        f"{what_is_known}, and 'pbt' compares trials every {plan.population.interval} of their {plan.num_steps} steps "
+        "(pruner.interval): nothing is measured before the last of training.num_steps"
     )
 
 

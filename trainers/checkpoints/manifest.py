@@ -17,7 +17,7 @@ FORMAT = 3
 """Raised when the files of a checkpoint change their meaning: a checkpoint of another version is refused."""
 
 MAY_DIFFER = frozenset({"checkpoint_every", "keep_checkpoints", "accumulation_steps"})
-"""Fields of a config that a trial may go on with a different value of: they change neither its state nor its batches."""
+"""Fields of a config that a trial may go on with a different value of: neither its state nor its batches are others."""
 
 _HEAD = b'{"manifest": '
 _TAIL = b', "sha256": "%b"}\n'

@@ -10,7 +10,8 @@ The same is not tried a third time: whatever ends a trial twice at the same plac
   one is in memory at a time (`accumulation_steps`): the same batches, and the same gradients up to rounding, unless the
   model normalises by batch. If that is not enough, or a batch has no more parts, it does not fit: it fails as
   `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
-- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops.
+- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops. What a workload
+  says of options that all trials have, it would say of each: the first one stops the job.
 - `diverged`, `infeasible`: final at once, and the search learns from them.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from search_spaces.parameters import sectioned
 from service.domain import FailureReason, TrialState
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.feasibility import Feasibility
@@ -13,7 +14,7 @@ from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.run_end import JobImpossible
-from service.specification.planning import JobPlan
+from service.specification.planning import JobPlan, rare_measurements
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class Judgement:
         self._pruner = pruner
         self._retries = retries
         self._feasibility = feasibility
+        self._hopeless: str | None = None
+        """Why no other trial of the job would fare better than one that has ended, for a person."""
 
     def of_report(self, number: int, report: TrialReport) -> TrialEnd:
         """The end of a trial that gave its last report, or that the pruner stopped at one."""
@@ -46,10 +49,16 @@ class Judgement:
             self._feasibility.fitted(number)
         match report.kind:
             case "completed":
+                if self._plan.population is not None and not self._pruner.last_step(number):
+                    self._hopeless = "training.evaluate_every_epochs: " + rare_measurements(
+                        self._plan, f"trial {number} was measured at step {self._plan.num_steps} for the first time"
+                    )
                 self._pruner.report(number, report)
                 return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
             case "failed":
                 assert report.reason is not None
+                if report.field.partition(".")[0] in ("workload", "workload_options") and not self._varies_workload:
+                    self._hopeless = f"the workload cannot be built: {report.detail}"
                 return self.of_failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
@@ -83,8 +92,14 @@ class Judgement:
             config=smaller if verdict.divides else None,
         )
 
+    @property
+    def _varies_workload(self) -> bool:
+        """True if trials of the job differ in the options of their workload."""
+        spaces = self._plan.spaces.values()
+        return any(sectioned(parameter.name)[0] == "workload" for space in spaces for parameter in space.parameters)
+
     def stop_if_hopeless(self) -> None:
-        """Raises: JobImpossible: the same error ended too many trials."""
-        failure = self._retries.why_to_stop()
+        """Raises: JobImpossible: the same error ended too many trials, or would end all of them."""
+        failure = self._hopeless or self._retries.why_to_stop()
         if failure is not None:
             raise JobImpossible(failure)

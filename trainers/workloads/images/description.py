@@ -33,6 +33,7 @@ DESCRIPTIONS = (
                 "<class>/*.jpg alone; or a Parquet or Arrow file, or a directory of them, with train and validation in "
                 "their names",
                 required=True,
+                is_path=True,
             ),
             "architecture": WorkloadOption(
                 "resnet50",
