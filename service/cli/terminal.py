@@ -70,7 +70,7 @@ class _Pace:
     def add(self, seconds: float, job: JobRead) -> float | None:
         """Takes in a look at the job at a time of a monotonic clock; steps per second, None: there is no telling yet.
 
-        Steps count when they are measured, so the pace is that over the last `PACE_SECONDS` and not since the last look.
+        Steps count when they are measured: the pace is that over the last `PACE_SECONDS`, not since the last look.
         """
         seen = self._seen
         if job.state is not JobState.RUNNING or (seen and job.progress.num_steps < seen[-1][1]):

@@ -39,6 +39,9 @@ from service.use_cases.transitions import (
 )
 from trainers.config import Measurement, TrialConfig
 
+MAX_REMARKS_LENGTH = 2000
+"""Of what measurements remark of a trial's data."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialMeasurements:
@@ -199,6 +202,8 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             trial.seconds = reported.seconds
             trial.metrics = metrics
             trial.value = metrics.get(job.metric)
+            if reported.remarks:
+                trial.detail = storable("; ".join(reported.remarks)[:MAX_REMARKS_LENGTH])
             data = {"number": trial.number, "step": trial.step, "value": trial.value}
             events.add(job.id, "trial.measured", data, now)
 
@@ -229,6 +234,8 @@ def finish_trial(
     """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
     job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
+    if detail is None and trial.state is TrialState.RUNNING:
+        detail = trial.detail  # what its measurements remarked
     if (trial.state, trial.reason) != (state, reason):
         move_trial(session, trial, state, now=now, reason=reason, detail=detail)
     job.crashes = 0

@@ -77,7 +77,11 @@ def decode(content: bytes, *, where: str) -> Manifest:
     decoded = json.loads(manifest)
     _require_format(decoded, where)
     del decoded["format"]
-    return Manifest(**{**decoded, "measurement": Measurement(**decoded["measurement"])})
+    return Manifest(**{**decoded, "measurement": _measurement(decoded["measurement"])})
+
+
+def _measurement(written: dict[str, Any]) -> Measurement:
+    return Measurement(**{**written, "remarks": tuple(written.get("remarks", ()))})
 
 
 def _fields(value: Any) -> dict[str, Any]:

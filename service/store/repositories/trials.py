@@ -17,7 +17,7 @@ from service.store.models import Job, MeasurementRow, Trial
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """The number of trials of one job and phase in one state, the time they trained, and the steps they have reached."""
+    """The number of trials of one job and phase in one state, with the time they trained and the steps they reached."""
 
     job_id: str
     phase: Phase

@@ -182,7 +182,7 @@ def test_watch_of_a_service_that_stays_away_exits_with_three(
 ) -> None:
     job_id = submit(sqlite_database)
 
-    def gone(client: Client, asked: str) -> JobRead:
+    def gone(_client: Client, _asked: str) -> JobRead:
         raise ServiceUnreachable("http://there", "connection refused")
 
     monkeypatch.setattr(Client, "job", gone)

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,16 @@ def test_a_state_whose_structure_changes_is_saved_as_it_is_then(tmp_path: Path) 
         restored = to.load({"snapshots": []})
         assert restored is not None
         assert_same_bits(restored.state, state)
+
+
+def test_a_measurement_comes_back_as_it_was(tmp_path: Path) -> None:
+    reported = replace(measurement(10), remarks=("of /data are not read: test/",))
+    to = checkpoints(tmp_path)
+    to.save(small_state(1), measurement=reported, random_state=None, progress=None)
+    to.wait()
+    restored = checkpoints(tmp_path).load(small_state(2))
+    assert restored is not None
+    assert restored.measurement == reported
 
 
 def test_another_config_is_refused_and_what_differs_named(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.support.trainers.worker_processes import worker_processes
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.images.transforms import training_image
+from trainers.workloads.images.unreadable import NUM_NAMED
 
 pytestmark = pytest.mark.processes
 
@@ -74,6 +75,9 @@ def test_unreadable_images_are_replaced_by_the_next_and_counted(copy: Path, capl
     assert [message.partition(" (")[0] for message in messages] == [
         f"passed over an unreadable image: {discs / name}" for name in ("0003.png", "0004.jpeg", "0039.png")
     ]
+    assert sorted(remark.partition(" (")[0] for remark in workload.remarks()) == [
+        f"unreadable image {discs / name}" for name in ("0003.png", "0004.jpeg", "0039.png")
+    ]
     again = folder(copy, num_workers=2, **changes)
     batches = list(islice(stream(again, batch_size=20), 4))
     assert Counter(example for batch in batches for example in batch) == seen
@@ -110,7 +114,10 @@ def test_too_many_unreadable_images_end_the_trial(copy: Path, num_workers: int) 
         ran(trial(copy, workload={"num_workers": num_workers}, num_steps=100, evaluate_every=100))
     # Ten are tolerated whatever their share, and more at a share that is allowed.
     allowed = trial(copy, workload={"max_unreadable_share": 0.5})
-    assert ran(allowed)[-1].metrics["num_unreadable_images"] > 10
+    last = ran(allowed)[-1]
+    assert last.metrics["num_unreadable_images"] > 10
+    assert len(last.remarks) == NUM_NAMED
+    assert all(remark.startswith(f"unreadable image {copy}/train/disc/") for remark in last.remarks)
 
 
 def test_too_many_unreadable_validation_images_end_the_trial(copy: Path) -> None:
