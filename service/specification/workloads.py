@@ -10,10 +10,10 @@ from service.errors import InvalidInput
 from service.settings import Settings
 from service.specification.job import WorkloadChoice
 from trainers.config import InvalidConfig
-from trainers.data.paths import problems_of_paths
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference
 from trainers.workloads.describe import Installed, ask, ask_for_installed
+from trainers.workloads.paths import problems_of_paths
 from trainers.workloads.registry import BUILT_IN, UnknownWorkload, entry_points
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainers.data import paths
-from trainers.data.paths import problems_of_paths
+from trainers.workloads import paths
+from trainers.workloads.paths import problems_of_paths
 from trainers.workloads.registry import BUILT_IN
 
 TEXT = BUILT_IN["text-lm"]
