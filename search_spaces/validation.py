@@ -38,7 +38,9 @@ def validated(
     """
     names = ", ".join(OPTIMIZER_NAMES)
     if not isinstance(optimizer, str) or optimizer not in OPTIMIZER_NAMES:
-        raise SpaceError("optimizer", f"must be one of {names}, got {show(optimizer)}")
+        raise SpaceError(
+            "optimizer", f"must be one of {names}, got {show(optimizer)}{did_you_mean(optimizer, OPTIMIZER_NAMES)}"
+        )
     require(len(parameters) <= MAX_PARAMETERS, "parameters", f"must be at most {MAX_PARAMETERS}", len(parameters))
     checked: list[Parameter] = []
     for index, parameter in enumerate(parameters):
@@ -238,7 +240,8 @@ def _value(argument: Argument | None, value: object, path: str) -> Scalar:
         return value
     if argument.kind == "choice":
         if not isinstance(value, str) or value not in argument.choices:
-            raise SpaceError(path, f"must be one of {', '.join(argument.choices)}, got {show(value)}")
+            hint = did_you_mean(value, argument.choices)
+            raise SpaceError(path, f"must be one of {', '.join(argument.choices)}, got {show(value)}{hint}")
         return value
     require(argument.kind in ("integer", "float"), path, "must be given by its elements [0] and [1]", value)
     number = integer(value, path) if argument.kind == "integer" else finite(value, path)

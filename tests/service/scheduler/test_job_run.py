@@ -102,7 +102,9 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
     service.wait_for("the end of the job's checkpoints", lambda: not checkpoints.exists())
 
 
-def test_a_trial_that_does_not_fit_goes_on_in_smaller_parts_and_the_same_error_stops_a_job(service: ServiceProcesses) -> None:
+def test_a_trial_that_does_not_fit_goes_on_in_smaller_parts_and_the_same_error_stops_a_job(
+    service: ServiceProcesses,
+) -> None:
     too_large = specification(num_trials=1, options={"trouble": "memory"})
     troubles = {"type": "categorical", "name": "workload.trouble", "choices": ["none", "error"], "default": "none"}
     broken = specification(
