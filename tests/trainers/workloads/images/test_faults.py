@@ -15,7 +15,8 @@ import pytest
 
 from tests.support.trainers.image_data import write_split_tree, write_tree
 from tests.support.trainers.image_trials import NUM_TRAIN, NUM_VALIDATION, evaluation, folder, ran, stream, trial
-from tests.support.trainers.trials import without_clock
+from tests.support.trainers.ranks import WarmRanks
+from tests.support.trainers.trials import run_trial, without_clock
 from tests.support.trainers.worker_processes import worker_processes
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
@@ -118,6 +119,19 @@ def test_too_many_unreadable_images_end_the_trial(copy: Path, num_workers: int) 
     assert last.metrics["num_unreadable_images"] > 10
     assert len(last.remarks) == NUM_NAMED
     assert all(remark.startswith(f"unreadable image {copy}/train/disc/") for remark in last.remarks)
+
+
+def test_both_ranks_tell_what_either_could_not_read(two_ranks: WarmRanks, copy: Path) -> None:
+    (copy / "test").mkdir()
+    for index in (1, 4):  # an image of each rank's share of the evaluation
+        break_file(next((copy / "validation" / "square").glob(f"{index:04}.*")))
+    config = trial(copy, workload={"max_unreadable_share": 0.5}, num_steps=2, evaluate_every=1)
+    by_rank = [[measured.remarks for measured in found] for found in two_ranks.run(run_trial, config)]
+    assert by_rank[0] == by_rank[1]
+    aside, *unreadable = by_rank[0][0]
+    assert aside == f"of {copy} are not read: test/"
+    assert sorted(Path(remark.split()[2]).name[:4] for remark in unreadable) == ["0001", "0004"]
+    assert by_rank[0][1] == by_rank[0][0]
 
 
 def test_too_many_unreadable_validation_images_end_the_trial(copy: Path) -> None:
