@@ -7,6 +7,7 @@ from __future__ import annotations
 from search_spaces.adamw import ADAMW
 from search_spaces.algoperf import algoperf_points
 from search_spaces.errors import SpaceError
+from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.perturbation import may_change_in_flight, perturb
 from search_spaces.sgd import SGD
@@ -44,5 +45,5 @@ def preset(name: str) -> SearchSpace:
     """
     found = presets()
     if name not in found:
-        raise SpaceError("preset", f"unknown preset {name!r} (known: {', '.join(found)})")
+        raise SpaceError("preset", f"unknown preset {name!r} (known: {', '.join(found)}){did_you_mean(name, found)}")
     return found[name]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.errors import SpaceError, require, show
+from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter
 from search_spaces.validation import MAX_CHOICES, MAX_PARAMETERS
 
@@ -76,8 +77,9 @@ def _object(data: object, path: str, *, required: tuple[str, ...], optional: tup
     prefix = f"{path}." if path else ""
     for name in data:
         if name not in required + optional:
-            known = ", ".join(required + optional)
-            raise SpaceError(path or "space", f"unknown field {show(name)} (known: {known})")
+            names = required + optional
+            hint = did_you_mean(name, names)
+            raise SpaceError(path or "space", f"unknown field {show(name)} (known: {', '.join(names)}){hint}")
     for name in required:
         if name not in data:
             raise SpaceError(f"{prefix}{name}", "is required")

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from search_spaces import decoding, validation
 from search_spaces.errors import SpaceError, require, show
+from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import ARGUMENTS, SECTIONS, OptimizerName
 from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same, sectioned
 
@@ -138,7 +139,9 @@ class SearchSpace:
         for name, value in values.items():
             if name not in checked:
                 known = any(parameter.name == name for parameter in self.parameters)
-                problem = "is not active with these values" if known else "is not a parameter of this space"
+                problem = "is not active with these values"
+                if not known:
+                    problem = f"is not a parameter of this space{did_you_mean(name, [p.name for p in self.parameters])}"
                 raise SpaceError(name if known else "values", f"{show(name)} = {show(value)} {problem}")
         return checked
 

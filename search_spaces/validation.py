@@ -10,6 +10,7 @@ from typing import Any
 
 from search_spaces.arguments import Argument
 from search_spaces.errors import SpaceError, require, show
+from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
@@ -37,7 +38,9 @@ def validated(
     """
     names = ", ".join(OPTIMIZER_NAMES)
     if not isinstance(optimizer, str) or optimizer not in OPTIMIZER_NAMES:
-        raise SpaceError("optimizer", f"must be one of {names}, got {show(optimizer)}")
+        raise SpaceError(
+            "optimizer", f"must be one of {names}, got {show(optimizer)}{did_you_mean(optimizer, OPTIMIZER_NAMES)}"
+        )
     require(len(parameters) <= MAX_PARAMETERS, "parameters", f"must be at most {MAX_PARAMETERS}", len(parameters))
     checked: list[Parameter] = []
     for index, parameter in enumerate(parameters):
@@ -104,7 +107,9 @@ def _argument(optimizer: str, name: object, path: str) -> Argument | None:
             return known[name]
     places = [f"{n}[0], {n}[1]" if a.kind == "pair" else n for n, a in ARGUMENTS[optimizer].items()]
     places += [*_in_sections(), "workload.<option>"]
-    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)})")
+    each = [place for listed in places for place in listed.split(", ")]
+    hint = did_you_mean(name, each)
+    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)}){hint}")
 
 
 def _in_sections() -> dict[str, Argument]:
@@ -235,7 +240,8 @@ def _value(argument: Argument | None, value: object, path: str) -> Scalar:
         return value
     if argument.kind == "choice":
         if not isinstance(value, str) or value not in argument.choices:
-            raise SpaceError(path, f"must be one of {', '.join(argument.choices)}, got {show(value)}")
+            hint = did_you_mean(value, argument.choices)
+            raise SpaceError(path, f"must be one of {', '.join(argument.choices)}, got {show(value)}{hint}")
         return value
     require(argument.kind in ("integer", "float"), path, "must be given by its elements [0] and [1]", value)
     number = integer(value, path) if argument.kind == "integer" else finite(value, path)

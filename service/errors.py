@@ -63,15 +63,16 @@ class TrialNotRetriable(Conflict):
         self.job_id, self.number, self.state = job_id, number, state
 
 
-class TrialOfPopulation(Conflict):
-    """A trial of population based training is not tried again: its place was filled, and its beginning is gone."""
+class ForkNotRetriable(Conflict):
+    """A trial that began from another one's checkpoint is not tried again: that checkpoint is gone."""
 
-    def __init__(self, job_id: str, number: int) -> None:
+    def __init__(self, job_id: str, number: int, *, parent: int, step: int) -> None:
         super().__init__(
-            f"trial {number} of job {job_id!r} belongs to a population (pruner 'pbt'), in which a fork of another one "
-            "takes the place of a trial that ended: it cannot be tried again, but its parameters can be proposed"
+            f"trial {number} of job {job_id!r} began from the checkpoint of trial {parent} at step {step}, which is "
+            "gone, and its own went when it ended: it cannot be tried again. Its parameters can be proposed, to be "
+            "trained from the first step"
         )
-        self.job_id, self.number = job_id, number
+        self.job_id, self.number, self.parent, self.step = job_id, number, parent, step
 
 
 class BudgetSpent(Conflict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -98,6 +99,11 @@ class Settings(BaseSettings):
             return self.data_dir / "checkpoints"
         place = place_of(self.checkpoint_directory)
         return place.expanduser().absolute() if isinstance(place, Path) else place
+
+    @property
+    def cluster_address(self) -> str | None:
+        """The address of the Ray cluster to use, if there is one; None: each run starts a local one."""
+        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def resolved_database_url(self) -> str:

@@ -229,6 +229,8 @@ class Measurement:
     seconds: float
     """Training time so far, without evaluation and checkpoints; continues over a resume."""
     metrics: Mapping[str, float]
+    remarks: tuple[str, ...] = ()
+    """What a person should know of the data, as the workload says it (`HasRemarks`); of all ranks, each once."""
 
 
 class Diverged(Exception):

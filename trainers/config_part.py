@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
+from search_spaces.nearest import did_you_mean
+
 Json: TypeAlias = str | int | float | bool | list["Json"] | dict[str, "Json"] | None
 
 MAX_COUNT = 2**31 - 1
@@ -160,7 +162,12 @@ class ConfigPart:
         own: type = cls
         hints = _hints(own)
         for name in data:
-            require(name in hints, f"{cls.section}{name}", data[name], f"unknown field (known: {', '.join(hints)})")
+            require(
+                name in hints,
+                f"{cls.section}{name}",
+                data[name],
+                f"unknown field (known: {', '.join(hints)}){did_you_mean(name, hints)}",
+            )
         for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # its subclasses are dataclasses
             optional = (
                 declared.default is not dataclasses.MISSING or declared.default_factory is not dataclasses.MISSING

@@ -24,6 +24,7 @@ from trainers.memory import peak_bytes, reset_peak, state_bytes
 from trainers.ranks.consumer import GivenUp
 from trainers.ranks.context import (
     RankContext,
+    gather_over_ranks,
     max_over_ranks,
     start_sum_over_ranks,
     sum_over_ranks,
@@ -33,7 +34,7 @@ from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import train_batches
-from trainers.workload.protocol import CountsEvents, HasTokens, Workload
+from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
 
@@ -76,6 +77,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     directions = describe(config.workload).metrics
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
+    remarks: tuple[str, ...] = ()
     randomness = None
 
     checkpoints = None
@@ -124,9 +126,13 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
             counted = workload.counts() if isinstance(workload, CountsEvents) else {}
-            (elapsed, optimizer_seconds), validated, counts = _over_ranks(
-                (elapsed, optimizer_seconds), validation, counted, context
+            own_remarks = workload.remarks() if isinstance(workload, HasRemarks) else ()
+            (elapsed, optimizer_seconds, has_more), validated, counts = _over_ranks(
+                (elapsed, optimizer_seconds, len(set(own_remarks) - set(remarks))), validation, counted, context
             )
+            if has_more:
+                gathered = gather_over_ranks(list(own_remarks), context)
+                remarks = tuple(dict.fromkeys(remark for of_rank in gathered for remark in of_rank))
             seconds += elapsed
             learned = {"train_loss": loss_sum / (step - first_step), **validated}
             check_finite(step, learned)
@@ -141,7 +147,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             }
             metrics.update(curve.add(step=step, seconds=seconds, metrics=metrics))
             epoch = step * config.batch_size / workload.num_train_examples
-            measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics)
+            measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics, remarks=remarks)
             randomness = random_state(context)
             if checkpoints is not None and _is_checkpointed(first_step, step, config):
                 if context.consumer is not None and not context.consumer.wait():
@@ -266,19 +272,19 @@ def _evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> 
 
 
 def _over_ranks(
-    times: tuple[float, float],
+    numbers: tuple[float, float, float],
     shares: Mapping[str, tuple[float, float]],
     counts: Mapping[str, int],
     context: RankContext,
 ) -> tuple[list[float], dict[str, float], dict[str, float]]:
-    """Mean times, metrics and summed counts, by one collective."""
+    """Means of the numbers, metrics and summed counts, by one collective."""
     names, counted = sorted(shares), sorted(counts)
     sums = sum_over_ranks(
-        [*times, *(number for name in names for number in shares[name]), *(float(counts[name]) for name in counted)],
+        [*numbers, *(number for name in names for number in shares[name]), *(float(counts[name]) for name in counted)],
         context,
     )
-    means = [total / context.world_size for total in sums[: len(times)]]
-    parts = iter(sums[len(times) :])
+    means = [total / context.world_size for total in sums[: len(numbers)]]
+    parts = iter(sums[len(numbers) :])
     metrics: dict[str, float] = {}
     for name in names:
         total, weight = next(parts), next(parts)

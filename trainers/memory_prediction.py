@@ -4,7 +4,8 @@ them.
     python -m trainers.memory_prediction
 
 reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
-answers with a line `{"bytes": ..., "device_bytes": ...}`, or `{"problem": ...}` if there is no telling. Predicted are
+answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or `{"problem": ...}` if there is
+no telling, with the `field` that is at fault where the config is. Predicted are
 the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
 the process itself come on top, so that what is said not to fit does not.
 """
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
-from trainers.config import TrialConfig
+from trainers.config import InvalidConfig, TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.protocol import Workload
@@ -83,7 +84,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
         InvalidConfig: the workload or the optimizer refuses the config.
         ValueError: the workload's groups of parameters do not fit the optimizer.
     """
-    found = _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+    found = _model_of(config)
     groups = parameter_groups(found.workload, found.model, config.optimizer)
     counts: Counter[Tensor] = Counter()
     for group in groups:
@@ -123,6 +124,10 @@ def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], devic
     )
 
 
+def _model_of(config: TrialConfig) -> _Model:
+    return _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+
+
 @lru_cache(maxsize=MAX_MODELS)
 def _model(workload_name: str, options: str) -> _Model:
     workload = load(workload_name, json.loads(options))
@@ -155,7 +160,10 @@ def _answer(line: str) -> dict[str, Any]:
         return {
             "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),
             "device_bytes": torch.cuda.get_device_properties(0).total_memory if is_cuda else None,
+            "num_train_examples": _model_of(config).workload.num_train_examples,
         }
+    except InvalidConfig as error:
+        return {"problem": error.message, "field": error.field}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
         return {"problem": explain(error)}
 

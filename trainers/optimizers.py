@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from search_spaces.nearest import did_you_mean
 from shampoo import Shampoo, WeightAveraging
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
 from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
@@ -72,7 +73,11 @@ def build_optimizer(
     for argument, value in config.arguments.items():
         if argument not in known:
             field = f"optimizer.arguments.{argument}"
-            raise InvalidConfig(field, f"unknown argument of {config.name} (known: {', '.join(known)}), got {value!r}")
+            raise InvalidConfig(
+                field,
+                f"unknown argument of {config.name} (known: {', '.join(known)}), got {value!r}"
+                f"{did_you_mean(argument, known)}",
+            )
     # JSON has no tuples, and the constructors document pairs such as `betas` as tuples.
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in config.arguments.items()}
     if arguments.get("reduce_gradients"):

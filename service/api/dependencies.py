@@ -22,6 +22,10 @@ async def _settings(request: Request) -> Settings:
     return cast("Settings", request.app.state.settings)
 
 
+async def _data_are_here(request: Request) -> bool:
+    return cast("bool", request.app.state.data_are_here)
+
+
 async def _database(request: Request) -> Database:
     return cast("Database", request.app.state.database)
 
@@ -39,6 +43,8 @@ async def _now(request: Request) -> datetime:
 
 
 SettingsDependency = Annotated[Settings, Depends(_settings)]
+DataAreHere = Annotated[bool, Depends(_data_are_here)]
+"""True if trials train on this machine, so that the data which jobs name can be looked at."""
 DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]
 ProbeDependency = Annotated[Probe, Depends(_probe)]

@@ -96,6 +96,8 @@ JOB: dict[str, Any] = {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
         "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},
         "num_finished": 10,
+        "num_steps": 1250,
+        "max_steps": 3150,
         "best": {
             "number": 6,
             "value": 0.0713,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
@@ -17,12 +16,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from search_spaces.nearest import did_you_mean
 from service.api import examples
 from service.api.request_body import field_of, fields_at, join_field, small, value_at
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
     Conflict,
+    ForkNotRetriable,
     IdempotencyKeyReused,
     InvalidInput,
     JobAlreadyFinished,
@@ -31,7 +32,6 @@ from service.errors import (
     ServiceError,
     TrialAlreadyFinished,
     TrialNotRetriable,
-    TrialOfPopulation,
     WorkloadNotDescribed,
 )
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
@@ -42,6 +42,9 @@ RETRY_AFTER_SECONDS = 5
 MAX_ERRORS = 20
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
+ONE_OF_SOME = ("literal_error", "enum")
+"""The names that it gives to a value which is none of those there are."""
+_QUOTED = re.compile("'([^']*)'")
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +55,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
-    (TrialOfPopulation, HTTPStatus.CONFLICT, "trial-of-population", "The trial cannot be tried again"),
+    (ForkNotRetriable, HTTPStatus.CONFLICT, "fork-not-retriable", "The trial cannot be tried again"),
     (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
     (
@@ -151,6 +154,7 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
             errors=[FieldError(field="Content-Type", message="must be application/json")],
         )
     messages: dict[str, list[str]] = {}
+    choices: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for one in found:
         source, *path = one["loc"]
@@ -160,9 +164,16 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         message = _unknown_field(request, path) if one["type"] in UNKNOWN_FIELD else _message(one)
         if message not in given:
             given.append(message)
+        if one["type"] in ONE_OF_SOME:
+            choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
     errors = [
-        FieldError(field=field, message="; ".join(given), value=values[field]) for field, given in messages.items()
+        FieldError(
+            field=field,
+            message="; ".join(given) + did_you_mean(values[field], choices.get(field, ())),
+            value=values[field],
+        )
+        for field, given in messages.items()
     ]
     return _invalid(request, errors)
 
@@ -186,10 +197,8 @@ def _unknown_field(request: Request, path: Sequence[str | int]) -> str:
     body = request.scope["route"].body_field
     *parents, name = path
     known = [] if body is None else fields_at(body.field_info.annotation, parents)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    if near:
-        return f"there is no such field: did you mean {near[0]!r}?"
-    return "there is no such field" + (f" (known: {', '.join(known)})" if known else "")
+    hint = did_you_mean(name, known) or (f" (known: {', '.join(known)})" if known else "")
+    return f"there is no such field{hint}"
 
 
 def _malformed(request: Request, message: str) -> Response:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from service.client import Client
     from service.settings import Settings
 
+SERVICE_GONE = 3
+"""Exit status of those who watched a job, and know nothing of its end: the service did not answer any more."""
+WATCH_OUTAGE_SECONDS = 600.0
+"""Seconds that a service which is watched may be away: for a new version, on another machine."""
 INTERRUPTED = 130
 
 
@@ -188,7 +192,8 @@ def jobs(
 
 @app.command()
 def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
-    """Follows a job until it ends. Exit status 0: it succeeded."""
+    """Follows a job until it ends. Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not
+    answer for ten minutes, and the job may go on."""
     with client_at(url) as client:
         _watch(client, job)
 
@@ -328,11 +333,14 @@ def _console() -> Console:
 
 def _watch(client: Client, job_id: str) -> None:
     from service.cli import terminal
-    from service.domain import JobState
-    from service.evidence.words import evidence_lines
+    from service.client import ServiceUnreachable
 
     try:
-        job: JobRead = terminal.watch(client, job_id, _console())
+        ended = terminal.watch(client, job_id, _console(), outage_seconds=WATCH_OUTAGE_SECONDS)
+        _say_how_it_ended(client, ended)
+    except ServiceUnreachable as error:
+        say(f"shampoo-tuner: {error}; job {job_id} may go on: `shampoo-tuner watch {job_id}` shows it again", err=True)
+        raise typer.Exit(SERVICE_GONE) from error
     except KeyboardInterrupt:
         typer.echo(err=True)
         say(
@@ -341,6 +349,12 @@ def _watch(client: Client, job_id: str) -> None:
             err=True,
         )
         raise
+
+
+def _say_how_it_ended(client: Client, job: JobRead) -> None:
+    from service.domain import JobState
+    from service.evidence.words import evidence_lines
+
     if job.state is not JobState.SUCCEEDED:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
     recommendation = client.recommendation(job.id)

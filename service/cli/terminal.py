@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -24,6 +26,12 @@ from trainers.retry import retry
 POLL_SECONDS = 0.5
 SERVICE_OUTAGE_SECONDS = 60.0
 """Seconds that the service may be away while a job is watched."""
+LONGEST_PAUSE_SECONDS = 2.0
+"""Between two tries meanwhile."""
+PACE_SECONDS = 30.0
+"""The time over which steps per second are counted, at least: several measurements of most jobs."""
+STEPS_LINE_SECONDS = 10.0
+"""Where lines are printed, one comes at most so often for steps alone."""
 WIDE_COLUMNS = 110
 
 _STYLES = {
@@ -53,49 +61,92 @@ def _inert_cell(cell: RenderableType | None) -> RenderableType | None:
     return Text(one_line(cell)) if isinstance(cell, str) else cell
 
 
-def watch(client: Client, job_id: str, console: Console) -> JobRead:
-    """Shows a job until it has ended: redrawn in a terminal, a line for every change elsewhere.
+class _Pace:
+    """The steps that a job's trials take in a second, by what was seen of it lately."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, seconds: float, job: JobRead) -> float | None:
+        """Takes in a look at the job at a time of a monotonic clock; steps per second, None: there is no telling yet.
+
+        Steps count when they are measured: the pace is that over the last `PACE_SECONDS`, not since the last look.
+        """
+        seen = self._seen
+        if job.state is not JobState.RUNNING or (seen and job.progress.num_steps < seen[-1][1]):
+            seen.clear()
+        else:
+            seen.append((seconds, job.progress.num_steps))
+        while len(seen) > 2 and seen[1][0] <= seconds - PACE_SECONDS:
+            seen.popleft()
+        if not seen or seen[-1][1] == seen[0][1]:
+            return None
+        return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
+def watch(client: Client, job_id: str, console: Console, *, outage_seconds: float = SERVICE_OUTAGE_SECONDS) -> JobRead:
+    """Shows a job until it has ended: redrawn in a terminal, a line for every change elsewhere. Goes on when a service
+    that does not answer does so again, and says both.
 
     Raises:
         ApiError: no such job.
-        ServiceUnreachable: the service was away for longer than a restart takes.
+        ServiceUnreachable: the service was away for `outage_seconds`, or did not answer at the beginning.
     """
-    job = client.job(job_id)
-    if not console.is_terminal:
-        shown = None
-        while True:
-            facts = (
-                job.state,
-                job.requested,
-                job.waiting,
-                job.num_trials,
-                job.progress.num_finished,
-                job.progress.best,
-                job.progress.baseline_best,
-            )
-            if facts != shown:
-                say(console, one_line(progress_line(job)))
-                shown = facts
-            if job.state.is_final:
-                return job
-            job = _next(client, job)
-    with Live(progress_panel(job), console=console, refresh_per_second=8) as live:
-        while not job.state.is_final:
-            job = _next(client, job)
-            live.update(progress_panel(job))
-    return job
+    job, pace = client.job(job_id), _Pace()
+    if console.is_terminal:
+        with Live(progress_panel(job), console=console, refresh_per_second=8) as live:
+            while not job.state.is_final:
+                job = _next(client, job, partial(_show_trouble, live, job), outage_seconds=outage_seconds)
+                live.update(progress_panel(job, steps_per_second=pace.add(time.monotonic(), job)))
+        return job
+    shown, shown_at = None, 0.0
+    while True:
+        facts = (
+            job.state,
+            job.requested,
+            job.waiting,
+            job.num_trials,
+            job.progress.num_finished,
+            job.progress.best,
+            job.progress.baseline_best,
+        )
+        now = time.monotonic()
+        steps_per_second = pace.add(now, job)
+        if (*facts, job.progress.num_steps) != shown and (
+            shown is None or facts != shown[:-1] or now - shown_at >= STEPS_LINE_SECONDS
+        ):
+            say(console, one_line(progress_line(job, steps_per_second=steps_per_second)))
+            shown, shown_at = (*facts, job.progress.num_steps), now
+        if job.state.is_final:
+            return job
+        job = _next(client, job, lambda words: say(console, one_line(words)), outage_seconds=outage_seconds)
 
 
-def _next(client: Client, job: JobRead) -> JobRead:
-    """The job a moment later; waits for a service that is being restarted."""
+def _show_trouble(live: Live, job: JobRead, words: str) -> None:
+    live.update(progress_panel(job, trouble=words))
+
+
+def _next(client: Client, job: JobRead, tell: Callable[[str], object], *, outage_seconds: float) -> JobRead:
+    """The job a moment later; waits for a service that is being restarted, and tells of that."""
     time.sleep(POLL_SECONDS)
-    return retry(
+    told: list[str] = []
+
+    def trouble(error: Exception, _pause: float) -> None:
+        if not told:
+            told.append(f"the service does not answer, trying again for {duration(outage_seconds)}: {error}")
+            tell(told[0])
+
+    found = retry(
         lambda: client.job(job.id),
         is_temporary=lambda error: isinstance(error, ServiceUnreachable) or _is_of_the_service(error),
-        give_up_seconds=SERVICE_OUTAGE_SECONDS,
+        give_up_seconds=outage_seconds,
         first_pause_seconds=POLL_SECONDS,
-        longest_pause_seconds=POLL_SECONDS,
+        longest_pause_seconds=LONGEST_PAUSE_SECONDS,
+        tell=trouble,
     )
+    if told:
+        tell("the service answers again")
+    return found
 
 
 def _is_of_the_service(error: Exception) -> bool:
@@ -103,11 +154,22 @@ def _is_of_the_service(error: Exception) -> bool:
     return isinstance(error, ApiError) and error.status >= 500
 
 
-def progress_line(job: JobRead) -> str:
-    """A job in one line: state, trials, best so far, time left."""
+def steps_words(job: JobRead, steps_per_second: float | None = None) -> str:
+    """The steps measured so far of all there may be, and how many come in a second."""
+    progress = job.progress
+    words = f"{progress.num_steps:,}/{progress.max_steps:,} steps"
+    if steps_per_second is not None and not job.state.is_final:
+        words += f" ({number(steps_per_second, 3)} a second)"
+    return words
+
+
+def progress_line(job: JobRead, *, steps_per_second: float | None = None) -> str:
+    """A job in one line: state, trials, steps, best so far, time left."""
     parts = [state_words(job), f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
     if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
         parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
+    if job.progress.num_steps:
+        parts.append(steps_words(job, steps_per_second))
     metric = job.objectives[0].metric
     if job.progress.best is not None:
         parts.append(f"best {metric} {described(job.progress.best)}")
@@ -124,8 +186,14 @@ def progress_line(job: JobRead) -> str:
     return " · ".join(parts)
 
 
-def progress_panel(job: JobRead) -> RenderableType:
-    """A job as a block that is redrawn in place."""
+def progress_panel(
+    job: JobRead, *, steps_per_second: float | None = None, trouble: str | None = None
+) -> RenderableType:
+    """A job as a block that is redrawn in place.
+
+    Args:
+        trouble: why what is shown is not of this moment.
+    """
     progress = job.progress
     table = _InertTable.grid(padding=(0, 2))
     table.add_column(style="dim")
@@ -141,6 +209,7 @@ def progress_panel(job: JobRead) -> RenderableType:
     )
     table.add_row("trials", bar)
     table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
+    table.add_row("steps", steps_words(job, steps_per_second))
     if len(progress.phases) > 1:
         table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
     table.add_row(f"best {job.objectives[0].metric}", described(progress.best) if progress.best else "none yet")
@@ -155,6 +224,8 @@ def progress_panel(job: JobRead) -> RenderableType:
         table.add_row("took", duration(progress.seconds_elapsed))
     if job.failure:
         table.add_row("failure", Text(job.failure, style="red"))
+    if trouble is not None:
+        table.add_row("trouble", Text(trouble, style="yellow"))
     return table
 
 

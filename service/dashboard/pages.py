@@ -136,7 +136,7 @@ def job_page(
         "labels": labels,
         "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
-        "retriable": () if specification.pruner.name == "pbt" else RETRIABLE,
+        "retriable": RETRIABLE,
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],

@@ -21,13 +21,12 @@ from typing import NoReturn
 from ray import tune
 
 from service.clock import utc_now
-from service.domain import TrialState
+from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
-from service.scheduler.cluster.run_environment import cluster_address
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.policy.feasibility import Feasibility
@@ -42,7 +41,8 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.planning import JobPlan, plan_job
+from service.specification.planning import JobPlan, check_population_is_measured, plan_job
+from service.specification.workloads import check_paths
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
@@ -50,7 +50,7 @@ from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
-from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable
+from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig
 from trainers.storage import Place
 
@@ -75,7 +75,7 @@ class JobRun:
     @property
     def address(self) -> str | None:
         """Of the cluster; None: it is a local one of its own."""
-        return cluster_address(self.settings)
+        return self.settings.cluster_address
 
     @property
     def checkpoints(self) -> Place:
@@ -149,6 +149,8 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         raise JobImpossible(hopeless)
     feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     size = _group_size(plan)
+    if this.address is None:
+        check_data(plan)
     nodes = _connected(this, size)
     journal = Journal(this.database, this.lease, this.watch)
     trials = OpenTrials(
@@ -158,6 +160,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         configs=unfinished_configs(stored),
         checkpoints=this.checkpoints,
         never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
+        parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
     )
     adapters = adapters_of(
         plan,
@@ -277,6 +280,29 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
         watch.limit_training(allowed)
         if spent >= allowed:
             watch.limit(0.0)
+
+
+def check_data(plan: JobPlan) -> None:
+    """Looks at a job's data before anything is started that would train on them; they are on this machine.
+
+    Raises:
+        JobImpossible: there are none at the paths that the job names, or too few for what it asks of them.
+    """
+    try:
+        check_paths(plan.specification.workload)
+        if plan.population is None or plan.specification.training.evaluate_every_epochs is None:
+            return  # nothing else depends on how many examples there are
+        with MemoryPredictor(plan) as predictor:
+            config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
+            predictor.predict(config, timeout_seconds=PREDICTION_SECONDS)
+        if predictor.num_train_examples is not None:
+            check_population_is_measured(plan, predictor.num_train_examples)
+    except WorkloadRefused as error:
+        raise JobImpossible(f"{error.field}: {error}") from error
+    except NotPredictable as error:
+        logger.warning("the number of training examples is not known: %s", error)
+    except InvalidInput as error:
+        raise JobImpossible(str(error)) from error
 
 
 def _group_size(plan: JobPlan) -> GroupSize:

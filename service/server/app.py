@@ -34,8 +34,14 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 SWAGGER_PATH = "/vendor/swagger-ui"
 
 
-def create_app(settings: Settings, database: Database | None = None, clock: Clock = utc_now) -> FastAPI:
-    """The application. A database that is not given is opened from the settings, and closed with the application."""
+def create_app(
+    settings: Settings, database: Database | None = None, clock: Clock = utc_now, *, data_are_here: bool = False
+) -> FastAPI:
+    """The application. A database that is not given is opened from the settings, and closed with the application.
+
+    Args:
+        data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
+    """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
     turns, probe = Turns(opened.num_connections), Probe(opened.url)
 
@@ -60,6 +66,7 @@ def create_app(settings: Settings, database: Database | None = None, clock: Cloc
         responses=problems.documented(421),
     )
     app.state.settings = settings
+    app.state.data_are_here = data_are_here
     app.state.database = opened
     app.state.clock = clock
     app.state.turns = turns

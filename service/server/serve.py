@@ -157,7 +157,8 @@ class Server(uvicorn.Server):
 async def _run(
     settings: Settings, database: Database, listener: socket.socket, *, with_worker: bool, tell: Callable[[str], None]
 ) -> None:
-    server = Server(create_app(settings, database))
+    trains_here = with_worker and settings.cluster_address is None
+    server = Server(create_app(settings, database, data_are_here=trains_here))
     supervisor = WorkerSupervisor(settings) if with_worker else None
 
     def stop() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from search_spaces.nearest import did_you_mean
 from service.domain import Direction, Objective
 from service.errors import InvalidInput
 from service.specification.job import Constraint, JobSpecification
@@ -65,7 +66,9 @@ def check_constraint(field: str, constraint: Constraint, workload: WorkloadDescr
 
 
 def _no_such_metric(workload: WorkloadDescription, metric: str, known: list[str]) -> str:
-    return f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)})"
+    return (
+        f"workload {workload.name!r} has no metric {metric!r} (it has: {', '.join(known)}){did_you_mean(metric, known)}"
+    )
 
 
 def summaries_of(specification: JobSpecification, workload: WorkloadDescription) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
+from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Phase
 from service.errors import InvalidInput
@@ -89,7 +90,9 @@ def check_workload_options(
         if section == "workload" and option not in workload.options:
             known = ", ".join(sorted(workload.options)) or "none"
             raise InvalidInput(
-                f"{field}.{where}", f"workload {workload.name!r} has no option {option!r} (it has: {known})"
+                f"{field}.{where}",
+                f"workload {workload.name!r} has no option {option!r} (it has: {known})"
+                f"{did_you_mean(option, workload.options)}",
             )
         if section == "workload" and option in given:
             raise InvalidInput(
@@ -100,8 +103,9 @@ def check_workload_options(
 def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
     if isinstance(given, str):
         if given not in presets():
-            known = ", ".join(sorted(presets()))
-            raise InvalidInput(field, f"unknown preset {given!r} (known: {known})")
+            known = sorted(presets())
+            hint = did_you_mean(given, known)
+            raise InvalidInput(field, f"unknown preset {given!r} (known: {', '.join(known)}){hint}")
         return preset(given)
     try:
         return SearchSpace.from_json(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
+from search_spaces.nearest import did_you_mean
 from service.domain import Direction, Objective, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
@@ -192,6 +194,31 @@ def _population(
     )
 
 
+def check_population_is_measured(plan: JobPlan, num_train_examples: int) -> None:
+    """Checks that trials of a population are measured before their last step, where there is nothing left to compare.
+
+    Raises:
+        InvalidInput: they are measured by epochs, and one of those is as long as a trial.
+    """
+    every = plan.specification.training.evaluate_every_epochs
+    if plan.population is None or every is None:
+        return
+    first = math.ceil(every * num_train_examples / plan.batch_size - 1e-9)
+    if first >= plan.num_steps:
+        raise InvalidInput(
+            "training.evaluate_every_epochs", rare_measurements(plan, f"{every:g} epochs are {first} steps")
+        )
+
+
+def rare_measurements(plan: JobPlan, what_is_known: str) -> str:
+    """Why a population whose trials are measured at their last step alone cannot be."""
+    assert plan.population is not None
+    return (
+        f"{what_is_known}, and 'pbt' compares trials every {plan.population.interval} of their {plan.num_steps} steps "
+        "(pruner.interval): nothing is measured before the last of training.num_steps"
+    )
+
+
 def _check_default_trial(plan: JobPlan, phase: Phase) -> None:
     """Checks that a phase's space goes with the workload and the training, by the trial of its defaults."""
     specification, space, field = plan.specification, plan.spaces[phase], FIELDS[phase]
@@ -226,7 +253,8 @@ def check_proposal(
     for name in given:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
-            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known})")
+            hint = did_you_mean(name, names)
+            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known}){hint}")
     try:
         values = space.defaults(given)  # type: ignore[arg-type]  # it checks the values
     except SpaceError as error:

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from search_spaces import Assignment, SearchSpace, SpaceError
+from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import AVERAGING
 from service.errors import InvalidInput
 from service.specification.strict_model import StrictModel
@@ -62,8 +63,12 @@ class Training(TrainingSettings):
         for name, value in ({} if self.averaging is None else self.averaging.arguments).items():
             field = f"training.averaging.arguments.{name}"
             if name not in AVERAGING or name == "method":
-                known = ", ".join(sorted(AVERAGING.keys() - {"method"}))
-                raise InvalidInput(field, f"unknown argument of weight averaging (known: {known}), got {value!r}")
+                known = sorted(AVERAGING.keys() - {"method"})
+                raise InvalidInput(
+                    field,
+                    f"unknown argument of weight averaging (known: {', '.join(known)}), got {value!r}"
+                    f"{did_you_mean(name, known)}",
+                )
             try:
                 SearchSpace("adamw", fixed={f"averaging.{name}": value})  # type: ignore[dict-item]  # checked there
             except SpaceError as error:

@@ -204,8 +204,8 @@ class Trial(Base):
             postgresql_where=text("requested IS NOT NULL"),
         ),
         Index("ix_trials_job_id_idempotency_key", "job_id", "idempotency_key", unique=True),
-        # Holds all that a list of jobs tells of its trials: their number, their time, and the best of each phase.
-        Index("ix_trials_progress", "job_id", "phase", "state", "value", "number", "spent_seconds"),
+        # Holds all that a list of jobs tells of its trials: their number, time and steps, and the best of each phase.
+        Index("ix_trials_progress", "job_id", "phase", "state", "value", "number", "spent_seconds", "step"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

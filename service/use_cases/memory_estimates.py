@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from service.domain import Phase
+from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
-from service.specification.planning import JobPlan
+from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
 from trainers.workloads.describe import environment_of_children
 
@@ -42,6 +43,15 @@ class NotPredictable(Exception):
     """The memory of a trial cannot be told; the message says why."""
 
 
+class WorkloadRefused(NotPredictable):
+    """The workload cannot be built with the job's options, so that no trial of the job can be."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+        """Of the job: `workload.name` or below `workload.options`."""
+
+
 class MemoryPredictor:
     """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
 
@@ -60,6 +70,8 @@ class MemoryPredictor:
         self._is_closed = False
         self.device_bytes: int | None = None
         """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
+        self.num_train_examples: int | None = None
+        """Of the workload that something was predicted for last."""
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self._process = subprocess.Popen(
             [sys.executable, "-m", "trainers.memory_prediction"],
@@ -96,6 +108,7 @@ class MemoryPredictor:
 
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
+            WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
         """
         if self._is_closed:
             raise NotPredictable("its process has ended")
@@ -108,8 +121,13 @@ class MemoryPredictor:
             self.close()  # an answer that comes later would be taken for another one's
             raise NotPredictable(f"its process failed: {error}") from error
         if "problem" in answer:
+            section, _, option = str(answer.get("field", "")).partition(".")
+            if section == "workload_options":
+                raise WorkloadRefused(".".join(["workload.options", *([option] if option else [])]), answer["problem"])
+            if section == "workload":
+                raise WorkloadRefused("workload.name", answer["problem"])
             raise NotPredictable(answer["problem"])
-        self.device_bytes = answer["device_bytes"]
+        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
         return int(answer["bytes"])
 
     def _line(self, deadline: float) -> bytes:
@@ -128,12 +146,18 @@ class MemoryPredictor:
         return line
 
 
-def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> MemoryEstimate:
+def estimate_memory(
+    plan: JobPlan, *, data_are_here: bool = False, start_seconds: float = START_SECONDS
+) -> MemoryEstimate:
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
     Args:
+        data_are_here: whether trials train on this machine: what the workload refuses here it would refuse there.
         start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
             data.
+
+    Raises:
+        InvalidInput: the workload's data are none, or too few for what the job asks of them; only if they are here.
     """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
@@ -147,6 +171,8 @@ def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> M
                 )
                 for phase, space in plan.spaces.items()
             }
+            if data_are_here and predictor.num_train_examples is not None:
+                check_population_is_measured(plan, predictor.num_train_examples)
             limit = predictor.device_bytes if gpus else memory_per_worker
             deadline = time.monotonic() + SAMPLE_SECONDS
             spaces = {}
@@ -161,6 +187,8 @@ def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> M
                     num_points=len(needed),
                 )
     except NotPredictable as error:
+        if data_are_here and isinstance(error, WorkloadRefused):
+            raise InvalidInput(error.field, str(error)) from error
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
     return MemoryEstimate(limit, spaces)
 

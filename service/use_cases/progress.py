@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +16,13 @@ from service.evidence.types import evidence_from_json
 from service.specification.job import JobSpecification
 from service.specification.phases import allot
 from service.store.models import Job
-from service.store.repositories import CompletedTrial, RecommendationRepository, TrainedTrial, TrialRepository
+from service.store.repositories import (
+    CompletedTrial,
+    RecommendationRepository,
+    TrainedTrial,
+    TrialRepository,
+    TrialSummary,
+)
 from service.store.session import Session
 from service.use_cases.budgets import device_hours, running_seconds
 
@@ -41,6 +47,11 @@ class JobProgress:
     phases: dict[Phase, PhaseProgress]
     """Those that the job has, in their order."""
     num_trials: int
+    """At most so many, until the job has ended: of each phase those of the plan, or those begun if they are more."""
+    num_steps: int
+    """Steps measured, of all trials together."""
+    max_steps: int
+    """The same when the job has ended, if no trial that has not ended is pruned."""
     best: BestTrial | None
     """Of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None
@@ -58,17 +69,45 @@ class JobProgress:
         return sum(count for state, count in self.trials.items() if state.is_final)
 
 
+@dataclass(slots=True)
+class _PhaseCount:
+    """Trials of one phase of a job."""
+
+    begun: int = 0
+    finished: int = 0
+
+    def add(self, summary: TrialSummary) -> None:
+        self.begun += summary.count
+        self.finished += summary.count if summary.state.is_final else 0
+
+
+@dataclass(slots=True)
+class _StepCount:
+    """Steps of a job's trials."""
+
+    ended: int = 0
+    unfinished: int = 0
+
+    def add(self, summary: TrialSummary) -> None:
+        if summary.state.is_final:
+            self.ended += summary.num_steps
+        else:
+            self.unfinished += summary.num_steps
+
+
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
     """The progress of each job by id, with a fixed number of statements."""
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
-    finished: dict[str, Counter[Phase]] = {job_id: Counter() for job_id in ids}
+    phases: dict[str, dict[Phase, _PhaseCount]] = {job_id: defaultdict(_PhaseCount) for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
+    steps: dict[str, _StepCount] = {job_id: _StepCount() for job_id in ids}
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
-        finished[summary.job_id][summary.phase] += summary.count if summary.state.is_final else 0
+        phases[summary.job_id][summary.phase].add(summary)
         spent_seconds[summary.job_id] += summary.spent_seconds
+        steps[summary.job_id].add(summary)
     best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
     for leading in repository.leading(ids):
         best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
@@ -82,7 +121,8 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
         job.id: _progress(
             job,
             counts[job.id],
-            finished[job.id],
+            phases[job.id],
+            steps[job.id],
             best[job.id],
             completed.get(job.id, []),
             recent.get(job.id, []),
@@ -113,7 +153,8 @@ def _as_recommended(
 def _progress(
     job: Job,
     counts: Counter[TrialState],
-    finished: Counter[Phase],
+    phases: Mapping[Phase, _PhaseCount],
+    steps: _StepCount,
     best: Mapping[Phase, BestTrial],
     completed: Sequence[CompletedTrial],
     recent: Sequence[TrainedTrial],
@@ -123,32 +164,40 @@ def _progress(
 ) -> JobProgress:
     specification = job.specification
     elapsed = None if job.started_at is None else running_seconds(job, now)
+    by_phase = _phases(job, specification, phases)
+    num_trials = sum(phase.num_trials for phase in by_phase.values())
+    num_left = num_trials - sum(phase.num_finished for phase in by_phase.values())
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
-        phases=_phases(job, specification, finished),
-        # An extended job may confirm other configs than those it confirmed before.
-        num_trials=max(job.num_trials, counts.total()),
+        phases=by_phase,
+        num_trials=num_trials,
+        num_steps=steps.ended + steps.unfinished,
+        max_steps=steps.ended + num_left * job.num_steps,
         best=best.get(Phase.SEARCH),
         baseline_best=best.get(Phase.BASELINE),
         front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives),
         seconds_elapsed=elapsed,
-        seconds_left=None if elapsed is None else _seconds_left(job, specification, counts, recent, elapsed),
+        seconds_left=None if elapsed is None else _seconds_left(specification, num_left, counts, recent, elapsed),
         device_hours=device_hours(specification, spent_seconds),
     )
 
 
-def _phases(job: Job, specification: JobSpecification, finished: Counter[Phase]) -> dict[Phase, PhaseProgress]:
+def _phases(
+    job: Job, specification: JobSpecification, counts: Mapping[Phase, _PhaseCount]
+) -> dict[Phase, PhaseProgress]:
     # A phase may need fewer trials than it was allotted; the job's own number is corrected when it has ended.
-    is_complete = finished.total() == job.num_trials
-    return {
-        phase: PhaseProgress(finished[phase], finished[phase] if is_complete else max(finished[phase], num_trials))
-        for phase, num_trials in allot(specification).items()
-    }
+    is_complete = sum(count.finished for count in counts.values()) == job.num_trials
+    found = {}
+    for phase, allotted in allot(specification).items():
+        count = counts.get(phase, _PhaseCount())
+        # An extended job may confirm other configs than those it confirmed before.
+        found[phase] = PhaseProgress(count.finished, count.begun if is_complete else max(count.begun, allotted))
+    return found
 
 
 def _seconds_left(
-    job: Job,
     specification: JobSpecification,
+    num_left: int,
     counts: Counter[TrialState],
     recent: Sequence[TrainedTrial],
     seconds_elapsed: float,
@@ -159,8 +208,7 @@ def _seconds_left(
     durations = [(trial.finished_at - trial.started_at).total_seconds() for trial in typical]
     if not durations:
         return None
-    finished = sum(count for state, count in counts.items() if state.is_final)
     at_once = max(1, counts[TrialState.RUNNING])
-    left = (job.num_trials - finished) * statistics.fmean(durations) / at_once
+    left = num_left * statistics.fmean(durations) / at_once
     limit = specification.budget.wall_clock_seconds
     return left if limit is None else max(0.0, min(left, limit - seconds_elapsed))

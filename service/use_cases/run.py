@@ -29,6 +29,7 @@ from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
 from service.use_cases.submit import parameter_groups_of
 from service.use_cases.transitions import (
+    CUT_OFF,
     cancel_unfinished_trials,
     move_job,
     move_trial,
@@ -37,6 +38,9 @@ from service.use_cases.transitions import (
     storable,
 )
 from trainers.config import Measurement, TrialConfig
+
+MAX_REMARKS_LENGTH = 2000
+"""Of what measurements remark of a trial's data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,8 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             trial.seconds = reported.seconds
             trial.metrics = metrics
             trial.value = metrics.get(job.metric)
+            if reported.remarks:
+                trial.detail = storable("; ".join(reported.remarks)[:MAX_REMARKS_LENGTH])
             data = {"number": trial.number, "step": trial.step, "value": trial.value}
             events.add(job.id, "trial.measured", data, now)
 
@@ -228,6 +234,8 @@ def finish_trial(
     """Moves a running (or, cancelled or failed, a queued) trial to a final state. Raises: LeaseLost, NotFound."""
     job = lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
+    if detail is None and trial.state is TrialState.RUNNING:
+        detail = trial.detail  # what its measurements remarked
     if (trial.state, trial.reason) != (state, reason):
         move_trial(session, trial, state, now=now, reason=reason, detail=detail)
     job.crashes = 0
@@ -241,6 +249,7 @@ def requeue_trial(
     detail: str,
     losses: int,
     memory_failures: int,
+    config: TrialConfig | None = None,
     now: datetime,
 ) -> None:
     """Puts a trial back in the queue, to go on from its last checkpoint. Raises: LeaseLost, NotFound.
@@ -248,10 +257,13 @@ def requeue_trial(
     Args:
         losses: how often it was taken up again after a loss, this time included.
         memory_failures: how often after it ran out of memory, this time included.
+        config: with which it goes on; None: with its own.
     """
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     trial.losses, trial.memory_failures = losses, memory_failures
+    if config is not None:
+        trial.config = config.to_json()
     if trial.state is not TrialState.QUEUED:  # it can fail before it has begun, too
         move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 
@@ -280,7 +292,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
+    cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
     trials = TrialRepository(session).with_measurements(job.id)
     confirmation = job.specification.confirmation
     recommendation = recommend(

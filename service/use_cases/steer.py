@@ -20,12 +20,12 @@ from ulid import ULID
 from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
+    ForkNotRetriable,
     IdempotencyKeyReused,
     InvalidInput,
     JobAlreadyFinished,
     TrialAlreadyFinished,
     TrialNotRetriable,
-    TrialOfPopulation,
 )
 from service.specification.job import MAX_TRIALS, Budget, JobSpecification
 from service.specification.phases import allot
@@ -37,6 +37,7 @@ from service.store.session import Session
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.transitions import (
+    CUT_OFF,
     STOPPED,
     cancel_unfinished_trials,
     move_job,
@@ -70,7 +71,8 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
 def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
-    Trials that have ended stay as they are.
+    Trials that have ended stay as they are, but for those of the confirmation that the end of the job's time cut off:
+    their configs are to be compared on equal seeds, so they are trained again.
 
     Raises:
         NotFound: no such job.
@@ -183,18 +185,17 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     Raises:
         NotFound: no such job or trial.
         TrialNotRetriable: the trial has completed, or has not ended.
-        TrialOfPopulation: the job's pruner is `pbt`.
+        ForkNotRetriable: it began from the checkpoint of another one.
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     job = JobRepository(session).get_locked(job_id)
     trial = TrialRepository(session).get(job_id, number)
     if trial.state not in RETRIABLE:
         raise TrialNotRetriable(job.id, number, trial.state)
-    if job.specification.pruner.name == "pbt":
-        raise TrialOfPopulation(job.id, number)
-    trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
-    trial.spared, trial.losses, trial.memory_failures = True, 0, 0
-    move_trial(session, trial, TrialState.QUEUED, now=now, detail="to be tried again")
+    if trial.forked_from is not None:
+        raise ForkNotRetriable(job.id, number, parent=trial.forked_from, step=trial.forked_at_step or 0)
+    trial.spared = True
+    _begin_again(session, trial, now=now, detail="to be tried again")
     if job.state.is_final:
         _queue_again(session, job, now=now, needs_trials=False)
     elif job.state is JobState.RUNNING:
@@ -304,6 +305,20 @@ def _restart(job: Job) -> None:
         job.requested = JobRequest.RESTART
 
 
+def _begin_again(session: Session, trial: Trial, *, now: datetime, detail: str) -> None:
+    """Queues a trial that has ended, as if nothing of it had been trained; what it measured stays until that is
+    measured again."""
+    trial.started_at, trial.step, trial.seconds, trial.value, trial.metrics = None, 0, 0.0, None, {}
+    trial.losses, trial.memory_failures = 0, 0
+    move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+
+
+def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
+    """The confirmation trials that the end of the job's time has cut off; to its budget they have not begun."""
+    found = TrialRepository(session).page(job.id, states=(TrialState.CANCELLED,), phase=Phase.CONFIRMATION)
+    return [trial for trial in found if trial.detail == CUT_OFF]
+
+
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
     if job.state.is_final:
         why = why_spent(job.specification, _spent(session, job, now=now), needs_trials=needs_trials)
@@ -311,6 +326,8 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
             raise BudgetSpent(job.id, job.state, why)
         job.reopened_at = now
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
+        for trial in _cut_off_confirmations(session, job):
+            _begin_again(session, trial, now=now, detail="cut off by the end of the job's time; begins again")
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
 
@@ -321,4 +338,6 @@ def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
     for summary in TrialRepository(session).summaries([job.id]):
         trials[summary.phase] += summary.count
         seconds += summary.spent_seconds
+    if trials[Phase.CONFIRMATION] and job.state.is_final:
+        trials[Phase.CONFIRMATION] -= len(_cut_off_confirmations(session, job))
     return Spent(trials, running_seconds(job, now), device_hours(job.specification, seconds))

@@ -13,6 +13,8 @@ from service.use_cases.budgets import running_seconds
 
 STOPPED = "stopped by a user"
 """Detail of a trial that was cancelled alone."""
+CUT_OFF = "the budget was spent"
+"""Detail of a trial that was cancelled with its job's time."""
 
 
 class IllegalTransition(RuntimeError):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_resume_is_bit_identical(optimizer: str, stop_after: int, tmp_path: Path
     assert without_clock(stopped + resumed[1:]) == without_clock(whole)
     assert resumed[1].seconds > resumed[0].seconds
     assert_same_bits(final_state(tmp_path / "stopped", config), final_state(tmp_path / "whole", config))
+
+
+def test_a_trial_that_goes_on_with_its_batches_in_more_parts_sees_the_same_batches(tmp_path: Path) -> None:
+    config = small_trial("shampoo")
+    whole = list(train(config, single_process_context()))
+    begun = list(islice(train(config, single_process_context(checkpoint_directory=tmp_path)), 1))
+    rest = list(train(replace(config, accumulation_steps=2), single_process_context(checkpoint_directory=tmp_path)))
+    assert [measured.step for measured in rest] == [measured.step for measured in whole]
+    assert rest[0] == begun[0]
+    assert rest[-1].metrics["validation_loss"] == pytest.approx(whole[-1].metrics["validation_loss"], rel=1e-4)
 
 
 def test_a_trial_that_was_complete_gives_its_last_measurement_again(tmp_path: Path) -> None:

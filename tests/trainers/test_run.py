@@ -45,7 +45,7 @@ def test_a_trial_prints_its_measurements_and_ends_with_0(tmp_path: Path, capsys:
     assert main([config_file(tmp_path, small_trial())]) == DONE
     lines = measurements(capsys.readouterr().out)
     assert [line["step"] for line in lines] == [10, 20, 30, 40]
-    assert set(lines[0]) == {"step", "epoch", "seconds", "metrics"}
+    assert set(lines[0]) == {"step", "epoch", "seconds", "metrics", "remarks"}
 
 
 def test_checkpoints_lie_where_a_uri_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

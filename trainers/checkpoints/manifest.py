@@ -16,8 +16,8 @@ from trainers.config import Measurement, TrialConfig
 FORMAT = 3
 """Raised when the files of a checkpoint change their meaning: a checkpoint of another version is refused."""
 
-MAY_DIFFER = frozenset({"checkpoint_every", "keep_checkpoints"})
-"""Fields of a config that a trial may go on with a different value of."""
+MAY_DIFFER = frozenset({"checkpoint_every", "keep_checkpoints", "accumulation_steps"})
+"""Fields of a config that a trial may go on with a different value of: neither its state nor its batches are others."""
 
 _HEAD = b'{"manifest": '
 _TAIL = b', "sha256": "%b"}\n'
@@ -77,7 +77,11 @@ def decode(content: bytes, *, where: str) -> Manifest:
     decoded = json.loads(manifest)
     _require_format(decoded, where)
     del decoded["format"]
-    return Manifest(**{**decoded, "measurement": Measurement(**decoded["measurement"])})
+    return Manifest(**{**decoded, "measurement": _measurement(decoded["measurement"])})
+
+
+def _measurement(written: dict[str, Any]) -> Measurement:
+    return Measurement(**{**written, "remarks": tuple(written.get("remarks", ()))})
 
 
 def _fields(value: Any) -> dict[str, Any]:

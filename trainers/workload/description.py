@@ -21,6 +21,8 @@ class WorkloadOption:
     description: str
     required: bool = False
     """True if the user must give it, e.g. the path of the data."""
+    is_path: bool = False
+    """True if it names a file or a directory that trials read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,3 +106,12 @@ class CountsEvents(Protocol):
     def counts(self) -> Mapping[str, int]:
         """This rank's counts since the workload was built; the same names on every rank. Summed over ranks, they are
         metrics of each measurement. Asked for after each `evaluate`."""
+
+
+@runtime_checkable
+class HasRemarks(Protocol):
+    """A workload that has something to say of its data, e.g. which files it does not read."""
+
+    def remarks(self) -> Sequence[str]:
+        """This rank's remarks since the workload was built, each a line for a person, the first ones first. Few: those
+        who look at the trial see them all. Asked for after each `evaluate`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from search_spaces.nearest import did_you_mean
 from trainers.workload.description import WorkloadOption
 
 Shape = TypeVar("Shape")
@@ -67,7 +68,7 @@ def text(name: str, value: object) -> str:
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{did_you_mean(value, choices)}")
     return value
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Any, cast
 
+from search_spaces.nearest import did_you_mean
 from trainers.config import InvalidConfig, Json
 from trainers.installation.extras import needs
 from trainers.workload.description import WorkloadDescription
@@ -38,7 +39,9 @@ class UnknownWorkload(InvalidConfig):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
-            "workload", f"unknown workload {name!r} (known: {', '.join(known)}; or your own as module:Class)"
+            "workload",
+            f"unknown workload {name!r} (known: {', '.join(known)}; or your own as module:Class)"
+            f"{did_you_mean(name, known)}",
         )
         self.name = name
         self.known = tuple(known)
@@ -136,7 +139,9 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
         if name not in description.options:
             known = ", ".join(sorted(description.options)) or "none"
             raise InvalidConfig(
-                f"workload_options.{name}", f"unknown option of {description.name} (known: {known}), got {value!r}"
+                f"workload_options.{name}",
+                f"unknown option of {description.name} (known: {known}), got {value!r}"
+                f"{did_you_mean(name, description.options)}",
             )
     for name, option in description.options.items():
         if option.required and options.get(name) is None:

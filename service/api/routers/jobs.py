@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import examples, problems
 from service.api.dependencies import (
+    DataAreHere,
     IdempotencyKey,
     JobId,
     Now,
@@ -22,7 +23,7 @@ from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, deco
 from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
 from service.specification.planning import plan_job
-from service.specification.workloads import refuse_module_workload
+from service.specification.workloads import check_paths, refuse_module_workload
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -80,6 +81,7 @@ Reader = Annotated[_Reader, Depends(_reader)]
 def create_job(
     body: JobCreate,
     settings: SettingsDependency,
+    data_are_here: DataAreHere,
     session: WriteSession,
     now: Now,
     reader: Reader,
@@ -91,10 +93,12 @@ def create_job(
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
+    if data_are_here:
+        check_paths(body.workload)
     if dry_run:
         plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
-        memory = estimate_memory(plan)
+        memory = estimate_memory(plan, data_are_here=data_are_here)
         estimate = estimates.estimate_job(session, plan, memory=memory)
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = submit.create_job(

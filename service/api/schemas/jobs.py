@@ -141,6 +141,10 @@ class ProgressRead(ReadModel):
     """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
     """Trials in a final state."""
+    num_steps: int
+    """Steps measured so far, of all trials together."""
+    max_steps: int
+    """The same at the job's end, if none of the trials that have not ended is pruned."""
     best: BestTrial | None
     """The best trial of the search; null: none completed yet. While the job runs: the completed one with the best final
     value. Once it has ended: the one whose config is recommended."""
@@ -190,7 +194,7 @@ class JobRead(ReadModel):
     specification: JobSpecification
     """As submitted, with its defaults, and with the budget as it is now."""
     num_trials: int
-    """Trials that the job will have."""
+    """Trials that the job will have at most, those of the confirmation and those that users proposed included."""
     num_steps: int
     """Steps of a full trial."""
     disk_bytes: int | None
@@ -214,7 +218,7 @@ class JobRead(ReadModel):
             workload=job.model,
             objectives=list(job.objectives),
             specification=job.specification,
-            num_trials=job.num_trials,
+            num_trials=progress.num_trials,
             num_steps=job.num_steps,
             disk_bytes=job.disk_bytes,
             progress=ProgressRead.model_validate(progress),

@@ -1,12 +1,17 @@
 """The rules for failures: which trials are taken up again, and when a job stops. Pure.
 
+The same is not tried a third time: whatever ends a trial twice at the same place would end it again.
+
 - `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
-  three times. When the store of checkpoints was what failed last, in three trials, the job stops: no other trial would
-  fare better.
-- `out_of_memory`: once more, from its checkpoint, in new processes, without what earlier trials of a warm group may
-  have left behind (caches, fragments, a neighbour's peak); the trial itself is the same. If that is not enough, it does
-  not fit: it fails as `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
-- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops.
+  three times. A trial that is lost again before it measured anything more is taken to have run out of memory: the
+  system ends such processes without a word. When the store of checkpoints was what failed last, in three trials, the
+  job stops: no other trial would fare better.
+- `out_of_memory`: once more, from its checkpoint and in new processes, with twice as many parts of each batch, of which
+  one is in memory at a time (`accumulation_steps`): the same batches, and the same gradients up to rounding, unless the
+  model normalises by batch. If that is not enough, or a batch has no more parts, it does not fit: it fails as
+  `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
+- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops. What a workload
+  says of options that all trials have, it would say of each: the first one stops the job.
 - `diverged`, `infeasible`: final at once, and the search learns from them.
 """
 
@@ -18,11 +23,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from service.domain import FailureReason
+from trainers.config import TrialConfig
 
 MAX_LOSSES = 3
 """Times that a trial whose rank or machine died is taken up again."""
 MAX_MEMORY_FAILURES = 1
-"""Times that a trial which ran out of memory is taken up again."""
+"""Times that a trial which ran out of memory is taken up again, each time with smaller parts of the batch."""
 MAX_SAME_ERRORS = 3
 """Trials that one error may end before it ends the job."""
 
@@ -46,6 +52,16 @@ class FailureVerdict:
     """Why it has failed for good; None: it is taken up again."""
     detail: str
     """For a person."""
+    divides: bool = False
+    """True if it is taken up again with each batch in twice as many parts."""
+
+
+def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
+    """The config with each batch in twice as many parts; None: a rank has no further example to set apart."""
+    parts = 2 * config.accumulation_steps
+    if config.batch_size % (parts * world_size):
+        return None
+    return replace(config, accumulation_steps=parts)
 
 
 class Retries:
@@ -54,6 +70,8 @@ class Retries:
     def __init__(self) -> None:
         self._setbacks: defaultdict[int, Setbacks] = defaultdict(Setbacks)
         self._errors: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self._lost_at: dict[int, int] = {}
+        """The step that a trial had measured when it was lost last, in this run."""
 
     def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
         """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
@@ -65,30 +83,51 @@ class Retries:
         """The times that a trial was taken up again so far."""
         return self._setbacks[number]
 
-    def judge(self, number: int, reason: FailureReason, detail: str) -> FailureVerdict:
-        """The fate of a trial that failed for `reason`; `detail` says what happened."""
+    def judge(
+        self, number: int, reason: FailureReason, detail: str, *, step: int = 0, can_divide: bool = False
+    ) -> FailureVerdict:
+        """The fate of a trial that failed for `reason`.
+
+        Args:
+            detail: what happened.
+            step: the last one that it has measured.
+            can_divide: whether its batches have more parts than it takes them in.
+        """
         had = self._setbacks[number]
+        divides = can_divide and had.memory_failures < MAX_MEMORY_FAILURES
         match reason:
+            case FailureReason.LOST if self._lost_at.get(number) == step:
+                if divides:
+                    return self._divide(number, f"lost twice at step {step}, as if out of memory: {detail}")
+                detail = f"lost at step {step} again, as if out of memory: {detail}"
             case FailureReason.LOST | FailureReason.STORE_FAILED if had.losses < MAX_LOSSES:
+                if reason is FailureReason.LOST:
+                    self._lost_at[number] = step
                 self._setbacks[number] = replace(had, losses=had.losses + 1)
                 return FailureVerdict(None, f"lost; goes on from its last checkpoint: {detail}")
             case FailureReason.LOST | FailureReason.STORE_FAILED:
                 detail = f"lost {had.losses + 1} times; last: {detail}"
                 if reason is FailureReason.STORE_FAILED:
                     self._errors[same_error(detail)][number] = detail
-            case FailureReason.OUT_OF_MEMORY if had.memory_failures < MAX_MEMORY_FAILURES:
-                self._setbacks[number] = replace(had, memory_failures=had.memory_failures + 1)
-                return FailureVerdict(
-                    None, f"out of memory; goes on from its last checkpoint in new processes: {detail}"
-                )
+            case FailureReason.OUT_OF_MEMORY if divides:
+                return self._divide(number, f"out of memory: {detail}")
             case FailureReason.OUT_OF_MEMORY:
-                times = had.memory_failures + 1
-                return FailureVerdict(
-                    FailureReason.INFEASIBLE, f"out of memory {times} times, in new processes too: {detail}"
-                )
+                how = "out of memory"
+                if had.memory_failures:
+                    how += f" {had.memory_failures + 1} times, with smaller parts of the batch too"
+                elif not can_divide:
+                    how += ", and its batch has no smaller parts"
+                return FailureVerdict(FailureReason.INFEASIBLE, f"{how}: {detail}")
             case FailureReason.ERROR:
                 self._errors[same_error(detail)][number] = detail
         return FailureVerdict(reason, detail)
+
+    def _divide(self, number: int, why: str) -> FailureVerdict:
+        had = self._setbacks[number]
+        self._setbacks[number] = replace(had, memory_failures=had.memory_failures + 1)
+        return FailureVerdict(
+            None, f"goes on in new processes with each batch in twice as many parts; {why}", divides=True
+        )
 
     def why_to_stop(self) -> str | None:
         """Why the job is to stop, for a person; None: it goes on."""

@@ -34,6 +34,8 @@ class RankFailure:
     """True if all ranks stopped at the same place, so that the group can train the next trial."""
     is_of_survivor: bool = False
     """True if a rank only noticed that another one was gone, and knows no cause."""
+    field: str = ""
+    """The field of the trial's config that is at fault, if one is."""
 
 
 RankOutcome: TypeAlias = Measurement | RankFailure | None
@@ -163,7 +165,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     if isinstance(error, Diverged):
         return RankFailure(FailureReason.DIVERGED, str(error), group_is_usable=True)
     if isinstance(error, InvalidConfig):
-        return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True)
+        return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True, field=error.field)
     # The CPU allocator reports exhaustion as a plain RuntimeError.
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30

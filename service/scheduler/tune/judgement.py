@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 
+from search_spaces.parameters import sectioned
 from service.domain import FailureReason, TrialState
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision
-from service.scheduler.policy.retries import Retries
+from service.scheduler.policy.retries import Retries, divided
 from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.run_end import JobImpossible
-from service.specification.planning import JobPlan
+from service.specification.planning import JobPlan, rare_measurements
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class Judgement:
         self._pruner = pruner
         self._retries = retries
         self._feasibility = feasibility
+        self._hopeless: str | None = None
+        """Why no other trial of the job would fare better than one that has ended, for a person."""
 
     def of_report(self, number: int, report: TrialReport) -> TrialEnd:
         """The end of a trial that gave its last report, or that the pruner stopped at one."""
@@ -46,10 +49,16 @@ class Judgement:
             self._feasibility.fitted(number)
         match report.kind:
             case "completed":
+                if self._plan.population is not None and not self._pruner.last_step(number):
+                    self._hopeless = "training.evaluate_every_epochs: " + rare_measurements(
+                        self._plan, f"trial {number} was measured at step {self._plan.num_steps} for the first time"
+                    )
                 self._pruner.report(number, report)
                 return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
             case "failed":
                 assert report.reason is not None
+                if report.field.partition(".")[0] in ("workload", "workload_options") and not self._varies_workload:
+                    self._hopeless = f"the workload cannot be built: {report.detail}"
                 return self.of_failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
@@ -63,16 +72,34 @@ class Judgement:
 
     def of_failure(self, number: int, reason: FailureReason, detail: str) -> TrialEnd:
         """The end of a trial that failed, or its return to the queue."""
-        # As it will be stored, so that a later run finds the same errors alike.
-        verdict = self._retries.judge(number, reason, detail[:MAX_DETAIL_LENGTH])
+        config = self._trials.config(number)
+        smaller = divided(config, world_size=self._plan.specification.resources.workers_per_trial)
+        verdict = self._retries.judge(
+            number,
+            reason,
+            detail[:MAX_DETAIL_LENGTH],  # as it will be stored, so that a later run finds the same errors alike
+            step=self._pruner.last_step(number),
+            can_divide=smaller is not None,
+        )
         if reason is FailureReason.OUT_OF_MEMORY:
-            self._feasibility.ran_out(number, self._trials.config(number))
+            self._feasibility.ran_out(number, config)
         if verdict.reason is not None:
             return TrialEnd(TrialState.FAILED, verdict.reason, verdict.detail)
-        return TrialEnd(TrialState.QUEUED, detail=verdict.detail, setbacks=self._retries.setbacks(number))
+        return TrialEnd(
+            TrialState.QUEUED,
+            detail=verdict.detail,
+            setbacks=self._retries.setbacks(number),
+            config=smaller if verdict.divides else None,
+        )
+
+    @property
+    def _varies_workload(self) -> bool:
+        """True if trials of the job differ in the options of their workload."""
+        spaces = self._plan.spaces.values()
+        return any(sectioned(parameter.name)[0] == "workload" for space in spaces for parameter in space.parameters)
 
     def stop_if_hopeless(self) -> None:
-        """Raises: JobImpossible: the same error ended too many trials."""
-        failure = self._retries.why_to_stop()
+        """Raises: JobImpossible: the same error ended too many trials, or would end all of them."""
+        failure = self._hopeless or self._retries.why_to_stop()
         if failure is not None:
             raise JobImpossible(failure)

@@ -61,6 +61,8 @@ class TrialReport:
     reason: FailureReason | None = None
     detail: str | None = None
     trace: str = ""
+    field: str = ""
+    """The field of the trial's config that is at fault, if one is."""
 
     def to_tune(self) -> dict[str, Any]:
         # `done` ends the trial whatever the pruner would say.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
@@ -32,6 +33,8 @@ class TrialEnd:
     """Of a completed one: the objectives at its last measurement, in the order of the job."""
     setbacks: Setbacks = field(default_factory=Setbacks)
     """Of one that comes back."""
+    config: TrialConfig | None = None
+    """Of one that comes back, if it goes on with another one."""
     policy_knows: bool = False
 
 
@@ -47,6 +50,7 @@ class OpenTrials:
         configs: Mapping[int, TrialConfig],
         checkpoints: Place,
         never_launched: Set[int] = frozenset(),
+        parts: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Takes in what is stored, and removes the checkpoints of all other trials.
 
@@ -54,11 +58,13 @@ class OpenTrials:
             configs: of the unfinished trials, by number.
             checkpoints: where the job's lie; each trial gets a directory there, named by its number.
             never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
+            parts: of all trials, by number: `accumulation_steps`.
         """
         self._journal = journal
         self._policy = policy
         self._signals = signals
         self._configs = dict(configs)
+        self._parts = dict(parts)
         self._checkpoints = checkpoints
         self.never_launched = set(never_launched)
         """Trials that may still be found infeasible before they are launched."""
@@ -72,6 +78,11 @@ class OpenTrials:
     def add(self, number: int, config: TrialConfig) -> None:
         """Knows of a new trial. To be called before it has files, which are collected otherwise."""
         self._configs[number] = config
+        self._parts[number] = config.accumulation_steps
+
+    def parts(self, number: int) -> int:
+        """The parts of each batch that a trial takes or took: more than the job's if it ran out of memory."""
+        return self._parts[number]
 
     def config(self, number: int) -> TrialConfig:
         """The config of an open trial."""
@@ -123,6 +134,8 @@ class OpenTrials:
         self._collector.collect()
 
     def _requeue(self, number: int, end: TrialEnd) -> None:
+        if end.config is not None:
+            self.add(number, end.config)
         self._journal.write(
             lambda session: run.requeue_trial(
                 session,
@@ -131,6 +144,7 @@ class OpenTrials:
                 detail=(end.detail or "")[:MAX_DETAIL_LENGTH],
                 losses=end.setbacks.losses,
                 memory_failures=end.setbacks.memory_failures,
+                config=end.config,
                 now=utc_now(),
             )
         )

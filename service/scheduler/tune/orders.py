@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
@@ -103,8 +104,11 @@ class Orders:
     def _config_of(self, asked: Start) -> TrialConfig:
         repeats = asked.repeats
         phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
+        like = repeats or asked.fork
         try:
-            return self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
+            config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
+            # What was too much for the one whose config or checkpoint it has would be too much for it.
+            return config if like is None else replace(config, accumulation_steps=self._trials.parts(like.number))
         except ValueError as error:
             raise JobImpossible(
                 f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"

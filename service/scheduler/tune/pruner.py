@@ -46,6 +46,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         self._metrics = tuple(metrics)
         self._decisions: dict[int, Decision] = {}
         self._values: dict[int, tuple[float, ...]] = {}
+        self._steps: dict[int, int] = {}
 
     def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
         if self._groups is not None:
@@ -69,6 +70,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """Tells the policy a measurement of a trial; the policy's decision."""
         assert report.measurement is not None
         metrics = report.measurement.metrics
+        self._steps[number] = report.measurement.step
         self._values[number] = tuple(metrics.get(name, math.nan) for name in self._metrics)
         self._decisions[number] = self._policy.report(number, report.measurement.step, metrics[self._metrics[0]])
         return self._decisions[number]
@@ -76,6 +78,10 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
     def last_values(self, number: int) -> tuple[float, ...]:
         """The objectives, in the order of the job, at the latest measurement of a trial; NaN: it was not measured."""
         return self._values[number]
+
+    def last_step(self, number: int) -> int:
+        """The step of the latest measurement of a trial in this run; 0: there was none."""
+        return self._steps.get(number, 0)
 
     def last_decision(self, number: int) -> Decision:
         """The decision after the latest measurement of a trial."""

@@ -37,7 +37,9 @@ class WarmTrainable(tune.Trainable):
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
         match outcome:
             case RankFailure():
-                report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
+                report = TrialReport(
+                    "failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace, field=outcome.field
+                )
             case Measurement() if outcome.step < self._num_steps:
                 report = TrialReport("measured", outcome)
             case Measurement():

@@ -17,13 +17,15 @@ from service.store.models import Job, MeasurementRow, Trial
 
 @dataclass(frozen=True, slots=True)
 class TrialSummary:
-    """The number of trials of one job and phase in one state, and the time they trained."""
+    """The number of trials of one job and phase in one state, with the time they trained and the steps they reached."""
 
     job_id: str
     phase: Phase
     state: TrialState
     count: int
     spent_seconds: float
+    num_steps: int
+    """Of all of them together, as measured; a fork's are counted from its parent's beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,16 @@ class TrialRepository:
         return list(self._session.scalars(statement))
 
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
-        """Trial counts of these jobs by phase and state, and the training time of those trials."""
+        """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
         statement = (
-            select(Trial.job_id, Trial.phase, Trial.state, func.count(), func.sum(Trial.spent_seconds))
+            select(
+                Trial.job_id,
+                Trial.phase,
+                Trial.state,
+                func.count(),
+                func.sum(Trial.spent_seconds),
+                func.sum(Trial.step),
+            )
             .where(Trial.job_id.in_(list(job_ids)))
             .group_by(Trial.job_id, Trial.phase, Trial.state)
         )

@@ -256,6 +256,41 @@ def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
     assert (error["field"], error["message"]) == (field, message)
 
 
+@pytest.mark.parametrize(
+    ("fields", "field", "meant"),
+    [
+        ({"workload": {"name": "digit-mlp"}}, "workload.name", "digits-mlp"),
+        (
+            {"workload": {"name": "digits-mlp", "options": {"label_smothing": 0.1}}},
+            "workload.options.label_smothing",
+            "label_smoothing",
+        ),
+        ({"search_space": "shampo"}, "search_space", "shampoo"),
+        ({"baseline": {"search_space": "AdamW"}}, "baseline.search_space", "adamw"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [], "fixd": {}}}, "search_space.space", "fixed"),
+        (
+            {"search_space": {"optimizer": "adamw", "fixed": {"weight_dekay": 0.1}}},
+            "search_space.fixed",
+            "weight_decay",
+        ),
+        ({"objectives": [{"metric": "validaton_loss"}]}, "objectives[0].metric", "validation_loss"),
+        ({"target": {"metric": "accuracy", "value": 0.9}}, "target.metric", "validation_accuracy"),
+        ({"constraints": [{"metric": "peak_memory", "max": 1.0}]}, "constraints[0].metric", "peak_memory_bytes"),
+        ({"sampler": {"name": "ramdom"}}, "sampler.name", "random"),
+        ({"pruner": {"name": "hyper-band"}}, "pruner.name", "hyperband"),
+        ({"training": {"precision": "bfloat-16"}}, "training.precision", "bfloat16"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_one_that_was_probably_meant(
+    sqlite_http: httpx.Client, fields: dict[str, Any], field: str, meant: str
+) -> None:
+    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert error["message"].endswith(f": did you mean '{meant}'?")
+
+
 @pytest.mark.usefixtures("contents")
 def test_unreadable_bodies_are_refused(http: httpx.Client) -> None:
     for content, field in UNREADABLE.values():

@@ -190,4 +190,4 @@ def test_a_fork_tells_where_it_began_and_is_not_tried_again(http: httpx.Client, 
     assert "fork of #0 at step 10" in page
     assert 'data-act="retry"' not in page
     answer = http.post(f"/v1/jobs/{lease.job_id}/trials/1/retry")
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:shampoo-tuner:problem:trial-of-population")
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:shampoo-tuner:problem:fork-not-retriable")

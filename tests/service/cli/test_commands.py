@@ -16,8 +16,11 @@ import httpx
 import pytest
 import yaml
 
+from service.api import examples
+from service.api.schemas.jobs import JobRead
 from service.cli import terminal
 from service.cli.terminal import progress_line
+from service.client import Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
 from service.store.session import Database
@@ -145,6 +148,60 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(
     bests = "best validation_loss 0.5000 (one seed, trial 0) · baseline 0.4000 (one seed, trial 1)"
     assert any(bests in line for line in lines)
     assert any(line.startswith("succeeded · 3/4") for line in lines)
+
+
+def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
+    url: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = finished_job(sqlite_database)
+    at_first = read_job(url, job_id).model_copy(update={"state": JobState.RUNNING})
+    gone = ServiceUnreachable(url, "connection refused")
+    answers = iter([at_first, gone, gone, None])
+
+    def job(client: Client, asked: str) -> JobRead:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or ask(client, asked)
+
+    ask = Client.job
+    monkeypatch.setattr(Client, "job", job)
+    monkeypatch.setattr(terminal, "POLL_SECONDS", 0.001)
+    result = run("watch", job_id)
+    assert result.exit_code == 0, result.output
+    first, trouble, back, last, *_ = result.stdout.splitlines()
+    assert first.startswith("running · 4/4 trials")
+    assert trouble.startswith("the service does not answer, trying again for 10 min 00 s: no service answers at http")
+    assert back == "the service answers again"
+    assert last.startswith("succeeded · 4/4 trials (4 completed) · 160/160 steps")
+
+
+@pytest.mark.usefixtures("url")
+def test_watch_of_a_service_that_stays_away_exits_with_three(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = submit(sqlite_database)
+
+    def gone(_client: Client, _asked: str) -> JobRead:
+        raise ServiceUnreachable("http://there", "connection refused")
+
+    monkeypatch.setattr(Client, "job", gone)
+    result = run("watch", job_id)
+    assert result.exit_code == 3
+    assert f"job {job_id} may go on" in result.stderr
+
+
+def test_steps_a_second_are_counted_over_the_last_half_minute() -> None:
+    job = JobRead.model_validate(examples.JOB)
+
+    def at(num_steps: int) -> JobRead:
+        return job.model_copy(update={"progress": job.progress.model_copy(update={"num_steps": num_steps})})
+
+    pace = terminal._Pace()
+    assert [pace.add(second, at(steps)) for second, steps in [(0, 0), (10, 0), (20, 100)]] == [None, None, 5.0]
+    assert pace.add(40, at(500)) == pytest.approx(500 / 30)  # since second 10
+    assert "500/3,150 steps (16.7 a second)" in progress_line(at(500), steps_per_second=500 / 30)
+    assert pace.add(41, at(500).model_copy(update={"state": JobState.PAUSED})) is None
 
 
 @pytest.mark.usefixtures("url")

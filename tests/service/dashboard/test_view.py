@@ -23,6 +23,8 @@ def _progress(best: float | None, baseline: float | None, trials: dict[TrialStat
         trials={state: (trials or {}).get(state, 0) for state in TrialState},
         phases={},
         num_trials=20,
+        num_steps=0,
+        max_steps=0,
         best=None if best is None else BestTrial(1, best),
         baseline_best=None if baseline is None else BestTrial(2, baseline),
         seconds_elapsed=None,

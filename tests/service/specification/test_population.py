@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.domain import Phase, TrialState
-from service.errors import InvalidInput, NotFound, TrialOfPopulation
+from service.errors import ForkNotRetriable, InvalidInput, NotFound
 from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
 from service.specification.planning import plan_job
@@ -136,12 +136,19 @@ def test_a_trial_without_forks_has_no_lineage(database: Database) -> None:
     assert recommendation.content["evidence"]["best"]["lineage"] == []
 
 
-def test_a_trial_of_a_population_is_not_tried_again(database: Database) -> None:
+def test_a_first_member_is_tried_again_and_a_fork_says_why_not(database: Database) -> None:
     lease = claimed_job(database, **PBT)
     begin_trial(database, lease, 0)
-    end_trial(database, lease, 0, TrialState.PRUNED)
-    with database.writing() as session, pytest.raises(TrialOfPopulation, match="its parameters can be proposed"):
-        retry_trial(session, lease.job_id, 0, now=NOW)
+    measure(database, lease, 0, 10, 0.5)
+    fork_trial(database, lease, 1, parent=0, step=10, lr=2e-3)
+    for number in (0, 1):
+        end_trial(database, lease, number, TrialState.PRUNED)
+    with database.writing() as session:
+        _, again = retry_trial(session, lease.job_id, 0, now=NOW)
+        assert (again.state, again.spared, again.step) == (TrialState.QUEUED, True, 0)
+    gone = "began from the checkpoint of trial 0 at step 10, which is gone"
+    with database.writing() as session, pytest.raises(ForkNotRetriable, match=gone):
+        retry_trial(session, lease.job_id, 1, now=NOW)
 
 
 def test_a_budget_below_the_population_is_refused(database: Database) -> None:

@@ -165,3 +165,37 @@ sys.exit(str({{"torch", "mine", "numpy"}} & sys.modules.keys() or ""))
         check=False,
     )
     assert shown.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_path_without_data_is_refused_where_trials_would_read_it(
+    sqlite_database: Database, tmp_path: Path, dry_run: bool
+) -> None:
+    path = str(tmp_path / "corpus.txt")
+    body = {"workload": {"name": "text-lm", "options": {"path": path}}}
+    with running(sqlite_database, data_are_here=True) as url:
+        answer = httpx.post(f"{url}/v1/jobs", json=body, params={"dry_run": str(dry_run).lower()})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["value"]) == ("workload.options.path", path)
+    assert error["message"] == f"there is nothing at {path!r}"
+
+
+def test_another_machine_may_have_data_where_the_service_has_none(sqlite_database: Database, tmp_path: Path) -> None:
+    answer = post(sqlite_database, "text-lm", options={"path": str(tmp_path / "corpus.txt")})
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.processes
+def test_a_dry_run_refuses_data_that_the_workload_cannot_use(sqlite_database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_text("too short")
+    body = {"workload": {"name": "text-lm", "options": {"path": str(path)}}}
+    with running(sqlite_database, data_are_here=True) as url:
+        answer = httpx.post(f"{url}/v1/jobs", json=body, params={"dry_run": "true"}, timeout=PATIENCE_SECONDS)
+    if answer.status_code == 200:  # a slow machine gives up
+        assert "takes too long" in answer.json()["memory"]["problem"]
+    else:
+        (error,) = answer.json()["errors"]
+        assert error["field"] == "workload.options"
+        assert "the number of training tokens (9)" in error["message"]

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from service.api.schemas.jobs import JobRead
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import front_of
@@ -20,6 +21,8 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.progress import RECENT_TRIALS, progress_of
+from service.use_cases.run import finish_job
+from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
@@ -28,6 +31,8 @@ from tests.support.service.scenarios import (
     claimed_job,
     end_trial,
     measure,
+    repeat_trial,
+    run_trial,
     store_trials,
     submit,
 )
@@ -121,8 +126,43 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
             }
             assert ours.device_hours == pytest.approx(sum(trial.spent_seconds for trial in trials) / 3600)
             mean = _mean_seconds(trials) if job.state is JobState.RUNNING else None
-            left = (job.num_trials - ours.num_finished) / max(1, ours.trials[TrialState.RUNNING])
+            to_come = sum(phase.num_trials - phase.num_finished for phase in ours.phases.values())
+            left = to_come / max(1, ours.trials[TrialState.RUNNING])
+            assert ours.num_steps == sum(trial.step for trial in trials)
+            done = sum(trial.step for trial in trials if trial.state.is_final)
+            assert ours.max_steps == done + to_come * job.num_steps
             assert ours.seconds_left == (None if mean is None else pytest.approx(left * mean))
+
+
+def test_an_extended_job_that_confirms_other_configs_has_no_more_finished_trials_than_trials(
+    database: Database,
+) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 1, "num_seeds": 2})  # 3 + 1 + 4
+    for number, phase in enumerate([Phase.SEARCH] * 3 + [Phase.BASELINE]):
+        run_trial(database, lease, number, 0.5 - 0.1 * number, phase)
+    for number, (source, seed) in enumerate([(2, 1), (3, 1), (2, 2), (3, 2)], start=4):
+        repeat_trial(database, lease, number, 0.4, confirms=source, seed=seed)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    with database.writing() as session:
+        change_budget(session, lease.job_id, {"num_trials": 5}, now=NOW)
+    with database.writing() as session:
+        resume_job(session, lease.job_id, now=NOW)
+    again = claim(database, add_worker(database))
+    assert again is not None
+    run_trial(database, again, 8, 0.1)
+    for number, seed in ((9, 1), (10, 2)):  # of the trial that is the best now
+        repeat_trial(database, again, number, 0.1, confirms=8, seed=seed)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        progress = progress_of(session, [job], now=NOW)[job.id]
+    assert (job.num_trials, progress.num_finished, progress.num_trials) == (9, 11, 11)
+    assert {phase: (each.num_finished, each.num_trials) for phase, each in progress.phases.items()} == {
+        Phase.SEARCH: (4, 4),
+        Phase.BASELINE: (1, 1),
+        Phase.CONFIRMATION: (6, 6),
+    }
+    assert JobRead.of(job, progress, None).num_trials == 11
 
 
 def test_a_trial_whose_objective_was_not_finite_in_the_end_is_not_the_best(database: Database) -> None:

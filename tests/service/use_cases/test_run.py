@@ -17,9 +17,17 @@ from service.store.repositories import (
 )
 from service.store.session import Database
 from service.use_cases.leases import Lease
-from service.use_cases.run import finish_job, finish_trial, requeue_trial, start_trial
+from service.use_cases.run import (
+    TrialMeasurements,
+    finish_job,
+    finish_trial,
+    record_measurements,
+    requeue_trial,
+    start_trial,
+)
 from service.use_cases.transitions import IllegalTransition
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
+from trainers.config import Measurement
 
 
 def _finish(database: Database, lease: Lease, failure: str | None = None) -> Job:
@@ -27,6 +35,20 @@ def _finish(database: Database, lease: Lease, failure: str | None = None) -> Job
         finish_job(session, lease, failure=failure, now=NOW)
     with database.reading() as session:
         return JobRepository(session).get(lease.job_id)
+
+
+def test_what_measurements_remark_of_the_data_stays_with_the_trial(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    reported = Measurement(
+        10, 1.0, 0.1, {"validation_loss": 0.5}, ("of /data are not read: test/", "unreadable image a")
+    )
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(0, [reported])], now=NOW)
+    end_trial(database, lease, 0)
+    with database.reading() as session:
+        [trial] = TrialRepository(session).page(lease.job_id)
+    assert (trial.state, trial.detail) == (TrialState.COMPLETED, "of /data are not read: test/; unreadable image a")
 
 
 def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: Database) -> None:

@@ -17,7 +17,11 @@ from service.errors import (
     TrialAlreadyFinished,
     TrialNotRetriable,
 )
+from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.protocol import Resume
+from service.scheduler.stored_job import read_stored
 from service.specification.job import Budget
+from service.specification.planning import plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
@@ -26,9 +30,11 @@ from service.use_cases.leases import Lease, release_job
 from service.use_cases.progress import progress_of
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
+from service.use_cases.transitions import STOPPED
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
+    begin_repeat,
     begin_trial,
     claim,
     claimed_job,
@@ -270,6 +276,44 @@ def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None
         recommendation = RecommendationRepository(session).of_job(lease.job_id)
     assert recommendation is not None
     assert recommendation.content["evidence"]["best"]["number"] == 6
+
+
+def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_is_more_of_it(
+    database: Database,
+) -> None:
+    lease = claimed_job(
+        database,
+        baseline=None,
+        budget={"num_trials": 2, "wall_clock_seconds": 20},
+        confirmation={"top_k": 1, "num_seeds": 3},
+    )
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.6)
+    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=1)
+    for number, seed in ((3, 2), (4, 3)):
+        begin_repeat(database, lease, number, confirms=0, seed=seed)
+        measure(database, lease, number, 10, 0.9)
+    stop(database, lease.job_id, 4)
+    end_trial(database, lease, 4, TrialState.CANCELLED, detail=STOPPED)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=later(25))
+    assert [trial_of(database, lease.job_id, n).state for n in (3, 4)] == [TrialState.CANCELLED] * 2
+    change(database, lease.job_id, wall_clock_seconds=100.0)
+    job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
+    assert (job.state, job.num_trials) == (JobState.QUEUED, 5)
+    again, stopped = (trial_of(database, lease.job_id, number) for number in (3, 4))
+    assert (again.state, again.step, again.finished_at) == (TrialState.QUEUED, 0, None)
+    assert (stopped.state, stopped.detail) == (TrialState.CANCELLED, STOPPED)
+    claimed = claim(database, add_worker(database), now=later(31))
+    assert claimed is not None
+    stored = read_stored(database, claimed)
+    policy = make_policy(plan_job(stored.job.specification))
+    policy.restore(history_of(stored.trials, stored.job.objectives))
+    asked = policy.ask()
+    assert isinstance(asked, Resume)
+    assert (asked.number, asked.phase, asked.until) == (3, Phase.CONFIRMATION, None)
+    policy.tell(3, TrialState.COMPLETED, [0.5])
+    assert policy.is_done
 
 
 def test_a_cancelled_or_failed_job_goes_on_with_what_its_budget_leaves(database: Database) -> None:

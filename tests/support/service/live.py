@@ -22,10 +22,13 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 
 @contextmanager
-def running(database: Database, *, clock: Clock = utc_now, port: int = 0, **settings: object) -> Iterator[str]:
+def running(
+    database: Database, *, clock: Clock = utc_now, port: int = 0, data_are_here: bool = False, **settings: object
+) -> Iterator[str]:
     """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
     values = {"data_dir": Path("unused"), **settings}
-    app = create_app(Settings(**values), database, clock)  # type: ignore[arg-type] # pydantic checks them
+    own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
+    app = create_app(own, database, clock, data_are_here=data_are_here)
     server = Server(app)
     with create_server(("127.0.0.1", port)) as listener:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))

@@ -137,10 +137,10 @@ def end_trial(
         finish_trial(session, lease, number, state, reason=reason, detail=detail, now=now)
 
 
-def repeat_trial(
-    database: Database, lease: Lease, number: int, loss: float, *, confirms: int, seed: int, now: datetime = NOW
+def begin_repeat(
+    database: Database, lease: Lease, number: int, *, confirms: int, seed: int, now: datetime = NOW
 ) -> None:
-    """A completed confirmation trial."""
+    """A running confirmation trial."""
     with database.writing() as session:
         source = TrialRepository(session).get(lease.job_id, confirms)
         config = TrialConfig.from_json({**source.config, "seed": seed})
@@ -155,6 +155,13 @@ def repeat_trial(
             now=now,
         )
         start_trial(session, lease, number, now=now)
+
+
+def repeat_trial(
+    database: Database, lease: Lease, number: int, loss: float, *, confirms: int, seed: int, now: datetime = NOW
+) -> None:
+    """A completed confirmation trial."""
+    begin_repeat(database, lease, number, confirms=confirms, seed=seed, now=now)
     for step in (10, 20, 30, 40):
         measure(database, lease, number, step, loss * 40 / step, now=now)
     end_trial(database, lease, number, now=now)

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,16 @@ def test_a_state_whose_structure_changes_is_saved_as_it_is_then(tmp_path: Path) 
         assert_same_bits(restored.state, state)
 
 
+def test_a_measurement_comes_back_as_it_was(tmp_path: Path) -> None:
+    reported = replace(measurement(10), remarks=("of /data are not read: test/",))
+    to = checkpoints(tmp_path)
+    to.save(small_state(1), measurement=reported, random_state=None, progress=None)
+    to.wait()
+    restored = checkpoints(tmp_path).load(small_state(2))
+    assert restored is not None
+    assert restored.measurement == reported
+
+
 def test_another_config_is_refused_and_what_differs_named(tmp_path: Path) -> None:
     save(checkpoints(tmp_path), 10)
     with pytest.raises(CheckpointMismatch, match="another config: batch_size 48 there, 96 here; seed 0 there, 1 here"):
@@ -176,7 +187,10 @@ def test_another_config_is_refused_and_what_differs_named(tmp_path: Path) -> Non
 
 def test_a_trial_may_go_on_with_other_fields_about_checkpoints(tmp_path: Path) -> None:
     save(checkpoints(tmp_path), 10)
-    assert checkpoints(tmp_path, keep_checkpoints=5, checkpoint_every=20).load(small_state(1)) is not None
+    assert (
+        checkpoints(tmp_path, keep_checkpoints=5, checkpoint_every=20, accumulation_steps=2).load(small_state(1))
+        is not None
+    )
 
 
 @pytest.mark.parametrize("weight", [torch.zeros(50, 49), torch.zeros(50, 50, dtype=torch.float64)])

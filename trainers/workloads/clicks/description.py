@@ -26,10 +26,11 @@ DESCRIPTIONS = (
                 "a file, or a directory of files in the order of their names: lines of a label, 13 integers and 26 "
                 "hexadecimal categories, separated by tabs (or *.gz of such), or Parquet with these 40 columns",
                 required=True,
+                is_path=True,
             ),
             "file_pattern": WorkloadOption(None, "which files of a directory are read, as a glob; null: all"),
             "validation_path": WorkloadOption(
-                None, "as path, with the examples for validation; null: the last of path"
+                None, "as path, with the examples for validation; null: the last of path", is_path=True
             ),
             "validation_share": WorkloadOption(
                 None, "share of the examples, the last ones, held out for validation, in (0, 1); null: 0.1"

@@ -28,7 +28,7 @@ DESCRIPTIONS = (
                 '{"num_hidden_layers": 4}',
             ),
             "model_path": WorkloadOption(
-                None, "a local directory with config.json, and safetensors files for pretrained weights"
+                None, "a local directory with config.json, and safetensors files for pretrained weights", is_path=True
             ),
             "weights": WorkloadOption("random", "random, or pretrained to read them from model_path"),
             "path": WorkloadOption(
@@ -36,9 +36,10 @@ DESCRIPTIONS = (
                 "causal-lm: text as for text-lm; image-classification: images as for image-folder; "
                 "sequence-classification: a CSV, TSV or Parquet file or a directory of them; null: the source of "
                 "Python's standard library (language model; or from which package a piece of it is), or the digits",
+                is_path=True,
             ),
             "validation_path": WorkloadOption(
-                None, "of text: as path, for validation; null: a part of path is held out"
+                None, "of text: as path, for validation; null: a part of path is held out", is_path=True
             ),
             "text_column": WorkloadOption(None, "of tables: the column with the text; null: text"),
             "label_column": WorkloadOption(None, "of tables: the column with the class; null: label"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -162,6 +162,10 @@ class FolderImages(ArchitectureWorkload):
     def counts(self) -> Mapping[str, int]:
         """The same as `ImageFolder`'s."""
         return self._folder.counts()
+
+    def remarks(self) -> Sequence[str]:
+        """The same as `ImageFolder`'s."""
+        return self._folder.remarks()
 
 
 def _logits_of(model: nn.Module) -> nn.Module:

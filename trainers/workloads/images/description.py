@@ -31,8 +31,9 @@ DESCRIPTIONS = (
                 None,
                 "a directory with train/<class>/*.jpg and validation/<class>/*.jpg (also .png, .webp), or with "
                 "<class>/*.jpg alone; or a Parquet or Arrow file, or a directory of them, with train and validation in "
-                "their names",
+                "their names; what lies beside, such as test, is not read",
                 required=True,
+                is_path=True,
             ),
             "architecture": WorkloadOption(
                 "resnet50",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
@@ -28,6 +28,8 @@ SPLIT_SEED = 0
 """Fixed, and not the trial's seed: all trials are compared on the same validation images."""
 DEFAULT_VALIDATION_SHARE = 0.1
 """A tenth, where the user does not say."""
+NUM_NAMED = 5
+"""Files or directories that are left aside and named."""
 NUM_FOUND_KEPT = 4
 """Data sets whose names and labels a process keeps, for the next trial on them."""
 
@@ -60,6 +62,8 @@ class FoundImages:
     validation: Images
     classes: tuple[str, ...]
     """Names of the classes; a label is a place in here."""
+    left_aside: str | None = None
+    """What of the path is not read, for a person."""
 
 
 class StampedFile(NamedTuple):
@@ -121,6 +125,7 @@ def find_images(path: str, *, validation_share: float | None, image_column: str,
       `validation` (`val`, `valid`) as a part of their names are the two splits, those with `test` are left aside.
 
     Where there is no validation split, a share of each class is held out (`validation_share`, by default a tenth).
+    What lies beside the splits, a `test` say, is not read, and named as left aside.
     Nothing hidden is read, and below the class directories nothing but images.
 
     Raises:
@@ -138,7 +143,8 @@ def find_images(path: str, *, validation_share: float | None, image_column: str,
         if validation is not None:
             validation_stamps = _stamps(_class_directories(validation))
         _check_share_has_effect(validation_share, validation is not None, path)
-        return _find_in_trees(str(train), train_stamps, str(validation), validation_stamps, validation_share)
+        found = _find_in_trees(str(train), train_stamps, str(validation), validation_stamps, validation_share)
+        return _without(found, root, _beside(root, train, validation))
     try:
         files = data_files("path", path, suffixes=COLUMN_SUFFIXES)
     except ValueError:
@@ -148,7 +154,25 @@ def find_images(path: str, *, validation_share: float | None, image_column: str,
         ) from None
     train_files, validation_files = _split_files(files, path)
     _check_share_has_effect(validation_share, bool(validation_files), path)
-    return _find_in_columns(train_files, validation_files, validation_share, image_column, label_column)
+    found = _find_in_columns(train_files, validation_files, validation_share, image_column, label_column)
+    read = {file.path for file in (*train_files, *validation_files)}
+    return _without(found, root, [file.name for file in files if file.path not in read])
+
+
+def _beside(root: Path, train: Path, validation: Path | None) -> list[str]:
+    """The directories beside those of the splits, which are not read; none where the classes themselves lie there."""
+    if train == root:
+        return []
+    entries = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    return [f"{name}/" for name in entries if root / name not in (train, validation)]
+
+
+def _without(found: FoundImages, root: Path, names: Sequence[str]) -> FoundImages:
+    """The images, with the names of what is left aside."""
+    if not names:
+        return found
+    more = f" and {len(names) - NUM_NAMED} more" if len(names) > NUM_NAMED else ""
+    return replace(found, left_aside=f"of {root} are not read: {', '.join(names[:NUM_NAMED])}{more}")
 
 
 def _check_share_has_effect(share: float | None, is_split: bool, path: str) -> None:

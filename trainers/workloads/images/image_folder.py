@@ -119,6 +119,11 @@ class ImageFolder:
             "num_restarted_loaders": self._num_restarted_loaders,
         }
 
+    def remarks(self) -> Sequence[str]:
+        """What of the path is not read, and the first images that could not be."""
+        aside = self.images.left_aside
+        return [*([] if aside is None else [aside]), *self._unreadable.remarks]
+
     @property
     def num_train_examples(self) -> int:
         """The number of training images, the unreadable ones included."""

@@ -10,7 +10,7 @@ logger = getLogger(__name__)
 NUM_ALWAYS_TOLERATED = 10
 """Times that an unreadable image may be met whatever its share: at first, one is a large share of those seen."""
 NUM_NAMED = 5
-"""Images that the final error names."""
+"""Images that remarks and the final error name."""
 
 
 class UnreadableImage(Exception):
@@ -25,6 +25,11 @@ class UnreadableCount:
         self.num_seen = 0
         self.num_unreadable = 0
         self._reasons: dict[str, str] = {}
+
+    @property
+    def remarks(self) -> list[str]:
+        """The first unreadable images and why, a line for each."""
+        return [f"unreadable image {name} ({reason})" for name, reason in list(self._reasons.items())[:NUM_NAMED]]
 
     def add(self, *, num_read: int, unreadable: Sequence[tuple[str, str]]) -> None:
         """Counts a batch: how many images were read, and name and reason of each that could not be.

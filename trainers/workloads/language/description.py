@@ -38,12 +38,15 @@ DESCRIPTIONS = (
                 "a text file, a Parquet file, or a directory of them (*.txt, *.text, *.md, *.rst, *.parquet, *.pq); a "
                 "text file is one document, and so is each row of a Parquet file",
                 required=True,
+                is_path=True,
             ),
             "file_pattern": WorkloadOption(
                 None, "which files of a directory are read instead, as a glob, e.g. **/*.py; null: those named above"
             ),
             "text_column": WorkloadOption(None, "the column of Parquet files that holds the text; null: text"),
-            "validation_path": WorkloadOption(None, "as path, with the text for validation; null: a part is held out"),
+            "validation_path": WorkloadOption(
+                None, "as path, with the text for validation; null: a part is held out", is_path=True
+            ),
             "validation_share": WorkloadOption(
                 None,
                 "share of the documents held out for validation, in (0, 1), or of the bytes (the last ones) where path "

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from service.domain import FailureReason, TrialState
+from service.domain import FailureReason, Phase, TrialState
 from service.scheduler.policy.retries import (
     MAX_LOSSES,
     MAX_SAME_ERRORS,
     FailureVerdict,
     Retries,
     Setbacks,
+    divided,
     same_error,
 )
 from service.scheduler.stored_job import read_stored, retries_of
+from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from service.use_cases.steer import resume_job
-from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, end_trial, specification
 
 
 def test_three_trials_that_a_store_would_not_keep_stop_the_job_and_a_short_outage_stops_nothing() -> None:
@@ -44,23 +47,61 @@ def test_a_random_name_makes_no_other_error() -> None:
 def test_a_loss_is_taken_up_again_three_times() -> None:
     retries = Retries()
     for losses in range(1, MAX_LOSSES + 1):
-        assert retries.judge(4, FailureReason.LOST, "gone") == FailureVerdict(
+        assert retries.judge(4, FailureReason.LOST, "gone", step=10 * losses) == FailureVerdict(
             None, "lost; goes on from its last checkpoint: gone"
         )
         assert retries.setbacks(4) == Setbacks(losses=losses)
-    assert retries.judge(4, FailureReason.LOST, "gone") == FailureVerdict(
+    assert retries.judge(4, FailureReason.LOST, "gone", step=50) == FailureVerdict(
         FailureReason.LOST, "lost 4 times; last: gone"
     )
     assert retries.judge(5, FailureReason.LOST, "gone").reason is None  # another trial's count is its own
 
 
-def test_memory_is_given_one_more_try_and_losses_do_not_use_it_up() -> None:
+def test_what_is_lost_twice_at_the_same_step_is_not_tried_a_third_time_as_it_was() -> None:
+    retries = Retries()
+    assert retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True).reason is None
+    verdict = retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True)
+    assert (verdict.reason, verdict.divides) == (None, True)
+    assert verdict.detail.endswith("lost twice at step 10, as if out of memory: killed")
+    assert retries.setbacks(0) == Setbacks(losses=1, memory_failures=1)
+    final = FailureVerdict(FailureReason.LOST, "lost at step 10 again, as if out of memory: killed")
+    assert retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True) == final
+    assert retries.judge(1, FailureReason.LOST, "killed", step=10).reason is None
+    assert retries.judge(1, FailureReason.LOST, "killed", step=10) == final
+
+
+def test_memory_is_given_one_more_try_with_smaller_parts_and_losses_do_not_use_it_up() -> None:
     retries = Retries()
     retries.restore(0, Setbacks(losses=MAX_LOSSES), None, None)
-    assert retries.judge(0, FailureReason.OUT_OF_MEMORY, "full").reason is None
+    verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full", can_divide=True)
+    assert (verdict.reason, verdict.divides) == (None, True)
     assert retries.setbacks(0) == Setbacks(losses=MAX_LOSSES, memory_failures=1)
-    verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full")
-    assert verdict == FailureVerdict(FailureReason.INFEASIBLE, "out of memory 2 times, in new processes too: full")
+    verdict = retries.judge(0, FailureReason.OUT_OF_MEMORY, "full", can_divide=True)
+    assert verdict == FailureVerdict(
+        FailureReason.INFEASIBLE, "out of memory 2 times, with smaller parts of the batch too: full"
+    )
+
+
+def test_what_ran_out_of_memory_is_not_tried_again_as_it_was() -> None:
+    assert Retries().judge(0, FailureReason.OUT_OF_MEMORY, "full") == FailureVerdict(
+        FailureReason.INFEASIBLE, "out of memory, and its batch has no smaller parts: full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "before", "world_size", "after"), [(64, 1, 1, 2), (64, 2, 4, 4), (6, 1, 2, None), (7, 1, 1, None)]
+)
+def test_a_batch_is_divided_as_far_as_each_rank_has_examples(
+    batch_size: int, before: int, world_size: int, after: int | None
+) -> None:
+    plan = plan_job(specification())
+    config = replace(
+        plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults()),
+        batch_size=batch_size,
+        accumulation_steps=before,
+    )
+    smaller = divided(config, world_size=world_size)
+    assert smaller == (None if after is None else replace(config, accumulation_steps=after))
 
 
 @pytest.mark.parametrize("reason", [FailureReason.DIVERGED, FailureReason.ERROR, FailureReason.INFEASIBLE])

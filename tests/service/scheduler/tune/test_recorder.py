@@ -17,7 +17,7 @@ from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
-from service.specification.job import Budget, Constraint
+from service.specification.job import Budget, Constraint, JobSpecification
 from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.leases import claim_job, register_worker
@@ -55,6 +55,7 @@ def test_a_lost_trial_comes_back_a_few_times_and_then_fails(sqlite_database: Dat
     for losses in range(1, MAX_LOSSES + 2):
         trial = tune.begin()
         assert TrialOrder.from_tune(trial.config).number == 0
+        tune.give(trial, measured(losses))
         if losses == 2:
             tune.recorder.on_trial_error(0, [], trial)  # the trainable's own process died
         else:
@@ -75,7 +76,9 @@ def test_losses_of_earlier_runs_count(sqlite_database: Database, tmp_path: Path)
     tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
     [stored] = tune.stored()
     assert (stored.state, stored.losses) == (TrialState.QUEUED, MAX_LOSSES)
-    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
+    again = tune.begin()
+    tune.give(again, measured(10))
+    tune.give(again, TrialReport("failed", reason=FailureReason.LOST, detail="a rank died"))
     [stored] = tune.stored()
     assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.LOST)
 
@@ -99,6 +102,55 @@ def test_the_same_error_in_three_trials_stops_the_job(sqlite_database: Database,
         tune.give(last, TrialReport("failed", reason=FailureReason.ERROR, detail="IndexError: -2.5e3 is out of bounds"))
     assert str(impossible.value) == "the same error ended trials 0, 2 and 3: IndexError: 17 is out of bounds"
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 4
+
+
+def refused(option: str) -> TrialReport:
+    detail = f"{option}: refused by digits-mlp: path '/nowhere' does not exist"
+    return TrialReport("failed", reason=FailureReason.ERROR, detail=detail, field=option)
+
+
+def test_what_the_workload_says_of_options_that_all_trials_have_stops_the_job_at_once(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    first = tune.begin()
+    with pytest.raises(JobImpossible, match=r"^the workload cannot be built: workload_options: .* '/nowhere' does not"):
+        tune.give(first, refused("workload_options"))
+    assert [trial.state for trial in tune.stored()] == [TrialState.FAILED]
+
+
+def test_what_it_says_of_options_that_trials_vary_stops_that_trial(sqlite_database: Database, tmp_path: Path) -> None:
+    dropout = {"type": "float", "name": "workload.dropout", "low": 0.0, "high": 0.5, "default": 0.1}
+    specification = SPECIFICATION.model_copy(
+        update={"search_space": {"optimizer": "adamw", "parameters": [dropout]}, "budget": Budget(num_trials=3)}
+    )
+    tune = Tune(sqlite_database, tmp_path, specification=specification)
+    tune.give(tune.begin(), refused("workload_options.dropout"))
+    tune.give(
+        tune.begin(), TrialReport("failed", reason=FailureReason.ERROR, detail="batch_size: no", field="batch_size")
+    )
+    assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 2
+
+
+def test_a_population_that_is_measured_at_its_end_alone_stops_with_its_first_trial(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    specification = JobSpecification.model_validate(
+        {
+            "workload": {"name": "digits-mlp"},
+            "budget": {"num_trials": 4},
+            "training": {"num_steps": 40, "evaluate_every_epochs": 5.0},
+            "baseline": None,
+            "pruner": {"name": "pbt"},
+        }
+    )
+    tune = Tune(sqlite_database, tmp_path, specification=specification)
+    first = tune.begin()
+    with pytest.raises(
+        JobImpossible, match=r"^training.evaluate_every_epochs: trial 0 was measured at step 40 for the"
+    ):
+        tune.give(first, measured(40, kind="completed"))
+    assert [trial.state for trial in tune.stored()] == [TrialState.COMPLETED]
 
 
 def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Database, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from service.domain import FailureReason, TrialState
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.tune.messages import TrialOrder, TrialReport
-from service.specification.job import Budget, JobSpecification
+from service.specification.job import Budget, ConfirmationChoice, JobSpecification
 from service.store.session import Database
 from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
 from trainers.config import TrialConfig
@@ -25,11 +25,27 @@ def test_a_trial_that_runs_out_of_memory_gets_one_more_try_and_is_then_infeasibl
     [stored] = tune.stored()
     assert (stored.state, stored.memory_failures) == (TrialState.QUEUED, 1)
     assert (tmp_path / "0").exists()
-    tune.give(tune.begin(), failure)
+    again = tune.begin()
+    order = TrialOrder.from_tune(again.config)
+    assert order.config.accumulation_steps == stored.config["accumulation_steps"] == 2
+    assert order.config.batch_size == stored.config["batch_size"]
+    tune.give(again, failure)
     [stored] = tune.stored()
     assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
-    assert stored.detail == "out of memory 2 times, in new processes too: no room for 7 GiB"
+    assert stored.detail == "out of memory 2 times, with smaller parts of the batch too: no room for 7 GiB"
     assert not (tmp_path / "0").exists()
+
+
+def test_new_seeds_begin_with_the_parts_in_which_the_config_fitted(sqlite_database: Database, tmp_path: Path) -> None:
+    confirmed = SPECIFICATION.model_copy(
+        update={"budget": Budget(num_trials=1), "confirmation": ConfirmationChoice(top_k=1, num_seeds=2)}
+    )
+    tune = Tune(sqlite_database, tmp_path, specification=confirmed)
+    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.OUT_OF_MEMORY, detail="no room"))
+    tune.give(tune.begin(), measured(40, kind="completed"))
+    orders = [TrialOrder.from_tune(tune.begin().config) for _ in range(2)]
+    assert [(order.number, order.config.accumulation_steps) for order in orders] == [(1, 2), (2, 2)]
+    assert [trial.config["accumulation_steps"] for trial in tune.stored()] == [2, 2, 2]
 
 
 def lr_in_bytes(config: TrialConfig) -> int:

@@ -15,11 +15,13 @@ import pytest
 
 from tests.support.trainers.image_data import write_split_tree, write_tree
 from tests.support.trainers.image_trials import NUM_TRAIN, NUM_VALIDATION, evaluation, folder, ran, stream, trial
-from tests.support.trainers.trials import without_clock
+from tests.support.trainers.ranks import WarmRanks
+from tests.support.trainers.trials import run_trial, without_clock
 from tests.support.trainers.worker_processes import worker_processes
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.images.transforms import training_image
+from trainers.workloads.images.unreadable import NUM_NAMED
 
 pytestmark = pytest.mark.processes
 
@@ -74,6 +76,9 @@ def test_unreadable_images_are_replaced_by_the_next_and_counted(copy: Path, capl
     assert [message.partition(" (")[0] for message in messages] == [
         f"passed over an unreadable image: {discs / name}" for name in ("0003.png", "0004.jpeg", "0039.png")
     ]
+    assert sorted(remark.partition(" (")[0] for remark in workload.remarks()) == [
+        f"unreadable image {discs / name}" for name in ("0003.png", "0004.jpeg", "0039.png")
+    ]
     again = folder(copy, num_workers=2, **changes)
     batches = list(islice(stream(again, batch_size=20), 4))
     assert Counter(example for batch in batches for example in batch) == seen
@@ -110,7 +115,23 @@ def test_too_many_unreadable_images_end_the_trial(copy: Path, num_workers: int) 
         ran(trial(copy, workload={"num_workers": num_workers}, num_steps=100, evaluate_every=100))
     # Ten are tolerated whatever their share, and more at a share that is allowed.
     allowed = trial(copy, workload={"max_unreadable_share": 0.5})
-    assert ran(allowed)[-1].metrics["num_unreadable_images"] > 10
+    last = ran(allowed)[-1]
+    assert last.metrics["num_unreadable_images"] > 10
+    assert len(last.remarks) == NUM_NAMED
+    assert all(remark.startswith(f"unreadable image {copy}/train/disc/") for remark in last.remarks)
+
+
+def test_both_ranks_tell_what_either_could_not_read(two_ranks: WarmRanks, copy: Path) -> None:
+    (copy / "test").mkdir()
+    for index in (1, 4):  # an image of each rank's share of the evaluation
+        break_file(next((copy / "validation" / "square").glob(f"{index:04}.*")))
+    config = trial(copy, workload={"max_unreadable_share": 0.5}, num_steps=2, evaluate_every=1)
+    by_rank = [[measured.remarks for measured in found] for found in two_ranks.run(run_trial, config)]
+    assert by_rank[0] == by_rank[1]
+    aside, *unreadable = by_rank[0][0]
+    assert aside == f"of {copy} are not read: test/"
+    assert sorted(Path(remark.split()[2]).name[:4] for remark in unreadable) == ["0001", "0004"]
+    assert by_rank[0][1] == by_rank[0][0]
 
 
 def test_too_many_unreadable_validation_images_end_the_trial(copy: Path) -> None:

@@ -53,6 +53,19 @@ def test_a_tree_with_splits(tmp_path: Path, name: str) -> None:
     assert found.train.name(6) == str(tmp_path / "train" / "square" / "0000.jpeg")
     assert found.train.encoded(7) == (tmp_path / "train" / "square" / "0001.png").read_bytes()
     assert found.validation.name(5) == str(tmp_path / name / "square" / "0002.jpeg")
+    assert found.left_aside == f"of {tmp_path} are not read: test/"
+    (tmp_path / "test" / "unknown").rmdir()
+    (tmp_path / "test").rmdir()
+    assert find(tmp_path).left_aside is None
+
+
+def test_what_lies_beside_the_splits_is_named(tmp_path: Path) -> None:
+    write_tree(tmp_path / "classes", num_per_class=3)
+    assert find(tmp_path / "classes", validation_share=0.4).left_aside is None
+    for name in ("train-0", "val", "test-0", "test-1"):
+        write_parquet(tmp_path / "columns" / f"{name}.parquet", table(3))
+    aside = find(tmp_path / "columns").left_aside
+    assert aside == f"of {tmp_path / 'columns'} are not read: test-0.parquet, test-1.parquet"
 
 
 def test_a_validation_split_may_lack_classes(tmp_path: Path) -> None:

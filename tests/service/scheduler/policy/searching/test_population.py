@@ -221,6 +221,21 @@ def test_what_is_left_of_a_budget_after_a_population_begins_another() -> None:
     assert sorted(job.rows) == list(range(40))
 
 
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_pruned_member_that_is_tried_again_trains_to_its_end_beside_the_others(number: int) -> None:
+    job = Population(num_trials=8, population=4)
+    job.run(num_slots=2)
+    before = {row.number: row for row in job.rows.values()}
+    for num_trials in (8, 10):  # when the others have ended, and when the search goes on
+        job.rows = {**before, number: dataclasses.replace(before[number], state=TrialState.QUEUED, spared=True)}
+        job.num_trials = num_trials
+        job.run(num_slots=2)
+        assert job.rows[number].state is TrialState.COMPLETED
+        assert [step for step, _ in job.rows[number].curve] == list(range(1, MAX_STEPS + 1))
+        assert len(job.rows) == job.num_trials
+        assert all(row.state.is_final for row in job.rows.values())
+
+
 def ready(search: PopulationSearch, *values: float, step: int = INTERVAL) -> None:
     """As many first members, each measured at a ready step, where it pauses."""
     for number, _ in enumerate(values):

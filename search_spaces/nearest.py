@@ -1,0 +1,23 @@
+"""The name that was probably meant by one that there is not: what every message about an unknown name ends with."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+MIN_PART = 4
+"""Characters of a name that can stand for a longer one."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """`: did you mean 'NAME'?` with the known name that is most like it, whatever its case, or else the only one that
+    it is a part of; "" if there is none.
+    """
+    folded: dict[str, str] = {}
+    for each in known:
+        folded.setdefault(each.casefold(), each)
+    given = str(name).casefold()
+    near = difflib.get_close_matches(given, folded, n=1)
+    wider = [each for each in folded if len(given) >= MIN_PART and given in each]
+    near = near or (wider if len(wider) == 1 else [])
+    return f": did you mean {folded[near[0]]!r}?" if near else ""

@@ -1,0 +1,54 @@
+"""A run's look at the data of its job, before it starts anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import InvalidInput
+from service.scheduler.job_run import check_data
+from service.scheduler.tune.run_end import JobImpossible
+from service.specification.planning import check_population_is_measured, plan_job
+from tests.support.service.scenarios import specification
+
+BY_EPOCHS = {
+    "pruner": {"name": "pbt", "interval": 10},
+    "baseline": None,
+    "budget": {"num_trials": 6},
+    "training": {"num_steps": 40, "batch_size": 64, "evaluate_every_epochs": 2.0},
+}
+
+
+def test_a_run_without_data_ends_before_it_starts_anything(tmp_path: Path) -> None:
+    path = str(tmp_path / "images")
+    plan = plan_job(specification(workload={"name": "image-folder", "options": {"path": path}}))
+    with pytest.raises(JobImpossible, match=r"^workload\.options\.path: there is nothing at '.*/images'$"):
+        check_data(plan)
+    check_data(plan_job(specification()))
+
+
+@pytest.mark.parametrize(
+    ("num_train_examples", "refused"), [(1200, False), (1248, False), (1249, True), (10_000, True)]
+)
+def test_a_population_is_refused_that_is_measured_at_its_last_step_alone(
+    num_train_examples: int, refused: bool
+) -> None:
+    plan = plan_job(specification(**BY_EPOCHS))  # 40 steps are two epochs of 1280 examples
+    if not refused:
+        check_population_is_measured(plan, num_train_examples)
+        return
+    with pytest.raises(InvalidInput, match=r"2 epochs are .* every 10 of their 40 steps \(pruner\.interval\)") as error:
+        check_population_is_measured(plan, num_train_examples)
+    assert error.value.field == "training.evaluate_every_epochs"
+
+
+def test_other_jobs_may_be_measured_at_their_end_alone() -> None:
+    check_population_is_measured(plan_job(specification(training=BY_EPOCHS["training"])), 10_000)
+
+
+@pytest.mark.processes
+def test_a_run_counts_the_examples_of_a_population_that_is_measured_by_epochs() -> None:
+    training = {"num_steps": 40, "batch_size": 64, "evaluate_every_epochs": 2.0}
+    with pytest.raises(JobImpossible, match=r"^training\.evaluate_every_epochs: 2 epochs are \d+ steps, and 'pbt'"):
+        check_data(plan_job(specification(**{**BY_EPOCHS, "training": training})))

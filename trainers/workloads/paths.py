@@ -1,0 +1,61 @@
+"""A first look at the files that options of a workload name: whether there is anything to read, without reading it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from trainers.config import Json
+from trainers.workload.description import WorkloadDescription
+
+MAX_LOOKED_AT = 1000
+"""Files, and directories, that may be empty before what holds them counts as data."""
+
+
+def problems_of_paths(description: WorkloadDescription, options: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Option and problem of each path on this machine that a trial could not read, in the order of the description.
+
+    That a file is of the wrong kind, or a directory of another layout, the workload says when it is built.
+    """
+    for name, option in description.options.items():
+        given = options.get(name)
+        if option.is_path and isinstance(given, str) and given:
+            problem = _problem(given)
+            if problem is not None:
+                yield name, problem
+
+
+def _problem(given: str) -> str | None:
+    try:
+        path = Path(given).expanduser()
+        if not path.exists():
+            return f"there is nothing at {given!r}{_deepest_parent(path)}"
+        if not os.access(path, os.R_OK):
+            return f"{given!r} may not be read by the user whom the service runs as"
+        if path.is_file():
+            return None if path.stat().st_size else f"{given!r} is an empty file"
+        return _problem_of_directory(path, given)
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such home, NUL
+        return f"{given!r} cannot be looked at: {error}"
+
+
+def _deepest_parent(path: Path) -> str:
+    """The part of a path that there is, in words."""
+    above = next((parent for parent in path.absolute().parents if parent.exists()), None)
+    return "" if above is None or above == path.absolute().parent else f": {str(above)!r} is as far as it leads"
+
+
+def _problem_of_directory(path: Path, given: str) -> str | None:
+    files = list(islice(_files_below(path), MAX_LOOKED_AT))
+    if not files:
+        return f"{given!r} is a directory without a file"
+    if len(files) < MAX_LOOKED_AT and not any(file.stat().st_size for file in files):
+        return f"{given!r} is a directory of empty files"
+    return None
+
+
+def _files_below(path: Path) -> Iterator[Path]:
+    for directory, _, names in islice(os.walk(path, followlinks=True), MAX_LOOKED_AT):  # a link may lead in a circle
+        yield from (file for name in names if (file := Path(directory, name)).is_file())
