@@ -209,6 +209,7 @@ def _default_arguments(name: str) -> dict[str, Any]:
         ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
         ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
         ("muon", {"lr": 0.01, "momentum": 0.9, "adamw_lr_ratio": 2.0}),
+        ("soap-peer", {"lr": 0.01, "precondition_frequency": 5, "max_precondition_dim": 1024}),
     ],
 )
 @pytest.mark.parametrize("decay", ["cosine", "linear", "constant", "wsd"])
@@ -216,6 +217,8 @@ def _default_arguments(name: str) -> dict[str, Any]:
 def test_the_snippet_runs_with_exactly_the_recommended_arguments(
     optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None, horizon: float
 ) -> None:
+    if optimizer == "soap-peer":
+        pytest.importorskip("pytorch_optimizer")
     fraction = 0.3 if decay == "wsd" else None
     schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay, decay_fraction=fraction, horizon=horizon)
     config = _config(optimizer, arguments, schedule=schedule, gradient_clip_norm=clip)

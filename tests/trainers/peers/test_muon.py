@@ -35,7 +35,7 @@ def train(model: nn.Module, optimizers: list[torch.optim.Optimizer], num_steps: 
 def test_it_steps_as_torchs_muon_and_adamw_apart() -> None:
     together, apart = small_model(), small_model()
     one = MuonWithAdamW(param_groups(together), lr=0.02, momentum=0.9, adamw_lr_ratio=0.5, weight_decay=0.1)
-    hidden = apart[2].weight
+    hidden = apart.get_parameter("2.weight")
     rest = [p for p in apart.parameters() if p is not hidden]
     adamw = torch.optim.AdamW(
         [
