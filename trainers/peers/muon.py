@@ -67,12 +67,12 @@ class MuonWithAdamW(Optimizer):
         }
         _check(given)
         groups = [part for group in _as_groups(params) for part in _parts(group, given)]
-        # Each checks its own arguments and completes its groups, which are the same objects as this one's.
-        self._inner: dict[str, Optimizer] = {}
-        for kind, make in _KINDS.items():
-            if of_kind := [group for group in groups if group["preconditioner"] == kind]:
-                self._inner[kind] = make(of_kind, **{name: given[name] for name in _ARGUMENTS[kind]})
+        self._inner = _inner_of(groups, given)
         super().__init__(groups, {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._inner = _inner_of(self.param_groups, {})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -81,9 +81,7 @@ class MuonWithAdamW(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for kind, inner in self._inner.items():
-            # Loading a state makes new groups and a new state.
-            inner.param_groups = [group for group in self.param_groups if group["preconditioner"] == kind]
+        for inner in self._inner:
             inner.state = self.state
             inner.step()
         return loss
@@ -104,6 +102,19 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "muon": ("lr", "momentum", "nesterov", "ns_steps", "adjust_lr_fn", "weight_decay"),
     "none": ("lr", "betas", "eps", "weight_decay"),
 }
+
+
+def _inner_of(groups: list[dict[str, Any]], given: Mapping[str, Any]) -> list[Optimizer]:
+    """Muon and AdamW, each of its own groups: it completes them, and steps these very objects.
+
+    Args:
+        given: arguments for it to check.
+    """
+    inner = []
+    for kind, make in _KINDS.items():
+        if of_kind := [group for group in groups if group["preconditioner"] == kind]:
+            inner.append(make(of_kind, **{name: given[name] for name in _ARGUMENTS[kind] if name in given}))
+    return inner
 
 
 def is_matrix(parameter: Tensor) -> bool:

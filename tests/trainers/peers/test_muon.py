@@ -60,6 +60,15 @@ def test_a_loaded_state_goes_on_bit_for_bit() -> None:
     assert all(map(torch.equal, expected, train(other, [resumed], seed=2)))
 
 
+def test_a_copy_steps_its_own_parameters() -> None:
+    model = small_model()
+    optimizer = MuonWithAdamW(param_groups(model), lr=0.02)
+    train(model, [optimizer])
+    other, resumed = copy.deepcopy((model, optimizer))
+    expected = train(model, [optimizer], seed=2)
+    assert all(map(torch.equal, expected, train(other, [resumed], seed=2)))
+
+
 def test_sides_of_one_and_kernels_are_no_matrices() -> None:
     shapes = [(4, 3), (1, 3), (4, 1), (4, 3, 2, 2), (5,), ()]
     parameters = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
