@@ -7,12 +7,13 @@ from __future__ import annotations
 from search_spaces.adamw import ADAMW
 from search_spaces.algoperf import algoperf_points
 from search_spaces.errors import SpaceError
+from search_spaces.muon import MUON
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.perturbation import may_change_in_flight, perturb
 from search_spaces.sgd import SGD
 from search_spaces.shampoo import SHAMPOO, SHAMPOO_SGD
-from search_spaces.soap import KL, SOAP
+from search_spaces.soap import KL, SOAP, SOAP_PEER
 from search_spaces.space import Assignment, SearchSpace
 
 __all__ = [
@@ -34,7 +35,16 @@ __all__ = [
 
 def presets() -> dict[str, SearchSpace]:
     """The search spaces that come with the package, by name."""
-    return {"shampoo": SHAMPOO, "shampoo-sgd": SHAMPOO_SGD, "soap": SOAP, "kl": KL, "adamw": ADAMW, "sgd": SGD}
+    return {
+        "shampoo": SHAMPOO,
+        "shampoo-sgd": SHAMPOO_SGD,
+        "soap": SOAP,
+        "kl": KL,
+        "adamw": ADAMW,
+        "sgd": SGD,
+        "muon": MUON,
+        "soap-peer": SOAP_PEER,
+    }
 
 
 def preset(name: str) -> SearchSpace:

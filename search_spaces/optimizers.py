@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 from search_spaces.arguments import LARGEST_INTEGER, Argument
 from search_spaces.shampoo_arguments import SHAMPOO, SHAMPOO_IN_FLIGHT
 
-OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd"]
+OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer"]
 OPTIMIZER_NAMES: tuple[str, ...] = get_args(OptimizerName)
 
 
@@ -58,7 +58,42 @@ SGD: Mapping[str, Argument] = {
 }
 """Arguments of `torch.optim.SGD` that change what it computes."""
 
-ARGUMENTS: Mapping[str, Mapping[str, Argument]] = {"shampoo": SHAMPOO, "adamw": ADAMW, "sgd": SGD}
+MUON: Mapping[str, Argument] = {
+    "lr": _non_negative(1e-3),
+    "momentum": Argument(kind="float", low=0.0, high=1.0, open_high=True, default=0.95),
+    "nesterov": _flag(True),
+    "ns_steps": Argument(kind="integer", low=1, high=99, default=5),
+    "adjust_lr_fn": Argument(kind="choice", choices=("original", "match_rms_adamw"), default="match_rms_adamw"),
+    "adamw_lr_ratio": _non_negative(1.0),
+    "betas": Argument(kind="pair", elements=(_average(), _average()), default=(0.9, 0.95)),
+    "eps": _non_negative(1e-8),
+    "weight_decay": _non_negative(1e-2),
+    "preconditioner": Argument(kind="choice", choices=("muon", "none"), default="muon"),
+}
+"""Arguments of `trainers.peers.muon.MuonWithAdamW`."""
+
+SOAP_PEER: Mapping[str, Argument] = {
+    "lr": _non_negative(3e-3),
+    "betas": Argument(kind="pair", elements=(_average(), _average()), default=(0.95, 0.95)),
+    "shampoo_beta": Argument(kind="float", low=0.0, high=1.0, open_high=True, optional=True),
+    "weight_decay": _non_negative(1e-2),
+    "precondition_frequency": Argument(kind="integer", low=1, high=LARGEST_INTEGER, default=10),
+    "max_precondition_dim": Argument(kind="integer", low=1, high=LARGEST_INTEGER, default=10000),
+    "merge_dims": _flag(False),
+    "precondition_1d": _flag(False),
+    "correct_bias": _flag(True),
+    "normalize_gradient": _flag(False),
+    "eps": _non_negative(1e-8),
+}
+"""Arguments of `trainers.peers.soap.peer_soap`."""
+
+ARGUMENTS: Mapping[str, Mapping[str, Argument]] = {
+    "shampoo": SHAMPOO,
+    "adamw": ADAMW,
+    "sgd": SGD,
+    "muon": MUON,
+    "soap-peer": SOAP_PEER,
+}
 
 SCHEDULE: Mapping[str, Argument] = {
     "warmup_fraction": Argument(kind="float", low=0.0, high=1.0, open_high=True),
@@ -106,6 +141,8 @@ IN_FLIGHT: Mapping[str, frozenset[str]] = {
     "shampoo": SHAMPOO_IN_FLIGHT,
     "adamw": frozenset({"lr", "betas", "eps", "weight_decay"}),
     "sgd": frozenset({"lr", "momentum", "dampening", "weight_decay"}),
+    "muon": frozenset({"lr", "momentum", "adamw_lr_ratio", "betas", "eps", "weight_decay"}),
+    "soap-peer": frozenset({"lr", "eps", "weight_decay"}),  # its state keeps the averages' weights and the period
     "schedule": frozenset({"decay_fraction", "horizon"}),
     "training": frozenset({"gradient_clip_norm"}),
 }

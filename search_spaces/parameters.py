@@ -35,10 +35,14 @@ class Float:
 
     kind: ClassVar[str] = "float"
 
+    def clipped(self, value: float) -> float:
+        """The value of the range that is nearest to `value`."""
+        return min(max(value, self.low), self.high)
+
     def to_unit(self, value: float) -> float:
-        """Position of `value` in the range on its scale, in [0, 1]."""
+        """Position of `value` in the range on its scale, in [0, 1]; what lies beyond the range is at its edge."""
         low, high = self._scaled(self.low), self._scaled(self.high)
-        return 0.5 if low == high else (self._scaled(value) - low) / (high - low)
+        return 0.5 if low == high else (self._scaled(self.clipped(value)) - low) / (high - low)
 
     def from_unit(self, position: float) -> float:
         """Value at a position in [0, 1], rounded to `SIGNIFICANT_DIGITS` and kept inside the range."""
@@ -55,7 +59,7 @@ class Float:
         if self.scale == "reverse_log":
             # 1 - 0.0673 is 0.9327 only up to the last bit; the decimal neighbour is what a person expects to read.
             short = round(short, 15)
-        return min(max(short, self.low), self.high)
+        return self.clipped(short)
 
     def _scaled(self, value: float) -> float:
         if self.scale == "linear":
@@ -79,17 +83,24 @@ class Integer:
 
     kind: ClassVar[str] = "integer"
 
+    def clipped(self, value: int) -> int:
+        """The value of the range that is nearest to `value`."""
+        return min(max(value, self.low), self.high)
+
     def to_unit(self, value: int) -> float:
-        """Position of `value` in the range on its scale, in (0, 1): the middle of the integer's own slice."""
+        """Position of `value` in the range on its scale, in (0, 1): the middle of the integer's own slice.
+
+        What lies beyond the range is at its edge.
+        """
         low, high = self._scaled(self.low - 0.5), self._scaled(self.high + 0.5)
-        return (self._scaled(value) - low) / (high - low)
+        return (self._scaled(self.clipped(value)) - low) / (high - low)
 
     def from_unit(self, position: float) -> int:
         """The integer whose slice of [0, 1] holds `position`."""
         low, high = self._scaled(self.low - 0.5), self._scaled(self.high + 0.5)
         scaled = low + position * (high - low)
         value = round(math.exp(scaled) if self.scale == "log" else scaled)
-        return min(max(value, self.low), self.high)
+        return self.clipped(value)
 
     def _scaled(self, value: float) -> float:
         return math.log(value) if self.scale == "log" else value

@@ -9,28 +9,26 @@ refresh period, block size.
 from __future__ import annotations
 
 from search_spaces.parameters import Categorical, Float, Integer
+from search_spaces.shared import (
+    DECOUPLED_DECAY,
+    WARM_UP,
+    adam_lr,
+    first_beta,
+    momentum,
+    second_beta,
+    sgd_lr,
+    sgd_weight_decay,
+)
 from search_spaces.space import SearchSpace
 
 ALGOPERF = "AlgoPerf, Shampoo search space and the five points of the winning submission"
 DISTRIBUTED_SHAMPOO = "Distributed Shampoo (arXiv:2309.06497) and its public code"
 
-_SHARED = (
-    Float(
-        "schedule.warmup_fraction",
-        0.005,
-        0.1,
-        scale="log",
-        default=0.05,
-        reason="share of the steps in which the learning rate rises",
-        source=ALGOPERF,
-    ),
-    Float(
-        "betas[1]",
-        0.95,
-        0.999,
-        scale="reverse_log",
+_OF_BOTH = (
+    WARM_UP,
+    second_beta(
         default=0.995,
-        reason="averages the Kronecker factors: 1 - beta2 in [0.001, 0.05], larger with the batch",
+        reason="averages the Kronecker factors: 1 - beta2 in [0.001, 0.1], larger with the batch",
         source=ALGOPERF,
     ),
     Float(
@@ -56,34 +54,10 @@ _SHARED = (
 SHAMPOO = SearchSpace(
     optimizer="shampoo",
     parameters=(
-        Float(
-            "lr",
-            1e-4,
-            3e-2,
-            scale="log",
-            default=1.5e-3,
-            reason="an Adam step length, so centred on Adam's learning rate",
-            source=ALGOPERF,
-        ),
-        Float(
-            "betas[0]",
-            0.85,
-            0.99,
-            scale="reverse_log",
-            default=0.95,
-            reason="averages the gradient: 1 - beta1 in [0.01, 0.15]",
-            source=ALGOPERF,
-        ),
-        Float(
-            "weight_decay",
-            5e-5,
-            1.0,
-            scale="log",
-            default=1e-2,
-            reason="decoupled: each step shrinks weights by lr * weight_decay",
-            source=ALGOPERF,
-        ),
-        *_SHARED,
+        adam_lr(default=1.5e-3, reason="an Adam step length, so centred on Adam's learning rate", source=ALGOPERF),
+        first_beta(default=0.95),
+        DECOUPLED_DECAY,
+        *_OF_BOTH,
     ),
     fixed={"grafting": "adam", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
 )
@@ -92,35 +66,15 @@ SHAMPOO = SearchSpace(
 SHAMPOO_SGD = SearchSpace(
     optimizer="shampoo",
     parameters=(
-        Float(
-            "lr",
-            1e-2,
-            3.0,
-            scale="log",
-            default=0.1,
-            reason="an SGD step length; the submission's 4.2 with damped momentum is 0.13 in the classic form",
-            source=ALGOPERF,
-        ),
+        sgd_lr(reason="an SGD step length; the submission's 4.2 with damped momentum is 0.13 in the classic form"),
         Categorical("betas[0]", (0.0,), reason="with SGD grafting, momentum averages instead", source=ALGOPERF),
-        Float(
-            "momentum",
-            0.8,
-            0.99,
-            scale="reverse_log",
-            default=0.9,
-            reason="classic undamped momentum: 1 - momentum in [0.01, 0.2]",
-            source=ALGOPERF,
-        ),
-        Float(
-            "weight_decay",
-            1e-6,
-            1e-3,
-            scale="log",
+        momentum(default=0.9, reason="classic undamped momentum: 1 - momentum in [0.01, 0.2]"),
+        sgd_weight_decay(
             default=1e-5,
             reason="smaller than with Adam grafting, as the learning rate that multiplies it is larger",
             source=DISTRIBUTED_SHAMPOO,
         ),
-        *_SHARED,
+        *_OF_BOTH,
     ),
     fixed={"grafting": "sgd", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
 )

@@ -89,8 +89,11 @@ class SearchSpace:
                     decided[parameter.name] = values[parameter.name]
         return tuple(found)
 
-    def defaults(self, given: Mapping[str, Scalar] | None = None) -> dict[str, Scalar]:
+    def defaults(self, given: Mapping[str, Scalar] | None = None, *, beyond_bounds: bool = False) -> dict[str, Scalar]:
         """The value of each active parameter when every parameter takes its default, or its `given` value.
+
+        Args:
+            beyond_bounds: as for `check`.
 
         Raises:
             SpaceError: a given value is impossible, or its parameter is not active.
@@ -100,7 +103,7 @@ class SearchSpace:
         for parameter in self.parameters:
             if is_active(parameter, decided):
                 decided[parameter.name] = values.setdefault(parameter.name, parameter.default)
-        return self.check(values)
+        return self.check(values, beyond_bounds=beyond_bounds)
 
     def branch_defaults(self) -> list[dict[str, Scalar]]:
         """The defaults, then for each other choice that opens parameters of its own the defaults with that choice."""
@@ -120,8 +123,12 @@ class SearchSpace:
                 values[parameter.name] = parameter.from_unit(rng.random())
         return values
 
-    def check(self, values: object) -> dict[str, Scalar]:
+    def check(self, values: object, *, beyond_bounds: bool = False) -> dict[str, Scalar]:
         """Checks that `values` give every active parameter, and nothing else, a value it can take.
+
+        Args:
+            beyond_bounds: whether a number may lie beyond the parameter's range, as far as the optimizer, or whatever
+                else it is an argument of, accepts it.
 
         Returns:
             The values in the order of the parameters, numbers converted to the parameter's type.
@@ -135,7 +142,11 @@ class SearchSpace:
         for parameter in self.parameters:
             if is_active(parameter, checked):
                 require(parameter.name in values, parameter.name, "needs a value", None)
-                checked[parameter.name] = _checked_value(parameter, values[parameter.name])
+                value = values[parameter.name]
+                if beyond_bounds and not isinstance(parameter, Categorical):
+                    checked[parameter.name] = validation.possible_number(self.optimizer, parameter, value)
+                else:
+                    checked[parameter.name] = _checked_value(parameter, value)
         for name, value in values.items():
             if name not in checked:
                 known = any(parameter.name == name for parameter in self.parameters)
@@ -149,9 +160,9 @@ class SearchSpace:
         """Sorts checked values, and the fixed ones, into the sections of a trial config.
 
         Raises:
-            SpaceError: as for `check`.
+            SpaceError: as for `check`, with `beyond_bounds`.
         """
-        merged: dict[str, Any] = {**self.fixed, **self.check(values)}
+        merged: dict[str, Any] = {**self.fixed, **self.check(values, beyond_bounds=True)}
         sections: dict[str, dict[str, Any]] = {section: {} for section in ("", "workload", *SECTIONS)}
         for name, value in merged.items():
             section, field_name = sectioned(name)

@@ -83,6 +83,17 @@ def integer(value: object, path: str) -> int:
     return int(number)
 
 
+def possible_number(optimizer: str, parameter: Float | Integer, value: object) -> float:
+    """`value` as a number of the parameter's type within the bounds of its argument; its range does not count.
+
+    Raises:
+        SpaceError: it is none; `field` is the parameter's name.
+    """
+    number = (finite if isinstance(parameter, Float) else integer)(value, parameter.name)
+    _bounds(_argument(optimizer, parameter.name, parameter.name), number, parameter.name)
+    return number
+
+
 def _text(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise SpaceError(path, f"must be a string, got {show(value)}")

@@ -20,11 +20,14 @@ from trainers.config_part import InvalidConfig as InvalidConfig
 from trainers.config_part import Json as Json
 from trainers.config_part import Positive as Positive
 
-OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd"]
+OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer"]
 Decay: TypeAlias = Literal["cosine", "linear", "constant", "wsd"]
 ParallelismMode: TypeAlias = Literal["ddp", "fsdp2", "hsdp", "simple_fsdp"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 AveragingMethod: TypeAlias = Literal["ema", "lawa", "schedule_free", "primal"]
+
+NEED_WHOLE_PARAMETERS: tuple[OptimizerName, ...] = ("muon", "soap-peer")
+"""Optimizers that cannot step shards."""
 
 DEFAULT_DECAY_FRACTION = 0.2
 """Of a `wsd` schedule."""
@@ -185,6 +188,9 @@ class TrialConfig(TrainingSettings):
             require(mode == "ddp", "compression", mode, "is for parallelism mode ddp")
             # Its error memory would keep what overflowed once for ever.
             require(precision != "float16", "compression", precision, "is for the precisions float32 and bfloat16")
+        if self.optimizer.name in NEED_WHOLE_PARAMETERS:
+            mode, rule = self.parallelism.mode, f"must be ddp with {self.optimizer.name}, which steps whole parameters"
+            require(mode == "ddp", "parallelism.mode", mode, rule)
         passes = self.accumulation_steps
         divides = self.batch_size % passes == 0
         require(divides, "accumulation_steps", passes, f"must divide batch_size ({self.batch_size})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,21 +12,25 @@ from torch import nn
 from torch.optim import Optimizer
 
 from search_spaces.nearest import did_you_mean
-from shampoo import Shampoo, WeightAveraging
+from shampoo import Shampoo, WeightAveraging, param_groups
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
 from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
+from trainers.peers.muon import MuonWithAdamW
+from trainers.peers.soap import peer_soap
 from trainers.workload.protocol import HasParameterGroups, Workload
 
-_CLASSES: dict[OptimizerName, type[Optimizer]] = {
+_MAKERS: Mapping[OptimizerName, Callable[..., Optimizer]] = {
     "shampoo": Shampoo,
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
+    "muon": MuonWithAdamW,
+    "soap-peer": peer_soap,
 }
 
 
 def known_arguments(name: OptimizerName) -> tuple[str, ...]:
     """The keyword arguments that the optimizer's constructor takes, beside the parameters."""
-    return tuple(inspect.signature(_CLASSES[name]).parameters)[1:]
+    return tuple(inspect.signature(_MAKERS[name]).parameters)[1:]
 
 
 def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -35,19 +39,23 @@ def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 
 def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """The groups that the workload trains its parameters in, each parameter once; one group if it does not say.
+    """The groups that the workload trains its parameters in, each parameter once.
+
+    If it does not say, they are one group; with Muon, which is for hidden matrices alone, those of
+    `shampoo.param_groups`.
 
     Raises:
         ValueError: the workload's groups leave a trained parameter out, or hold one twice; the message names it.
     """
     trained = trainable_parameters(model)
-    if not isinstance(workload, HasParameterGroups):
+    if isinstance(workload, HasParameterGroups):
+        given = workload.parameter_groups(model)
+    elif config.name == "muon":
+        given = param_groups(model)
+    else:
         return [{"params": trained}]
     known = known_arguments(config.name)
-    groups = [
-        {name: value for name, value in group.items() if name == "params" or name in known}
-        for group in workload.parameter_groups(model)
-    ]
+    groups = [{name: value for name, value in group.items() if name == "params" or name in known} for group in given]
     groups = [{**group, "params": [p for p in group["params"] if p.requires_grad]} for group in groups]
     counts = Counter(id(parameter) for group in groups for parameter in group["params"])
     wrong = [
@@ -86,7 +94,7 @@ def build_optimizer(
         if num_ranks == 1 and config.name == "shampoo":
             Hyperparameters.of_group({**DEFAULTS, **arguments})
             arguments = {name: value for name, value in arguments.items() if name not in SHARING}
-        return _CLASSES[config.name](parameters, **arguments)  # type: ignore[arg-type]  # checked by the constructor
+        return _MAKERS[config.name](parameters, **arguments)
     except (TypeError, ValueError) as error:
         raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error
 

@@ -107,6 +107,9 @@ def try_(
         ),
     ] = None,
     phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
+    beyond_bounds: Annotated[
+        bool, typer.Option("--beyond-bounds", help="Numbers may lie beyond the ranges of the search space.")
+    ] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -118,5 +121,7 @@ def try_(
         raise typer.BadParameter(f"{phase!r}; known: search, baseline", param_hint="--phase")
     parameters = read_values(setting or [])
     with client_at(url) as client:
-        trial = client.propose_trial(job, parameters, phase=Phase(phase), idempotency_key=idempotency_key)
+        trial = client.propose_trial(
+            job, parameters, phase=Phase(phase), beyond_bounds=beyond_bounds, idempotency_key=idempotency_key
+        )
         say(f"trial {trial.number} of job {job} is queued")

@@ -16,6 +16,8 @@ _CLASSES = {
     "shampoo": ("from shampoo import Shampoo", "Shampoo"),
     "adamw": ("from torch.optim import AdamW", "AdamW"),
     "sgd": ("from torch.optim import SGD", "SGD"),
+    "muon": ("from trainers.peers.muon import MuonWithAdamW", "MuonWithAdamW"),
+    "soap-peer": ("from pytorch_optimizer import SOAP", "SOAP"),
 }
 
 _DECAYS = {
@@ -65,6 +67,10 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
             third_party.insert(0, "from shampoo import WeightAveraging")
     else:
         third_party.insert(0, imports)
+    parameters = "model.parameters()"
+    if optimizer == "muon":  # as `trainers.optimizers.parameter_groups` has it
+        third_party.insert(0, "from shampoo import param_groups")
+        parameters = "param_groups(model)"
     if clip is not None:
         third_party.insert(0, "import torch")
     return "\n".join(
@@ -75,7 +81,7 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
             "",
             *_comment(_lacking(config.parameter_groups)),
             f"optimizer = {class_name}(",
-            "    model.parameters(),",
+            f"    {parameters},",
             *(f"    {name}={_literal(value)}," for name, value in config.config.items()),
             ")",
             *([] if averaging is None else _averaging(averaging)),

@@ -15,7 +15,13 @@ from service.evidence.best_values import BestTrial, best_of, compare, improvemen
 from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, Evidence, Verdict
 
 DASH = "–"
-OPTIMIZER_TITLES = {"shampoo": "Shampoo", "adamw": "AdamW", "sgd": "SGD"}
+OPTIMIZER_TITLES = {
+    "shampoo": "Shampoo",
+    "adamw": "AdamW",
+    "sgd": "SGD",
+    "muon": "Muon",
+    "soap-peer": "SOAP of pytorch_optimizer",
+}
 
 
 @dataclass(frozen=True, slots=True)

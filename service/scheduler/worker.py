@@ -36,7 +36,7 @@ from service.scheduler.checkpoint_storage import (
     try_out,
 )
 from service.scheduler.cluster import process_tree, worker_template
-from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.launcher import Launcher, RunProcess
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
@@ -140,7 +140,7 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
 
 def _launcher(settings: Settings) -> Launcher | None:
     """The launcher of runs, where their ranks can be forked."""
-    if not worker_template.is_useful(cluster_address(settings)):
+    if not worker_template.is_useful(settings.cluster_address):
         return None
     try:
         return Launcher(settings.to_environment())

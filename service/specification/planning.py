@@ -25,6 +25,8 @@ from trainers.workload.description import WorkloadDescription
 from trainers.workloads.describe import DescriptionKilled
 from trainers.workloads.registry import check_options
 
+BEYOND_BOUNDS_HINT = ' (the range of the search space; with "beyond_bounds": true, --beyond-bounds, it is tried anyway)'
+
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
@@ -238,9 +240,12 @@ def _check_default_trial(plan: JobPlan, phase: Phase) -> None:
 
 
 def check_proposal(
-    plan: JobPlan, phase: Phase, given: Mapping[str, JsonValue]
+    plan: JobPlan, phase: Phase, given: Mapping[str, JsonValue], *, beyond_bounds: bool = False
 ) -> tuple[dict[str, Scalar], TrialConfig]:
     """The values of a proposed trial, those left out at their defaults, and its config.
+
+    Args:
+        beyond_bounds: whether numbers may lie beyond the space's ranges, as far as the optimizer accepts them.
 
     Raises:
         InvalidInput: the job has no such phase, or the phase's space no such values; names the field.
@@ -256,13 +261,22 @@ def check_proposal(
             hint = did_you_mean(name, names)
             raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known}){hint}")
     try:
-        values = space.defaults(given)  # type: ignore[arg-type]  # it checks the values
+        values = space.defaults(given, beyond_bounds=beyond_bounds)  # type: ignore[arg-type]  # it checks the values
     except SpaceError as error:
-        raise InvalidInput(f"parameters.{error.field}", error.message) from error
+        hint = "" if beyond_bounds or not _is_possible(space, given) else BEYOND_BOUNDS_HINT
+        raise InvalidInput(f"parameters.{error.field}", error.message + hint) from error
     try:
         return values, plan.trial_config(phase, values)
     except ValueError as error:
         raise InvalidInput("parameters", f"give an impossible trial: {error}") from error
+
+
+def _is_possible(space: SearchSpace, given: Mapping[str, JsonValue]) -> bool:
+    try:
+        space.defaults(given, beyond_bounds=True)  # type: ignore[arg-type]  # it checks the values
+    except SpaceError:
+        return False
+    return True
 
 
 def _workload(choice: WorkloadChoice) -> WorkloadDescription:

@@ -90,7 +90,7 @@ def _nearest(parameter: Parameter, value: Scalar) -> Scalar:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no number for {parameter.name}")
-    return min(max(round(value) if isinstance(parameter, Integer) else value, parameter.low), parameter.high)
+    return parameter.clipped(round(value)) if isinstance(parameter, Integer) else parameter.clipped(value)
 
 
 def _has_same_objective(job: Job, plan: JobPlan) -> bool:

@@ -210,6 +210,7 @@ def propose_trial(
     *,
     phase: Phase,
     parameters: Mapping[str, JsonValue],
+    beyond_bounds: bool = False,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, Trial, bool]:
@@ -221,6 +222,7 @@ def propose_trial(
 
     Args:
         parameters: values by name; those left out take their defaults.
+        beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
 
     Raises:
         NotFound: no such job.
@@ -229,7 +231,9 @@ def propose_trial(
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     jobs, trials = JobRepository(session), TrialRepository(session)
-    values, config = check_proposal(plan_job(jobs.get(job_id).specification), phase, parameters)
+    values, config = check_proposal(
+        plan_job(jobs.get(job_id).specification), phase, parameters, beyond_bounds=beyond_bounds
+    )
     job = jobs.get_locked(job_id)
     digest = hashlib.sha256(json.dumps([phase, dict(parameters)], sort_keys=True).encode()).hexdigest()
     if idempotency_key is not None:

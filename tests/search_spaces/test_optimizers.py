@@ -10,16 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import Float, SearchSpace, presets
+from search_spaces import Float, SearchSpace, preset, presets
 from search_spaces.optimizers import (
-    ADAMW,
     ARGUMENTS,
     AVERAGING,
     COMPRESSION,
     IN_FLIGHT,
     OPTIMIZER_NAMES,
     SCHEDULE,
-    SGD,
     TRAINING,
 )
 from search_spaces.shampoo_arguments import SHAMPOO
@@ -27,8 +25,16 @@ from shampoo import Shampoo, WeightAveraging
 from shampoo.averaging.arguments import AveragingMethod
 from tests.support.shampoo.generate import table
 from trainers.config import CompressionConfig, Decay, OptimizerName, Precision, ScheduleConfig, TrialConfig
+from trainers.peers.muon import MuonWithAdamW
+from trainers.peers.soap import peer_soap
 
-CONSTRUCTORS: dict[str, Any] = {"shampoo": Shampoo, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+CONSTRUCTORS: dict[str, Any] = {
+    "shampoo": Shampoo,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "muon": MuonWithAdamW,
+    "soap-peer": peer_soap,
+}
 
 
 def test_the_table_of_shampoo_is_what_its_declarations_give() -> None:
@@ -79,13 +85,15 @@ def test_values_go_to_their_sections() -> None:
     assert assignment.schedule == {"horizon": 1.2}
 
 
-@pytest.mark.parametrize("table", [ADAMW, SGD, SHAMPOO])
+@pytest.mark.parametrize("table", ARGUMENTS.values(), ids=ARGUMENTS)
 def test_pairs_have_two_elements(table: dict[str, Any]) -> None:
     assert all(len(argument.elements) == (2 if argument.kind == "pair" else 0) for argument in table.values())
 
 
 @pytest.mark.parametrize("space", presets().values(), ids=presets())
 def test_every_sample_of_a_preset_is_a_config_that_its_optimizer_accepts(space: SearchSpace) -> None:
+    if space.optimizer == "soap-peer":
+        pytest.importorskip("pytorch_optimizer")
     model = nn.Linear(3, 2)
     rng = random.Random(0)
     for values in [space.defaults(), *(space.sample(rng) for _ in range(30))]:
@@ -101,20 +109,17 @@ def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
             assert parameter.source, parameter
 
 
-def test_the_baseline_searches_no_less_than_shampoo_with_the_same_step_length() -> None:
-    # A handicapped AdamW would make every comparison a lie.
-    adam_grafted = {p.name: p for p in presets()["shampoo"].active(presets()["shampoo"].defaults())}
-    adamw = {p.name: p for p in presets()["adamw"].parameters}
-    for name, ours in adam_grafted.items():
-        if name not in ("grafting", "epsilon", "precondition_frequency"):  # what AdamW does not have
-            theirs = adamw[name]
-            assert isinstance(ours, Float)
-            assert isinstance(theirs, Float)
-            assert theirs.scale == ours.scale
-            # AlgoPerf gives AdamW beta1 up to 0.98, Shampoo up to 0.99.
-            expected = (0.5, 0.98) if name == "betas[0]" else (ours.low, ours.high)
-            assert (theirs.low, theirs.high) == expected
-    assert adamw["lr"].default == adam_grafted["lr"].default
+def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_range() -> None:
+    # A handicap of one side would make every comparison a lie.
+    lengths = (("shampoo", "soap", "kl", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
+    for names in lengths:
+        ranges: dict[str, set[tuple[Any, ...]]] = {}
+        for name in names:
+            for parameter in presets()[name].parameters:
+                if isinstance(parameter, Float):
+                    ranges.setdefault(parameter.name, set()).add((parameter.low, parameter.high, parameter.scale))
+        assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
+    assert preset("adamw").defaults()["lr"] == preset("shampoo").defaults()["lr"]
 
 
 @pytest.mark.parametrize("bound", ["low", "high"])

@@ -16,6 +16,7 @@ from search_spaces import (
     Float,
     Integer,
     Parameter,
+    Scalar,
     SearchSpace,
     SpaceError,
     algoperf_points,
@@ -326,3 +327,24 @@ def test_the_points_of_the_algoperf_submission_lie_in_the_presets() -> None:
     assert [point["lr"] for point in adam] == [1.749e-3, 1.438e-3, 1.2e-3, 1.308e-3]
     assert [point["lr"] for point in sgd] == [0.132]
     assert algoperf_points(preset("adamw")) == []
+
+
+def test_a_number_may_lie_beyond_its_range_when_told_to_and_as_far_as_the_optimizer_goes() -> None:
+    space = SearchSpace("sgd", (Float("lr", 0.1, 1.0, scale="log"), Float("workload.width", 1.0, 2.0)))
+    beyond: dict[str, Scalar] = {"lr": 9.0, "workload.width": -3.0}
+    with pytest.raises(SpaceError, match=r"lr: must be in \[0.1, 1.0\], got 9.0"):
+        space.check(beyond)
+    assert space.check(beyond, beyond_bounds=True) == beyond
+    assert space.assign(beyond).optimizer_arguments == {"lr": 9.0}
+    assert Float("lr", 0.1, 1.0, scale="log").to_unit(9.0) == 1.0
+    assert Float("lr", 0.1, 1.0, scale="log").to_unit(0.0) == 0.0
+    assert Integer("ns_steps", 1, 5).to_unit(9) == Integer("ns_steps", 1, 5).to_unit(5)
+    for value, said in ((-1.0, "got -1"), (float("nan"), "finite"), ("x", "finite")):
+        with pytest.raises(SpaceError, match=said):
+            space.check({**beyond, "lr": value}, beyond_bounds=True)
+    with pytest.raises(SpaceError, match="must be one of"):
+        BRANCHED.check({"grafting": "rmsprop"}, beyond_bounds=True)
+    with pytest.raises(SpaceError, match="integer"):
+        SearchSpace("shampoo", (Integer("precondition_frequency", 1, 5),)).check(
+            {"precondition_frequency": 7.5}, beyond_bounds=True
+        )

@@ -115,3 +115,11 @@ def test_errors_cross_process_boundaries_whole(error: Exception) -> None:
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
+
+
+@pytest.mark.parametrize("name", ["muon", "soap-peer"])
+def test_what_steps_whole_parameters_is_not_for_shards(name: str) -> None:
+    data = {**MINIMAL, "optimizer": {"name": name}, "parallelism": {"mode": "fsdp2"}}
+    with pytest.raises(InvalidConfig, match=f"must be ddp with {name}.*got 'fsdp2'") as caught:
+        TrialConfig.from_json(data)
+    assert caught.value.field == "parallelism.mode"

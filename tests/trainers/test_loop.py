@@ -81,7 +81,7 @@ def test_trials_interleaved_in_a_process_do_not_disturb_each_other() -> None:
     assert without_clock(other) == alone
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "shampoo"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("stop_after", [1, 3])
 def test_resume_is_bit_identical(optimizer: str, stop_after: int, tmp_path: Path) -> None:
     config = small_trial(optimizer, workload_options=DROPOUT, gradient_clip_norm=1.0)

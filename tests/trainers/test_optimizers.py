@@ -8,7 +8,9 @@ from torch import nn
 
 from shampoo import Shampoo
 from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
-from trainers.optimizers import build_optimizer, known_arguments, trainable_parameters
+from trainers.optimizers import build_optimizer, known_arguments, parameter_groups, trainable_parameters
+from trainers.peers.muon import MuonWithAdamW
+from trainers.workloads.registry import load
 
 
 def optimizer_of(name: OptimizerName, **arguments: Any) -> torch.optim.Optimizer:
@@ -16,7 +18,8 @@ def optimizer_of(name: OptimizerName, **arguments: Any) -> torch.optim.Optimizer
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("shampoo", Shampoo), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)]
+    ("name", "expected"),
+    [("shampoo", Shampoo), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD), ("muon", MuonWithAdamW)],
 )
 def test_the_arguments_reach_the_constructor(name: OptimizerName, expected: type) -> None:
     optimizer = optimizer_of(name, lr=0.25, weight_decay=0.125)
@@ -30,7 +33,7 @@ def test_a_pair_may_come_as_a_json_list(name: OptimizerName) -> None:
     assert optimizer_of(name, betas=[0.8, 0.9]).param_groups[0]["betas"] == (0.8, 0.9)
 
 
-@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd"])
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd", "muon"])
 def test_an_unknown_argument_is_named_with_the_known_ones(name: OptimizerName) -> None:
     with pytest.raises(InvalidConfig, match=r"weight_decoy.*known: lr, .*weight_decay.*got 0\.1") as caught:
         optimizer_of(name, weight_decoy=0.1)
@@ -39,7 +42,7 @@ def test_an_unknown_argument_is_named_with_the_known_ones(name: OptimizerName) -
     assert "self" not in known_arguments(name)
 
 
-@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd"])
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd", "muon"])
 @pytest.mark.parametrize("value", [-1.0, "fast"])
 def test_a_refused_value_is_an_invalid_config(name: OptimizerName, value: object) -> None:
     with pytest.raises(InvalidConfig, match=r"^optimizer\.arguments: .*lr"):
@@ -72,3 +75,17 @@ def test_each_trained_parameter_is_owned_once() -> None:
     parameters = trainable_parameters(model)
     expected = [model[0].weight, model[0].bias, model[1].bias, model[2].weight]
     assert [id(parameter) for parameter in parameters] == [id(parameter) for parameter in expected]
+
+
+def test_muon_leaves_the_head_and_the_biases_of_a_workload_without_groups_to_adamw() -> None:
+    workload = load("digits-mlp", {"hidden_sizes": [8, 4]})
+    model = workload.build_model()
+    config = OptimizerConfig("muon", {"lr": 0.01})
+    optimizer = build_optimizer(config, parameter_groups(workload, model, config))
+    shapes = {
+        group["preconditioner"]: sorted(
+            tuple(p.shape) for g in optimizer.param_groups for p in g["params"] if g is group
+        )
+        for group in optimizer.param_groups[:2]
+    }
+    assert shapes == {"muon": [(4, 8), (8, 64)], "none": [(10, 4)]}

@@ -92,6 +92,7 @@ def propose_trial(
         job_id,
         phase=Phase(body.phase),
         parameters=body.parameters,
+        beyond_bounds=body.beyond_bounds,
         idempotency_key=idempotency_key,
         now=now,
     )

@@ -120,6 +120,9 @@ class TrialCreate(StrictModel):
     """Whose search space it is of, and whose trials it counts among."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
+    beyond_bounds: bool = False
+    """True if numbers may lie beyond the space's ranges, as far as the optimizer accepts them. The search then learns
+    from the trial as if they lay at the edge."""
 
     @model_validator(mode="before")
     @classmethod

@@ -270,7 +270,7 @@ class JobPolicy:
             if past.phase not in self._phases:
                 raise ValueError(f"trial {past.number} belongs to phase {past.phase}, which the job does not have")
             run = self._phases[past.phase]
-            parameters = run.plan.space.check(past.parameters)
+            parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have had it tried
             trial = self._begin(run, past.number, parameters)
             trial.spared = past.spared
             run.num_proposed += past.proposed

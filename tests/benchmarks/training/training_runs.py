@@ -91,7 +91,7 @@ class Task:
         num_evaluations = num_evaluations or self.num_evaluations
         return TrialConfig(
             workload=self.workload,
-            workload_options={"size": self.size},
+            workload_options={"size": self.size} if "size" in self.description.options else {},
             optimizer=recipe.optimizer,
             schedule=recipe.schedule,
             num_steps=num_steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -33,6 +34,22 @@ def test_a_proposal_is_accepted_once_for_a_key(http: httpx.Client, database: Dat
     assert (job["num_trials"], job["specification"]["budget"]["extra_search_trials"]) == (5, 1)
 
 
+def test_a_proposal_goes_beyond_a_range_when_told_to(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
+    path = f"/v1/jobs/{submit(sqlite_database)}/trials"
+    beyond = {"lr": 5.0, "betas[0]": 0.999}
+    refused = sqlite_http.post(path, json={"parameters": beyond})
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert error["field"] == "parameters.lr"
+    assert re.search(r"must be in \[.*got 5\.0 .*beyond_bounds.*--beyond-bounds", error["message"])
+    answer = sqlite_http.post(path, json={"parameters": beyond, "beyond_bounds": True})
+    assert answer.status_code == 202, answer.text
+    trial = answer.json()
+    assert (trial["parameters"]["lr"], trial["parameters"]["betas[0]"]) == (5.0, 0.999)
+    config = sqlite_http.get(f"{path}/{trial['number']}").json()["config"]
+    assert config["optimizer"]["arguments"]["lr"] == 5.0
+
+
 def test_a_finished_job_goes_on_with_a_proposal(http: httpx.Client, database: Database) -> None:
     path = f"/v1/jobs/{finished_job(database)}"
     answer = http.post(f"{path}/trials", json={"phase": "baseline"})
@@ -42,6 +59,9 @@ def test_a_finished_job_goes_on_with_a_proposal(http: httpx.Client, database: Da
 
 IMPOSSIBLE: list[tuple[Any, str, str]] = [
     ({"parameters": {"lr": -1}}, "parameters.lr", "must be in"),
+    ({"parameters": {"lr": -1}, "beyond_bounds": True}, "parameters.lr", "must be in [0, inf], got -1"),
+    ({"parameters": {"betas[0]": 1}, "beyond_bounds": True}, "parameters.betas[0]", "must be in [0, 1), got 1"),
+    ({"parameters": {}, "beyond_bounds": "far"}, "beyond_bounds", "must be"),
     ({"parameters": {"lr": None}}, "parameters.lr", "None"),
     ({"parameters": {"x": 1}}, "parameters.x", "is not a parameter of the search space (known: "),
     ({"parameters": []}, "parameters", "must be an object"),

@@ -208,6 +208,8 @@ def _default_arguments(name: str) -> dict[str, Any]:
         ("shampoo", _default_arguments("shampoo-sgd")),
         ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
         ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+        ("muon", {"lr": 0.01, "momentum": 0.9, "adamw_lr_ratio": 2.0}),
+        ("soap-peer", {"lr": 0.01, "precondition_frequency": 5, "max_precondition_dim": 1024}),
     ],
 )
 @pytest.mark.parametrize("decay", ["cosine", "linear", "constant", "wsd"])
@@ -215,6 +217,8 @@ def _default_arguments(name: str) -> dict[str, Any]:
 def test_the_snippet_runs_with_exactly_the_recommended_arguments(
     optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None, horizon: float
 ) -> None:
+    if optimizer == "soap-peer":
+        pytest.importorskip("pytorch_optimizer")
     fraction = 0.3 if decay == "wsd" else None
     schedule = ScheduleConfig(warmup_fraction=0.1, decay=decay, decay_fraction=fraction, horizon=horizon)
     config = _config(optimizer, arguments, schedule=schedule, gradient_clip_norm=clip)
@@ -227,6 +231,9 @@ def test_the_snippet_runs_with_exactly_the_recommended_arguments(
 
     group = namespace["optimizer"].param_groups[0]
     for name, value in arguments.items():
+        if name == "adamw_lr_ratio":  # of the other groups
+            assert namespace["optimizer"].param_groups[-1]["initial_lr"] == value * group["initial_lr"]
+            continue
         wanted = tuple(value) if isinstance(value, list) else value
         assert (group["initial_lr"] if name == "lr" else group[name]) == wanted, name
     x, y = torch.randn(16, 5), torch.randint(3, (16,))
@@ -242,7 +249,7 @@ def test_the_snippet_runs_with_exactly_the_recommended_arguments(
         assert norm <= clip * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["shampoo", "adamw"])
+@pytest.mark.parametrize("optimizer", ["shampoo", "adamw", "muon"])
 def test_the_snippet_averages_weights_as_the_trial_did(optimizer: OptimizerName) -> None:
     averaging = AveragingConfig("ema", {"decay": 0.9})
     config = _config(optimizer, {"lr": 0.01}, averaging=averaging, precision="bfloat16", accumulation_steps=4)

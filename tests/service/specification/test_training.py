@@ -47,6 +47,13 @@ def test_training_fields_reach_the_trials_of_both_phases() -> None:
         assert (config.checkpoint_every, config.keep_checkpoints) == (30, 3)
 
 
+@pytest.mark.parametrize("name", ["adamw", "sgd", "muon", "soap-peer"])
+def test_a_baseline_may_be_any_preset(name: str) -> None:
+    config = trial(plan(baseline={"search_space": name}), Phase.BASELINE)
+    assert config.optimizer.name == name
+    assert TrialConfig.from_json(config.to_json()) == config
+
+
 def test_left_out_they_are_the_trials_own_defaults() -> None:
     config = trial(plan())
     bare = TrialConfig(
@@ -186,6 +193,15 @@ def test_a_target_is_reached_in_the_direction_of_its_metric(
             {"training": {"parallelism": {"mode": "fsdp2"}, "compression": {}}, "resources": {"workers_per_trial": 2}},
             "training.compression",
             "is for parallelism mode ddp, got 'fsdp2'",
+        ),
+        (
+            {
+                "training": {"parallelism": {"mode": "fsdp2"}},
+                "resources": {"workers_per_trial": 2},
+                "baseline": {"search_space": "muon"},
+            },
+            "training.parallelism.mode",
+            "must be ddp with muon, which steps whole parameters, got 'fsdp2'",
         ),
         (
             {"training": {"compression": {}, "precision": "float16"}, "resources": {"workers_per_trial": 2}},

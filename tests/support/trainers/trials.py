@@ -24,6 +24,7 @@ from trainers.workloads.registry import load
 OPTIMIZERS = {
     "adamw": OptimizerConfig("adamw", {"lr": 3e-3}),
     "sgd": OptimizerConfig("sgd", {"lr": 0.1, "momentum": 0.9}),
+    "muon": OptimizerConfig("muon", {"lr": 3e-3}),
     # From step 5 on: a root of fewer gradients than its side is long enlarges the rounding of their null space.
     "shampoo": OptimizerConfig("shampoo", {"lr": 3e-3, "precondition_frequency": 5, "start_preconditioning_step": 5}),
 }

@@ -202,12 +202,15 @@ def suggest_value(trial: optuna.Trial, key: str, parameter: Parameter) -> Scalar
 
 
 def to_optuna(parameter: Parameter, value: Any) -> Any:
-    """The value as Optuna knows it: the position of a choice, and 1 - x on the reverse scale."""
+    """The value as Optuna knows it: the position of a choice, and 1 - x on the reverse scale.
+
+    Optuna takes none beyond the range, which a user may have had tried: it counts as the edge.
+    """
     if isinstance(parameter, Categorical):
         return next(i for i, choice in enumerate(parameter.choices) if choice == value)
+    value = parameter.clipped(value)
     return 1 - value if isinstance(parameter, Float) and parameter.scale == "reverse_log" else value
 
 
 def _from_internal(parameter: Float, value: float) -> float:
-    external = 1 - value if parameter.scale == "reverse_log" else value
-    return min(max(external, parameter.low), parameter.high)
+    return parameter.clipped(1 - value if parameter.scale == "reverse_log" else value)
