@@ -12,7 +12,7 @@ from service.domain import Direction, Objective, Phase, TrialState
 from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
 from service.evidence.lineage import caveat_of_lineage, lineage_of
-from service.evidence.parameter_groups import caveat, own_settings
+from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
@@ -71,7 +71,7 @@ def recommend(
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
-        parameter_groups: those of the workload's description; where they matter to the config, a caveat says so.
+        parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -102,7 +102,7 @@ def recommend(
         num_trials=_num_trials(trials),
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
-            *([caveat(found.parameter_groups)] if found.parameter_groups else []),
+            *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_caveats(trials, baseline, num_planned),
