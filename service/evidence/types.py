@@ -48,6 +48,8 @@ class FinishedTrial:
     """The number of the trial from whose checkpoint this one began; None: it began from nothing."""
     forked_at_step: int | None = None
     """That checkpoint's step."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """{parameter name: sampled value}"""
 
     @property
     def ending(self) -> str:
