@@ -6,7 +6,8 @@ them.
 reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
 answers with a line `{"bytes": ..., "device_bytes": ...}`, or `{"problem": ...}` if there is no telling. Predicted are
 the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
-the process itself come on top, so that what is said not to fit does not.
+the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
+is `{"bytes": ...}` of `trainers.activation_memory`, for which a step is run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
+from trainers.activation_memory import activation_bytes
 from trainers.config import TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
@@ -83,7 +85,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
         InvalidConfig: the workload or the optimizer refuses the config.
         ValueError: the workload's groups of parameters do not fit the optimizer.
     """
-    found = _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+    found = _model_of(config)
     groups = parameter_groups(found.workload, found.model, config.optimizer)
     counts: Counter[Tensor] = Counter()
     for group in groups:
@@ -123,6 +125,10 @@ def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], devic
     )
 
 
+def _model_of(config: TrialConfig) -> _Model:
+    return _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+
+
 @lru_cache(maxsize=MAX_MODELS)
 def _model(workload_name: str, options: str) -> _Model:
     workload = load(workload_name, json.loads(options))
@@ -147,10 +153,18 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
+    found = _model_of(config)
+    model_bytes = _bytes([*found.model.parameters(), *found.model.buffers()])
+    return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
+
+
 def _answer(line: str) -> dict[str, Any]:
     asked = json.loads(line)
     try:
         config = TrialConfig.from_json(asked["config"])
+        if asked.get("of") == "activations":
+            return {"bytes": _activation_bytes(config, world_size=asked["world_size"])}
         is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
         return {
             "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),
