@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -90,6 +91,11 @@ class Settings(BaseSettings):
         """Every host that the service answers to: this machine's names, `host` if it is one, and `allowed_hosts`."""
         own = None if self.is_bound_to_all_addresses else host_in_one_spelling(self.host)
         return tuple(dict.fromkeys((*THIS_MACHINE, *([own] if own else []), *self.allowed_hosts)))
+
+    @property
+    def cluster_address(self) -> str | None:
+        """The address of the Ray cluster to use, if there is one; None: a run starts a local one."""
+        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def checkpoint_place(self) -> Place:

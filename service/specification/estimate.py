@@ -73,7 +73,8 @@ class MemoryEstimate:
     """The memory of each rank that the trials of a job need, and its limit. Predicted from the shapes of the model."""
 
     limit_bytes: int | None
-    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
+    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs, if trials run there,
+    too; null: unknown. The run asks the machines of a cluster."""
     spaces: Mapping[Phase, SpaceMemory] = Field(default_factory=dict)
     problem: str | None = None
     """Why nothing could be predicted."""

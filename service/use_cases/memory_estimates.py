@@ -146,10 +146,11 @@ class MemoryPredictor:
         return line
 
 
-def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> MemoryEstimate:
+def estimate_memory(plan: JobPlan, *, is_local: bool = True, start_seconds: float = START_SECONDS) -> MemoryEstimate:
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
     Args:
+        is_local: whether trials run on this machine, so that its GPU is like theirs.
         start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
             data.
     """
@@ -165,7 +166,9 @@ def estimate_memory(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> M
                 )
                 for phase, space in plan.spaces.items()
             }
-            limit = predictor.device_bytes if gpus else memory_per_worker
+            limit = memory_per_worker
+            if gpus:
+                limit = predictor.device_bytes if is_local else None
             deadline = time.monotonic() + SAMPLE_SECONDS
             spaces = {}
             for left, phase in zip(range(len(defaults), 0, -1), defaults, strict=True):

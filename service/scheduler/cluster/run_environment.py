@@ -14,11 +14,6 @@ DIRECTORY_VARIABLE = "SHAMPOO_RUN_DIRECTORY"
 """Names a run's directory in the environment of each of its processes on this machine, so that they can be found."""
 
 
-def cluster_address(settings: Settings) -> str | None:
-    """The address of the Ray cluster to use, if there is one; None: the run starts a local one."""
-    return settings.ray_address or os.environ.get("RAY_ADDRESS") or None
-
-
 def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
     """Environment variables for the process of a run: its settings, and how Ray and Tune are to behave.
 
@@ -36,7 +31,7 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's snapshots are not used: a job is resumed from SQL
     }
-    if cluster_address(settings) is None:
+    if settings.cluster_address is None:
         environment |= {
             # A token of its own, so that no other user of the machine can run code in the cluster; without one here,
             # Ray would write one to the home directory.

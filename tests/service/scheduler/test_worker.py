@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from service.scheduler.cluster import process_tree
-from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, cluster_address, run_environment
+from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.worker import (
     describe_crash,
     end_abandoned_runs,
@@ -42,11 +42,11 @@ def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
 ) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     local = Settings()
-    assert cluster_address(local) is None
+    assert local.cluster_address is None
     assert run_environment(local, tmp_path)["RAY_AUTH_TOKEN"] != run_environment(local, tmp_path)["RAY_AUTH_TOKEN"]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert cluster_address(local) == "10.0.0.1:6379"
-    assert cluster_address(Settings(ray_address="10.0.0.2:6379")) == "10.0.0.2:6379"
+    assert local.cluster_address == "10.0.0.1:6379"
+    assert Settings(ray_address="10.0.0.2:6379").cluster_address == "10.0.0.2:6379"
     assert "RAY_AUTH_MODE" not in run_environment(local, tmp_path)
 
 
