@@ -47,7 +47,7 @@ def validated(
         path = f"parameters[{index}]"
         if not isinstance(parameter, Float | Integer | Categorical):
             raise SpaceError(path, f"must be a Float, Integer or Categorical, got {show(parameter)}")
-        argument = _argument(optimizer, parameter.name, f"{path}.name")
+        argument = argument_of(optimizer, parameter.name, f"{path}.name")
         for text_field in ("reason", "source"):
             _text(getattr(parameter, text_field), f"{path}.{text_field}")
         _conditions(parameter, checked, path)
@@ -90,7 +90,7 @@ def possible_number(optimizer: str, parameter: Float | Integer, value: object) -
         SpaceError: it is none; `field` is the parameter's name.
     """
     number = (finite if isinstance(parameter, Float) else integer)(value, parameter.name)
-    _bounds(_argument(optimizer, parameter.name, parameter.name), number, parameter.name)
+    _bounds(argument_of(optimizer, parameter.name, parameter.name), number, parameter.name)
     return number
 
 
@@ -104,8 +104,12 @@ def _text(value: object, path: str) -> str:
     return value
 
 
-def _argument(optimizer: str, name: object, path: str) -> Argument | None:
-    """The argument that the named place in the trial config is; `_ANYTHING` for workload options."""
+def argument_of(optimizer: str, name: object, path: str) -> Argument | None:
+    """The argument that the named place in the trial config is; None for workload options, which may be anything.
+
+    Raises:
+        SpaceError: there is no such place; `path` is that of the name.
+    """
     if isinstance(name, str):
         if _WORKLOAD_OPTION.fullmatch(name):
             return _ANYTHING
@@ -277,7 +281,7 @@ def _fixed(optimizer: str, fixed: object, parameters: Sequence[Parameter]) -> di
     checked: dict[str, Any] = {}
     for name, value in fixed.items():
         path = f"fixed.{name}" if isinstance(name, str) and len(name) <= MAX_TEXT else "fixed"
-        argument = _argument(optimizer, name, "fixed")
+        argument = argument_of(optimizer, name, "fixed")
         require(name not in searched, path, "is searched as well", value)
         if argument is not None and argument.kind == "pair":
             checked[name] = _pair(argument, value, path)

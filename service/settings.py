@@ -93,17 +93,17 @@ class Settings(BaseSettings):
         return tuple(dict.fromkeys((*THIS_MACHINE, *([own] if own else []), *self.allowed_hosts)))
 
     @property
+    def cluster_address(self) -> str | None:
+        """The address of the Ray cluster to use, if there is one; None: a run starts a local one."""
+        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
+
+    @property
     def checkpoint_place(self) -> Place:
         """`checkpoint_directory`, or the directory in `data_dir`; a path is absolute."""
         if self.checkpoint_directory is None:
             return self.data_dir / "checkpoints"
         place = place_of(self.checkpoint_directory)
         return place.expanduser().absolute() if isinstance(place, Path) else place
-
-    @property
-    def cluster_address(self) -> str | None:
-        """The address of the Ray cluster to use, if there is one; None: each run starts a local one."""
-        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
     def resolved_database_url(self) -> str:

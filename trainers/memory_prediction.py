@@ -7,7 +7,8 @@ reads a JSON object from each line of its standard input, `{"config": ..., "worl
 answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or `{"problem": ...}` if there is
 no telling, with the `field` that is at fault where the config is. Predicted are
 the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
-the process itself come on top, so that what is said not to fit does not.
+the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
+is `{"bytes": ...}` of `trainers.activation_memory`, for which a step is run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
+from trainers.activation_memory import activation_bytes
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
@@ -152,10 +154,18 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
+    found = _model_of(config)
+    model_bytes = _bytes([*found.model.parameters(), *found.model.buffers()])
+    return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
+
+
 def _answer(line: str) -> dict[str, Any]:
     asked = json.loads(line)
     try:
         config = TrialConfig.from_json(asked["config"])
+        if asked.get("of") == "activations":
+            return {"bytes": _activation_bytes(config, world_size=asked["world_size"])}
         is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
         return {
             "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),

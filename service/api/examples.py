@@ -128,11 +128,16 @@ JOB_ESTIMATE: dict[str, Any] = {
     "measured": {
         "job_id": JOB_ID,
         "num_trials": 9,
+        "workers_per_trial": 1,
         "step_seconds": 0.0095,
+        "trial_overhead_seconds": 0.4,
         "optimizer_state_bytes": 2461696.0,
         "peak_memory_bytes": 512753664.0,
     },
-    "max_device_hours": 0.0211,
+    "step_seconds": 0.0095,
+    "start_up": {"seconds": 14.2, "job_id": JOB_ID},
+    "max_seconds": 60.2,
+    "max_device_hours": 0.0106,
     "winners": {
         "search": [{"job_id": JOB_ID, "trial": 6, "value": 0.0713, "parameters": {"lr": 0.0123}, "clipped": []}]
     },
@@ -144,9 +149,11 @@ JOB_ESTIMATE: dict[str, Any] = {
                 "largest_bytes": 735_408,
                 "share_infeasible": 0.0,
                 "num_points": 201,
+                "activation_bytes": 137_600,
             }
         },
         "problem": None,
+        "activations_problem": None,
     },
 }
 

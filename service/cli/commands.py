@@ -147,14 +147,17 @@ def submit(
     url: Url = DEFAULT_URL,
 ) -> None:
     """Submits a job."""
-    from service.cli import terminal
+    from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file
 
     content = apply_settings(read_job_file(job_file), setting or [])
     with client_at(url) as client:
         if dry_run:
-            for line in terminal.estimate_lines(client.estimate(content)):
+            estimate = client.estimate(content)
+            for line in estimate_lines(estimate):
                 say(line)
+            if estimate.hopeless_phases:
+                raise typer.Exit(1)
             return
         job = client.submit(content, name=name, idempotency_key=idempotency_key)
         if not watch:

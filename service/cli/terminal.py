@@ -1,4 +1,4 @@
-"""Jobs and estimates as the command line shows them."""
+"""Jobs as the command line shows them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.words import described, device_hours, duration, number, share
+from service.evidence.words import described, device_hours, duration, number
 from service.inert import inert, one_line
-from service.specification.estimate import Estimate, MemoryEstimate
 from trainers.retry import retry
 
 POLL_SECONDS = 0.5
@@ -253,58 +252,6 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
             *([job.waiting.reason if job.waiting else ""] if wide and waits else []),
         )
     return table
-
-
-def estimate_lines(estimate: Estimate) -> list[str]:
-    """The cost of a job at most, in plain words."""
-    phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
-    trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
-    lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
-    measured = estimate.measured
-    if measured is None:
-        lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
-    else:
-        of = f"median of {measured.num_trials} trials"
-        lines.append(f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of}).")
-        if measured.peak_memory_bytes is not None:
-            lines.append(f"Its ranks needed up to {measured.peak_memory_bytes / 2**30:.2f} GiB.")
-    if estimate.memory is not None:
-        lines.extend(_memory_lines(estimate.memory))
-    if estimate.max_device_hours is not None:
-        lines.append(f"At most {estimate.max_device_hours:.3g} device-hours.")
-    for phase, winners in estimate.winners.items():
-        if not winners:
-            lines.append(f"No earlier job with this workload, objective and optimizer has a winner for the {phase}.")
-            continue
-        told = (
-            f"trial {winner.trial} of {winner.job_id}"
-            + (f" ({', '.join(winner.clipped)} clipped)" if winner.clipped else "")
-            for winner in winners
-        )
-        lines.append(f"The {phase} begins with winners of earlier jobs: {'; '.join(told)}.")
-    return lines
-
-
-def _memory_lines(memory: MemoryEstimate) -> list[str]:
-    if memory.problem is not None:
-        return [f"The memory of trials cannot be predicted: {memory.problem}."]
-    lines = [
-        f"Weights, gradients and optimizer of a {phase} trial need {_gib(space.default_bytes)} on each rank with the "
-        f"defaults, up to {_gib(space.largest_bytes)} in {space.num_points} points of the space."
-        + (
-            f" {share(space.share_infeasible)} of them do not fit and would not be launched."
-            if space.share_infeasible
-            else ""
-        )
-        for phase, space in memory.spaces.items()
-    ]
-    if memory.limit_bytes is None:
-        return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
-    return [*lines, f"The limit is {_gib(memory.limit_bytes)} for each rank."]
-
-
-def _gib(num_bytes: int) -> str:
-    return f"{num_bytes / 2**30:.3g} GiB"
 
 
 def trial_counts(job: JobRead) -> str:

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search_spaces import SearchSpace
 from service.domain import Direction, Objective, Phase, TrialState
 from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
 from service.evidence.lineage import caveat_of_lineage, lineage_of
-from service.evidence.parameter_groups import caveat, own_settings
+from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
+from service.evidence.range_edges import edge_caveats
 from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
@@ -56,6 +58,7 @@ def recommend(
     num_planned: int | None = None,
     num_seeds: int | None = None,
     parameter_groups: Sequence[ParameterGroup] = (),
+    spaces: Mapping[Phase, SearchSpace] | None = None,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
@@ -71,7 +74,8 @@ def recommend(
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
-        parameter_groups: those of the workload's description; where they matter to the config, a caveat says so.
+        parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
+        spaces: those that search and baseline took their configs from; a caveat names values at the edge of a range.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -102,9 +106,10 @@ def recommend(
         num_trials=_num_trials(trials),
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
-            *([caveat(found.parameter_groups)] if found.parameter_groups else []),
+            *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
             *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
+            *_edge_caveats(trials, best, baseline, spaces or {}),
             *_caveats(trials, baseline, num_planned),
             *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
             *([] if front else _caveat_of_no_front(objectives)),
@@ -249,6 +254,21 @@ def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
     for trial in trials:
         counts.setdefault(trial.phase.value, Counter())[trial.ending] += 1
     return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}
+
+
+def _edge_caveats(
+    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Phase, SearchSpace]
+) -> list[str]:
+    values = {trial.number: trial.parameters for trial in trials}
+    return [
+        caveat
+        for whose, phase, winner in (
+            ("The recommended config", Phase.SEARCH, best),
+            ("The baseline's best config", Phase.BASELINE, baseline),
+        )
+        if winner is not None and phase in spaces
+        for caveat in edge_caveats(whose, spaces[phase], values[winner.number])
+    ]
 
 
 def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_planned: int | None) -> list[str]:

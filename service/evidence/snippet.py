@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.evidence.parameter_groups import OwnSettings
+from service.evidence.parameter_groups import OwnSettings, is_makeable, needs_torch, python_of_groups
 from service.evidence.types import PasteableConfig, RecommendedConfig
 from service.evidence.words import evidence_lines, optimizer_title
 from service.inert import one_line
@@ -48,8 +48,8 @@ def python_snippet(recommendation: RecommendedConfig) -> str:
 def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
     """Python source that needs only `model`, and gives `optimizer`, `scheduler` and `training_step(loss)`.
 
-    Numbers are written so that they read back exactly. A comment at the constructor says what some parameters got in
-    the trial and do not get here.
+    Numbers are written so that they read back exactly. Parameters that had settings of their own have them here, too;
+    where only the workload's class knows these, a comment at the constructor says so.
 
     Args:
         header: lines of the comment on top.
@@ -67,11 +67,12 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
             third_party.insert(0, "from shampoo import WeightAveraging")
     else:
         third_party.insert(0, imports)
-    parameters = "model.parameters()"
-    if optimizer == "muon":  # as `trainers.optimizers.parameter_groups` has it
+    groups = config.parameter_groups if is_makeable(config.parameter_groups) else []
+    parameters = "parameter_groups(model)" if groups else "model.parameters()"
+    if optimizer == "muon" and not groups:  # as `trainers.optimizers.parameter_groups` has it
         third_party.insert(0, "from shampoo import param_groups")
         parameters = "param_groups(model)"
-    if clip is not None:
+    if clip is not None or needs_torch(groups):
         third_party.insert(0, "import torch")
     return "\n".join(
         [
@@ -79,7 +80,7 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
             *standard,
             *third_party,
             "",
-            *_comment(_lacking(config.parameter_groups)),
+            *(["", *python_of_groups(groups), "", ""] if groups else _comment(_lacking(config.parameter_groups))),
             f"optimizer = {class_name}(",
             f"    {parameters},",
             *(f"    {name}={_literal(value)}," for name, value in config.config.items()),

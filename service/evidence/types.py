@@ -48,6 +48,8 @@ class FinishedTrial:
     """The number of the trial from whose checkpoint this one began; None: it began from nothing."""
     forked_at_step: int | None = None
     """That checkpoint's step."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """{parameter name: sampled value}"""
 
     @property
     def ending(self) -> str:
@@ -224,7 +226,8 @@ class PasteableConfig(BaseModel):
     optimizer: str
     """`shampoo`, `adamw` or `sgd`."""
     config: dict[str, Any]
-    """Exactly the keyword arguments of the optimizer: `Shampoo(model.parameters(), **config)`."""
+    """Exactly the keyword arguments of the optimizer, e.g. `Shampoo(groups, **config)`, where `groups` are the model's
+    parameters in their `parameter_groups`, or `model.parameters()` if there are none."""
     schedule: dict[str, Any]
     """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
     training: dict[str, Any]
@@ -232,7 +235,8 @@ class PasteableConfig(BaseModel):
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
     parameter_groups: list[OwnSettings] = []
-    """The settings that some parameters had in place of `config`, which alone does not train as was measured."""
+    """The settings that some parameters had in place of `config`, which alone does not train as was measured: which
+    parameters, by rules, and their settings."""
 
 
 class RecommendedConfig(PasteableConfig):

@@ -25,6 +25,7 @@ from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
@@ -147,11 +148,11 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
     hopeless = retries.why_to_stop()
     if hopeless is not None:
         raise JobImpossible(hopeless)
-    feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     size = _group_size(plan)
     if this.address is None:
         check_data(plan)
     nodes = _connected(this, size)
+    feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     journal = Journal(this.database, this.lease, this.watch)
     trials = OpenTrials(
         journal,
@@ -320,20 +321,26 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
     """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
 
     Args:
-        is_local: whether trials run on this machine, so that its GPU is like theirs.
+        is_local: whether trials run on this machine, so that its GPU is like theirs. Else the machines of the cluster
+            are asked for theirs when the first trial is judged, for which this process must be connected to it.
     """
     resources = plan.specification.resources
-    is_knowable = is_local if resources.gpus_per_worker else resources.memory_per_worker is not None
-    if not is_knowable:
+    if not resources.gpus_per_worker and resources.memory_per_worker is None:
         return Feasibility()
     try:
         predictor = MemoryPredictor(plan)
     except NotPredictable as error:
         logger.warning("the memory of trials cannot be predicted: %s", error)
         return Feasibility()
+
+    def limit_bytes() -> int | None:
+        if not resources.gpus_per_worker:
+            return resources.memory_per_worker
+        return predictor.device_bytes if is_local else largest_gpu_bytes()
+
     feasibility = Feasibility(
         partial(predictor.predict, timeout_seconds=PREDICTION_SECONDS),
-        lambda: predictor.device_bytes if resources.gpus_per_worker else resources.memory_per_worker,
+        limit_bytes,
         close=predictor.close,
     )
     for trial in stored.trials:

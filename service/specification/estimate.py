@@ -15,22 +15,39 @@ _DESCRIBED = ConfigDict(use_attribute_docstrings=True)
 
 @dataclass(frozen=True, slots=True, config=_DESCRIBED)
 class EarlierMeasurements:
-    """The measurements of an earlier job's completed trials: same workload and options, ranks and kind of steps."""
+    """The measurements of an earlier job's completed trials: same workload and options, and the same kind of steps."""
 
     job_id: str
     num_trials: int
+    workers_per_trial: int
+    """Its ranks. A job with as many is looked for first."""
     step_seconds: float
     """Median over trials, at their last measurement."""
+    trial_overhead_seconds: float | None
+    """Median over trials that were not interrupted: evaluation, checkpoints and what else a trial takes beside its
+    steps; null: there are none."""
     optimizer_state_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
+    """Of the rank that needed most, the largest over trials; null: unknown, or measured with another number of
+    ranks."""
     peak_memory_bytes: float | None
-    """Of the rank that needed most, the largest over trials."""
+    """Likewise."""
+
+
+@dataclass(frozen=True, slots=True, config=_DESCRIBED)
+class StartUp:
+    """The time from the start of a job's run to its first trial's first step: Ray, processes, imports, the data. It is
+    paid once per job."""
+
+    seconds: float
+    job_id: str | None
+    """The earlier job in which it was measured, one with the same workload if there is any; null: none has been run
+    here, and `seconds` is an assumption."""
 
 
 @dataclass(frozen=True, slots=True, config=_DESCRIBED)
 class SpaceMemory:
     """The memory of each rank that the trials of a search space need, at least: weights, gradients, optimizer and
-    averages. Activations and the process itself come on top."""
+    averages. Activations are told apart (`activation_bytes`), and the process itself comes on top."""
 
     default_bytes: int
     """With every parameter at its default."""
@@ -40,6 +57,15 @@ class SpaceMemory:
     """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
     Null: the limit is unknown, so all are launched."""
     num_points: int
+    activation_bytes: int | None = None
+    """With every parameter at its default: what the forward pass of one rank's part of a batch keeps for the backward
+    pass, the batch included. Measured on this machine's CPU on a few examples, and scaled. Null: see
+    `MemoryEstimate.activations_problem`."""
+
+    @property
+    def fits_nowhere(self) -> bool:
+        """True if not one of the points looked at fits."""
+        return self.share_infeasible == 1.0
 
 
 @dataclass(frozen=True, slots=True, config=_DESCRIBED)
@@ -47,10 +73,13 @@ class MemoryEstimate:
     """The memory of each rank that the trials of a job need, and its limit. Predicted from the shapes of the model."""
 
     limit_bytes: int | None
-    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs; null: unknown."""
+    """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs, if trials run there,
+    too; null: unknown. The run asks the machines of a cluster."""
     spaces: Mapping[Phase, SpaceMemory] = Field(default_factory=dict)
     problem: str | None = None
     """Why nothing could be predicted."""
+    activations_problem: str | None = None
+    """Why activations could not be measured, of the first space whose could not."""
 
 
 class Estimate(BaseModel):
@@ -66,9 +95,23 @@ class Estimate(BaseModel):
     """Steps of all trials, if none were pruned."""
     measured: EarlierMeasurements | None
     """Null: no earlier job like this one has completed a trial."""
+    step_seconds: float | None = None
+    """Seconds of a step: as measured, or where another number of ranks was measured, scaled: the optimizer's share of a
+    step stays, and the rest is divided among the ranks. Null: unknown."""
+    start_up: StartUp | None = None
+    max_seconds: float | None = None
+    """Seconds from the start of the run to the end: the start-up, `max_steps` and the trials' overhead, with
+    `resources.parallel_trials` at once (null: one); or the budget's `wall_clock_seconds` if they are less; null:
+    unknown."""
     max_device_hours: float | None
-    """Those of `max_steps` at the measured speed, or the budget's `device_hours` if they are less; null: unknown."""
+    """Those of `max_steps` at `step_seconds`, or the budget's `device_hours` if they are less; null: unknown."""
     winners: Mapping[Phase, Sequence[EarlierWinner]] = Field(default_factory=dict)
     """The configs that each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryEstimate | None = None
     """Null: it was not asked for."""
+
+    @property
+    def hopeless_phases(self) -> list[Phase]:
+        """The phases of which no trial is going to fit into memory, as far as was looked."""
+        spaces = {} if self.memory is None else self.memory.spaces
+        return [phase for phase, space in spaces.items() if space.fits_nowhere]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from service.domain import Phase, TrialState
-from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate
+from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
-from service.store.models import Job
+from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import device_hours
@@ -23,6 +24,8 @@ from service.use_cases.earlier_winners import resolve_winners
 
 JOBS_LOOKED_AT = 50
 """The number of a workload's newest jobs that are searched for one like that to be estimated."""
+ASSUMED_START_UP_SECONDS = 60.0
+"""Where no job has measured it: an assumption that a quiet machine keeps. A busy one takes minutes."""
 UNLIKE = {
     "num_steps",
     "evaluate_every",
@@ -46,16 +49,24 @@ def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | No
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
-    measured = _measured(session, plan)
-    limits = [] if specification.budget.device_hours is None else [specification.budget.device_hours]
-    if measured is not None:
-        limits.append(device_hours(specification, max_steps * measured.step_seconds))
+    found = _measured(session, plan)
+    start_up = _start_up(session, plan)
+    hours = [specification.budget.device_hours]
+    seconds = [specification.budget.wall_clock_seconds]
+    if found is not None:
+        hours.append(device_hours(specification, max_steps * found.step_seconds))
+        overhead = plan.num_trials * (found.measured.trial_overhead_seconds or 0.0)
+        at_once = min(specification.resources.parallel_trials or 1, plan.num_trials)
+        seconds.append(start_up.seconds + (max_steps * found.step_seconds + overhead) / at_once)
     return Estimate(
         num_trials=dict(plan.allotments),
         num_steps=plan.num_steps,
         max_steps=max_steps,
-        measured=measured,
-        max_device_hours=min(limits, default=None),
+        measured=None if found is None else found.measured,
+        step_seconds=None if found is None else found.step_seconds,
+        start_up=start_up,
+        max_seconds=min((limit for limit in seconds if limit is not None), default=None),
+        max_device_hours=min((limit for limit in hours if limit is not None), default=None),
         winners=_winners(session, plan),
         memory=memory,
     )
@@ -73,23 +84,65 @@ def _winners(session: Session, plan: JobPlan) -> dict[Phase, list[EarlierWinner]
     }
 
 
-def _measured(session: Session, plan: JobPlan) -> EarlierMeasurements | None:
+@dataclass(frozen=True, slots=True)
+class _Speed:
+    """The speed of the job to be estimated."""
+
+    measured: EarlierMeasurements
+    step_seconds: float
+    """With its own number of ranks."""
+
+
+def _measured(session: Session, plan: JobPlan) -> _Speed | None:
     """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed."""
-    wanted = _kind(plan.specification)
-    for job in _jobs_of(session, plan.workload.name):
-        if _kind(job.specification) != wanted:
-            continue
-        metrics = [trial.metrics for trial in TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))]
+    wanted, num_ranks = _kind(plan.specification), plan.specification.resources.workers_per_trial
+    alike = [job for job in _jobs_of(session, plan.workload.name) if _kind(job.specification) == wanted]
+    for job in sorted(alike, key=lambda job: job.specification.resources.workers_per_trial != num_ranks):
+        trials = TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))
+        metrics = [trial.metrics for trial in trials]
         speeds = list(_values(metrics, "step_seconds"))
-        if speeds:
-            return EarlierMeasurements(
+        if not speeds:
+            continue
+        measured_with = job.specification.resources.workers_per_trial
+        are_as_many = measured_with == num_ranks
+        step_seconds = statistics.median(speeds)
+        # The optimizer works on whole parameters, whatever a rank's share of the batch.
+        fixed = statistics.median(list(_values(metrics, "optimizer_share")) or [0.0])
+        return _Speed(
+            EarlierMeasurements(
                 job_id=job.id,
                 num_trials=len(speeds),
-                step_seconds=statistics.median(speeds),
-                optimizer_state_bytes=max(_values(metrics, "optimizer_state_bytes"), default=None),
-                peak_memory_bytes=max(_values(metrics, "peak_memory_bytes"), default=None),
-            )
+                workers_per_trial=measured_with,
+                step_seconds=step_seconds,
+                trial_overhead_seconds=_overhead_seconds(trials),
+                optimizer_state_bytes=_largest(metrics, "optimizer_state_bytes") if are_as_many else None,
+                peak_memory_bytes=_largest(metrics, "peak_memory_bytes") if are_as_many else None,
+            ),
+            step_seconds * (fixed + (1 - fixed) * measured_with / num_ranks),
+        )
     return None
+
+
+def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
+    # A job's first trial waits for its ranks to start. One that was started twice has waited in between.
+    found = [
+        max(0.0, (trial.finished_at - trial.started_at).total_seconds() - trial.spent_seconds)
+        for trial in trials
+        if trial.number > 0 and trial.runs == 1 and trial.started_at is not None and trial.finished_at is not None
+    ]
+    return statistics.median(found) if found else None
+
+
+def _start_up(session: Session, plan: JobPlan) -> StartUp:
+    """The start-up of the newest job that measured anything, of one with this workload if there is any."""
+    trials = TrialRepository(session)
+    # That of other workloads differs in their data alone.
+    for job in (*_jobs_of(session, plan.workload.name), *JobRepository(session).page(limit=JOBS_LOOKED_AT)):
+        first = trials.first_measurement(job.id)
+        if job.started_at is not None and first is not None:
+            seconds = (first.recorded_at - job.started_at).total_seconds() - first.seconds
+            return StartUp(max(0.0, seconds), job.id)
+    return StartUp(ASSUMED_START_UP_SECONDS, None)
 
 
 def _jobs_of(session: Session, model: str) -> list[Job]:
@@ -97,11 +150,15 @@ def _jobs_of(session: Session, model: str) -> list[Job]:
 
 
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:
-    """The settings that decide how long a step takes, apart from the hyperparameters."""
-    resources = specification.resources.model_dump(exclude={"parallel_trials"})
+    """The settings that decide how long a step takes, apart from the hyperparameters and the number of ranks."""
+    resources = specification.resources.model_dump(exclude={"parallel_trials", "workers_per_trial"})
     training = specification.training
     alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)
     return specification.workload.model_dump(), alike, resources
+
+
+def _largest(metrics: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    return max(_values(metrics, name), default=None)
 
 
 def _values(metrics: Iterable[Mapping[str, Any]], name: str) -> Iterable[float]:

@@ -3,6 +3,7 @@ them is launched."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -30,9 +31,13 @@ NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
 SAMPLE_SECONDS = 2.0
 """For the points of all spaces; where it is not enough, there are fewer."""
+STEP_SECONDS = 6.0
+"""For the steps of all spaces in which activations are measured."""
 START_SECONDS = 15.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
 
+
+_OF_THE_OPTIMIZER = ("optimizer", "schedule", "averaging", "gradient_clip_norm")
 
 MAX_ESTIMATES = 2
 """At once, in this process."""
@@ -110,9 +115,23 @@ class MemoryPredictor:
             NotPredictable: the model cannot be built here, or not in this time.
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
         """
+        answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
+        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
+        return int(answer["bytes"])
+
+    def activations(self, config: TrialConfig, *, timeout_seconds: float) -> int:
+        """Bytes of a rank's activations in a step of the trial, its batch included.
+
+        Raises:
+            NotPredictable: a step cannot be run here, or not in this time.
+        """
+        asked = {"config": config.to_json(), "of": "activations"}
+        return int(self._ask(asked, timeout_seconds=timeout_seconds)["bytes"])
+
+    def _ask(self, asked: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
         if self._is_closed:
             raise NotPredictable("its process has ended")
-        asked = {"config": config.to_json(), "world_size": self._world_size, "device_type": self._device_type}
+        asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(asked).encode() + b"\n")
@@ -127,8 +146,7 @@ class MemoryPredictor:
             if section == "workload":
                 raise WorkloadRefused("workload.name", answer["problem"])
             raise NotPredictable(answer["problem"])
-        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
-        return int(answer["bytes"])
+        return answer
 
     def _line(self, deadline: float) -> bytes:
         """Raises: OSError: it does not come."""
@@ -137,7 +155,7 @@ class MemoryPredictor:
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
-                raise TimeoutError("building the model takes too long")
+                raise TimeoutError("to build the model, or to run a step of it, takes too long")
             chunk = os.read(stream, 65536)
             if not chunk:
                 raise EOFError("it ended")
@@ -147,12 +165,14 @@ class MemoryPredictor:
 
 
 def estimate_memory(
-    plan: JobPlan, *, data_are_here: bool = False, start_seconds: float = START_SECONDS
+    plan: JobPlan, *, is_local: bool = True, data_are_here: bool = False, start_seconds: float = START_SECONDS
 ) -> MemoryEstimate:
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
     Args:
-        data_are_here: whether trials train on this machine: what the workload refuses here it would refuse there.
+        is_local: whether trials run on this machine, so that its GPU is like theirs.
+        data_are_here: whether trials find their data as this process does: what the workload refuses here it would
+            refuse there.
         start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
             data.
 
@@ -173,7 +193,9 @@ def estimate_memory(
             }
             if data_are_here and predictor.num_train_examples is not None:
                 check_population_is_measured(plan, predictor.num_train_examples)
-            limit = predictor.device_bytes if gpus else memory_per_worker
+            limit = memory_per_worker
+            if gpus:
+                limit = predictor.device_bytes if is_local else None
             deadline = time.monotonic() + SAMPLE_SECONDS
             spaces = {}
             for left, phase in zip(range(len(defaults), 0, -1), defaults, strict=True):
@@ -186,11 +208,33 @@ def estimate_memory(
                     share_infeasible=None if limit is None else sum(n > limit for n in needed) / len(needed),
                     num_points=len(needed),
                 )
+            spaces, activations_problem = _with_activations(predictor, plan, spaces)
     except NotPredictable as error:
         if data_are_here and isinstance(error, WorkloadRefused):
             raise InvalidInput(error.field, str(error)) from error
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
-    return MemoryEstimate(limit, spaces)
+    return MemoryEstimate(limit, spaces, activations_problem=activations_problem)
+
+
+def _with_activations(
+    predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Phase, SpaceMemory]
+) -> tuple[dict[Phase, SpaceMemory], str | None]:
+    """What is known of the spaces, and their activations as far as they can be measured; why the first could not."""
+    deadline = time.monotonic() + STEP_SECONDS
+    known: dict[Phase, SpaceMemory] = {}
+    problem: str | None = None
+    measured: dict[str, int] = {}
+    for phase, space in spaces.items():
+        config = plan.trial_config(phase, plan.spaces[phase].defaults())
+        # The optimizer has no part in them.
+        key = json.dumps({name: value for name, value in config.to_json().items() if name not in _OF_THE_OPTIMIZER})
+        try:
+            if key not in measured:
+                measured[key] = predictor.activations(config, timeout_seconds=deadline - time.monotonic())
+        except NotPredictable as error:
+            problem = problem or str(error)
+        known[phase] = dataclasses.replace(space, activation_bytes=measured.get(key))
+    return known, problem
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from service.domain import FailureReason, JobRequest, JobState, Phase, TrialStat
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial
+from service.specification.phases import spaces_of
 from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
@@ -301,6 +302,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         num_planned=job.specification.budget.num_searched,
         num_seeds=None if confirmation is None else confirmation.num_seeds,
         parameter_groups=parameter_groups_of(job),
+        spaces=spaces_of(job.specification),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
@@ -334,6 +336,7 @@ def _finished(trial: Trial) -> FinishedTrial:
         confirms=trial.confirms,
         forked_from=trial.forked_from,
         forked_at_step=trial.forked_at_step,
+        parameters=trial.parameters,
     )
 
 

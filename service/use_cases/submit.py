@@ -75,4 +75,4 @@ def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
     """The parameters that the job's workload trains with settings of their own."""
     if job.parameter_groups is None:
         return BUILT_IN[job.model].parameter_groups if job.model in BUILT_IN else ()
-    return [ParameterGroup(**group) for group in job.parameter_groups]
+    return [ParameterGroup.from_json(group) for group in job.parameter_groups]

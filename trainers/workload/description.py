@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from trainers.config import SUMMARY_PREFIXES, Json
 
@@ -26,8 +26,42 @@ class WorkloadOption:
 
 
 @dataclass(frozen=True, slots=True)
+class ParameterRule:
+    """A condition on a parameter of a model: all that it gives must hold, and it gives something."""
+
+    name_parts: tuple[str, ...] = ()
+    """One of the parts of the parameter's name, between its dots, is one of these."""
+    module_types: tuple[str, ...] = ()
+    """It belongs to a module of one of these classes of `torch.nn`, or of one derived from it."""
+    of_output_embeddings: bool = False
+    """It belongs to the module that the model's method `get_output_embeddings` gives, as those of `transformers` do."""
+    min_dims: int | None = None
+    """It has at least as many dimensions."""
+    max_dims: int | None = None
+    """It has at most as many dimensions."""
+
+    def __post_init__(self) -> None:
+        dims = (self.min_dims, self.max_dims)
+        if not (self.name_parts or self.module_types or self.of_output_embeddings) and dims == (None, None):
+            raise ValueError("a rule on parameters needs a condition")
+        # They become names in Python that is pasted.
+        wrong = [name for name in self.module_types if not name.isidentifier()]
+        if wrong or not all(limit is None or isinstance(limit, int) for limit in dims):
+            raise ValueError(f"a rule on parameters takes names of classes and numbers of dimensions, got {self}")
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The rule that `dataclasses.asdict` and JSON made into `data`."""
+        return cls(**{**data, "name_parts": tuple(data["name_parts"]), "module_types": tuple(data["module_types"])})
+
+
+@dataclass(frozen=True, slots=True)
 class ParameterGroup:
-    """Parameters that trials of a workload give settings of their own (`HasParameterGroups`)."""
+    """Parameters that trials of a workload give settings of their own (`HasParameterGroups`).
+
+    `trainers.workload.parameter_groups` makes groups of a model's parameters from the rules, and a recommendation's
+    Python has code that does the same.
+    """
 
     parameters: str
     """The parameters, in words."""
@@ -35,6 +69,17 @@ class ParameterGroup:
     """Arguments of the optimizer that they get in place of its own, as far as it has them; None: its class knows."""
     unless: str | None = None
     """The option of the workload that, where it is true, takes these settings away."""
+    any_of: tuple[ParameterRule, ...] = ()
+    """A parameter is in the first group of which a rule holds; empty: the workload's class knows which are."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The group that `dataclasses.asdict` and JSON made into `data`; one without rules is older than these."""
+        return cls(**{**data, "any_of": tuple(map(ParameterRule.from_json, data.get("any_of", ())))})
+
+    def settings_with(self, options: Mapping[str, Any]) -> Mapping[str, Json] | None:
+        """The settings in a trial of a workload with these options; None: its class knows."""
+        return {} if self.unless is not None and options.get(self.unless) else self.settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +101,7 @@ class WorkloadDescription:
     """Of shampoo-tuner, with the libraries that the workload's modules import; None: it needs torch alone."""
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
     parameter_groups: Sequence[ParameterGroup] = ()
-    """Of a class that has the method of this name. Whoever pastes a config that was found with them is told of them."""
+    """Of a class that has the method of this name. Whoever pastes a config that was found with them gets them, too."""
 
 
 LOOP_METRICS: Mapping[str, Direction] = {

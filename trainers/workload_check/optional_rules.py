@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
+from trainers.workload.description import ParameterGroup
+from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workload.protocol import CountsEvents, HasBlocks, HasParameterGroups, HasTokens
 from trainers.workload_check.outcome import Broken, NotChecked
 from trainers.workload_check.subject import Subject, first_batches
@@ -36,16 +39,21 @@ def check_blocks(subject: Subject) -> str:
 
 
 def check_parameter_groups(subject: Subject) -> str:
-    """Each trained parameter is in exactly one group."""
-    workload = subject.workload
+    """Each trained parameter is in exactly one group, and the description says which, with the same settings."""
+    workload, described = subject.workload, subject.checked_description.parameter_groups
     if not isinstance(workload, HasParameterGroups):
+        if described:
+            raise Broken(
+                "the description lists parameter groups, and the class makes none",
+                "Give it the method parameter_groups, or leave them out of the description",
+            )
         raise NotChecked("it has none: all parameters are trained alike")
     model = subject.model()
     groups = list(workload.parameter_groups(model))
     if not all(isinstance(group, Mapping) and "params" in group for group in groups):
         raise Broken("a group has no 'params'", "Give dicts as a torch optimizer takes them")
-    listed = [list(group["params"]) for group in groups]
-    count = Counter(id(parameter) for group in listed for parameter in group)
+    groups = [{**group, "params": list(group["params"])} for group in groups]
+    count = Counter(id(parameter) for group in groups for parameter in group["params"])
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     for name, parameter in trained.items():
         if count[id(parameter)] != 1:
@@ -53,7 +61,40 @@ def check_parameter_groups(subject: Subject) -> str:
             raise Broken(f"parameter {name} is in {times}", "Each trained parameter must be in exactly one")
     if len(count) > len(trained):
         raise Broken("a group has parameters that are frozen or not the model's", "List the trained ones of the model")
+    _check_described_groups(subject, model, groups, described)
     return f"{len(groups)} groups with {len(trained)} parameters"
+
+
+def _check_described_groups(
+    subject: Subject, model: nn.Module, groups: Sequence[Mapping[str, Any]], described: Sequence[ParameterGroup]
+) -> None:
+    """Checks that the description's groups are those that the class makes: a config is pasted with them."""
+    made = _settings_by_parameter(groups)
+    if not described and any(made.values()):
+        raise Broken(
+            "the description lacks the parameter groups",
+            "List them in it, with their settings and rules: a config that is found with them is pasted with them",
+        )
+    if any(group.settings is None or not group.any_of for group in described):
+        return  # as the class says, and not to be pasted
+    defaults = {name: option.default for name, option in subject.checked_description.options.items()}
+    told = _settings_by_parameter(groups_by_rule(model, described, options={**defaults, **subject.options}))
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and made[id(parameter)] != told[id(parameter)]:
+            raise Broken(
+                f"parameter {name} is trained with {made[id(parameter)] or 'no settings of its own'}, and by the "
+                f"description with {told[id(parameter)] or 'none'}",
+                "Make the groups from the description: trainers.workload.parameter_groups.groups_by_rule",
+            )
+
+
+def _settings_by_parameter(groups: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The settings that each parameter gets, by its id."""
+    return {
+        id(parameter): {name: value for name, value in group.items() if name != "params"}
+        for group in groups
+        for parameter in group["params"]
+    }
 
 
 def check_tokens(subject: Subject) -> str:

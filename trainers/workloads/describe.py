@@ -114,7 +114,7 @@ def _end_of(noise: IO[bytes]) -> str:
 
 def _from_json(data: dict[str, Any]) -> WorkloadDescription:
     options = {name: WorkloadOption(**option) for name, option in data["options"].items()}
-    groups = tuple(ParameterGroup(**group) for group in data["parameter_groups"])
+    groups = tuple(map(ParameterGroup.from_json, data["parameter_groups"]))
     return WorkloadDescription(**{**data, "options": options, "parameter_groups": groups})
 
 

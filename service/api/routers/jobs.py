@@ -98,7 +98,8 @@ def create_job(
     if dry_run:
         plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
-        memory = estimate_memory(plan, data_are_here=data_are_here)
+        is_local = settings.cluster_address is None
+        memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
         estimate = estimates.estimate_job(session, plan, memory=memory)
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = submit.create_job(

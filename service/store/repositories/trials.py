@@ -134,6 +134,17 @@ class TrialRepository:
         )
         return list(self._session.scalars(statement))
 
+    def first_measurement(self, job_id: str) -> MeasurementRow | None:
+        """The measurement of a job that was recorded first; None: it has none."""
+        statement = (
+            select(MeasurementRow)
+            .join(MeasurementRow.trial)
+            .where(Trial.job_id == job_id)
+            .order_by(MeasurementRow.recorded_at, MeasurementRow.step)
+            .limit(1)
+        )
+        return self._session.scalar(statement)
+
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
         """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
         statement = (

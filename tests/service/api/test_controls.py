@@ -10,6 +10,7 @@ import pytest
 
 from service.specification.job import Budget
 from service.store.session import Database
+from service.use_cases.estimates import ASSUMED_START_UP_SECONDS
 from service.use_cases.run import ShareReport, report_share
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
@@ -203,6 +204,9 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "num_steps": 100,
         "max_steps": 800,
         "measured": None,
+        "step_seconds": None,
+        "start_up": {"seconds": ASSUMED_START_UP_SECONDS, "job_id": None},
+        "max_seconds": None,
         "max_device_hours": None,
         "winners": {},
     }

@@ -233,12 +233,17 @@ def test_a_queued_job_that_is_watched_says_what_it_waits_for(
 def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) -> None:
     result = run("submit", job_file, "--dry-run")
     assert result.exit_code == 0, result.output
-    first, second, *memory = result.stdout.splitlines()
+    first, second, third, *memory = result.stdout.splitlines()
     assert first == "4 trials (search 3, baseline 1) of up to 100 steps, 400 steps in all if none are pruned."
     assert second == "No earlier job like this one has completed a trial here, so its time is unknown."
+    assert third == "Start-up, once per job: 1.0 min assumed; no job has been run here."
     if "cannot be predicted" not in memory[0]:  # a slow machine gives up
         assert memory[0].startswith("Weights, gradients and optimizer of a search trial need ")
         assert memory[2] == "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."
+    hopeless = run("submit", job_file, "--dry-run", "--set", "resources.memory_per_worker=100000")
+    if "cannot be predicted" not in hopeless.stdout:
+        assert hopeless.exit_code == 1
+        assert "NOTHING FITS: the search of such a job would train nothing." in hopeless.stdout
     refused = run("submit", job_file, "--dry-run", "--set", "search_space=adam")
     assert refused.exit_code == 1
     assert "search_space: unknown preset 'adam'" in refused.stderr

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace
-from service.cli.terminal import estimate_lines
+from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.specification.job import EarlierWinner, JobSpecification

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase, TrialState
-from service.specification.estimate import Estimate
+from service.specification.estimate import Estimate, StartUp
 from service.specification.planning import plan_job
 from service.store.session import Database
-from service.use_cases.estimates import estimate_job
+from service.use_cases.estimates import ASSUMED_START_UP_SECONDS, estimate_job
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, record_measurements
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
@@ -22,18 +24,31 @@ def _estimate(database: Database, **fields: Any) -> Estimate:
         return estimate_job(session, plan_job(specification(**fields)))
 
 
-def _run(database: Database, lease: Lease, number: int, step_seconds: float, state: TrialState) -> None:
-    begin_trial(database, lease, number)
+def _run(
+    database: Database,
+    lease: Lease,
+    number: int,
+    step_seconds: float,
+    state: TrialState,
+    *,
+    began: float = 0.0,
+    overhead: float = 0.0,
+) -> None:
+    """A trial that began and was measured some seconds after the job, and trained for less than it took."""
+    trained = 40 * step_seconds
+    begin_trial(database, lease, number, now=NOW + timedelta(seconds=began))
+    now = NOW + timedelta(seconds=began + trained + overhead)
     metrics = {
         "validation_loss": 0.5,
         "step_seconds": step_seconds,
         "peak_memory_bytes": 1000.0 + number,
         "optimizer_state_bytes": 100.0 - number,
+        "optimizer_share": 0.5,
     }
-    reported = Measurement(step=40, epoch=1.0, seconds=40 * step_seconds, metrics=metrics)
+    reported = Measurement(step=40, epoch=1.0, seconds=trained, metrics=metrics)
     with database.writing() as session:
-        record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=NOW)
-    end_trial(database, lease, number, state)
+        record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=now)
+    end_trial(database, lease, number, state, now=now)
 
 
 def test_without_an_earlier_job_only_counts_are_known(database: Database) -> None:
@@ -43,6 +58,7 @@ def test_without_an_earlier_job_only_counts_are_known(database: Database) -> Non
         num_steps=40,
         max_steps=320,
         measured=None,
+        start_up=StartUp(ASSUMED_START_UP_SECONDS, None),
         max_device_hours=None,
     )
     assert _estimate(database, budget={"num_trials": 8, "device_hours": 0.5}).max_device_hours == 0.5
@@ -54,7 +70,7 @@ def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(dat
         _run(database, lease, number, seconds, TrialState.COMPLETED)
     _run(database, lease, 3, 9.0, TrialState.PRUNED)
     for fields in (
-        {"resources": {"workers_per_trial": 2}},
+        {"resources": {"cpus_per_worker": 2}},
         {"training": {"num_steps": 40, "evaluate_every": 10, "batch_size": 32}},
         {"workload": {"name": "digits-mlp", "options": {"dropout": 0.5}}},
         {"workload": {"name": "digits-convnet"}},
@@ -68,3 +84,42 @@ def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(dat
     assert estimate.max_device_hours == pytest.approx(10 * 40 * 0.2 / 3600)
     limited = _estimate(database, budget={"num_trials": 10, "device_hours": 0.001})
     assert limited.max_device_hours == 0.001
+
+
+def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(database: Database) -> None:
+    lease = claimed_job(database)
+    _run(database, lease, 0, 0.1, TrialState.COMPLETED, began=20.0, overhead=30.0)
+    _run(database, lease, 1, 0.1, TrialState.COMPLETED, began=60.0, overhead=3.0)
+    of_one = {"num_trials": 10}
+    estimate = _estimate(database, budget=of_one)
+    assert estimate.measured is not None
+    assert estimate.measured.trial_overhead_seconds == pytest.approx(3.0)  # the first has waited for its ranks
+    assert estimate.start_up is not None
+    assert estimate.start_up.seconds == pytest.approx(50.0)
+    assert estimate.start_up.job_id == lease.job_id
+    assert estimate.max_seconds == pytest.approx(50 + 10 * (40 * 0.1 + 3))
+    assert _estimate(database, budget=of_one, resources={"parallel_trials": 2}).max_seconds == pytest.approx(50 + 35)
+    assert _estimate(database, budget={**of_one, "wall_clock_seconds": 60}).max_seconds == 60
+    other = _estimate(database, workload={"name": "digits-convnet"})
+    assert (other.max_seconds, other.start_up) == (None, estimate.start_up)
+    told = "\n".join(estimate_lines(estimate))
+    assert f"Start-up, once per job: 0.8 min in job {lease.job_id}." in told
+    assert "At most 2.0 min, start-up included; 0.0111 device-hours." in told
+
+
+def test_a_job_with_other_ranks_is_scaled_where_none_has_as_many(database: Database) -> None:
+    lease = claimed_job(database, resources={"workers_per_trial": 2})
+    _run(database, lease, 0, 0.1, TrialState.COMPLETED)
+    estimate = _estimate(database, resources={"workers_per_trial": 4})
+    assert estimate.measured is not None
+    assert (estimate.measured.workers_per_trial, estimate.measured.step_seconds) == (2, 0.1)
+    assert estimate.measured.peak_memory_bytes is None
+    assert estimate.step_seconds == pytest.approx(0.05 + 0.05 / 2)  # the optimizer's half stays
+    assert estimate.max_device_hours == pytest.approx(4 * 40 * 4 * 0.075 / 3600)
+    assert "with 2 ranks a trial: scaled to this job's, 0.075 s" in "\n".join(estimate_lines(estimate))
+    assert _estimate(database).step_seconds == pytest.approx(0.05 + 0.05 * 2)
+    newer = claimed_job(database, resources={"workers_per_trial": 4})
+    _run(database, newer, 0, 0.3, TrialState.COMPLETED)
+    as_many = _estimate(database, resources={"workers_per_trial": 2})
+    assert as_many.measured is not None
+    assert (as_many.measured.job_id, as_many.step_seconds) == (lease.job_id, 0.1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from service.cli.terminal import estimate_lines
+from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan, plan_job
@@ -20,11 +22,13 @@ from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.activation_memory import TooLarge, activation_bytes, kept_bytes
 from trainers.config import TrialConfig
 from trainers.memory import state_bytes
 from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
 from trainers.ranks.context import single_process_context
 from trainers.trial import build_trial
+from trainers.workload.batches import train_batches
 from trainers.workloads.registry import BUILT_IN, load
 
 KIND = {"type": "categorical", "name": "preconditioner", "choices": ["none", "shampoo"]}
@@ -159,6 +163,48 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
             assert of_search.share_infeasible == pytest.approx(0.5, abs=0.2)
 
 
+def test_activations_grow_as_a_few_examples_tell(data: dict[str, dict[str, Any]]) -> None:
+    """What autograd keeps of a whole batch, measured, is what is told from two and four examples."""
+    for name in ("digits-convnet", "text-lm", "image-folder", "click-log", "huggingface"):
+        options = {**data.get(name, {}), **({"num_workers": 0} if name == "image-folder" else {})}
+        found = plan(workload={"name": name, "options": options}, training={"num_steps": 40, "batch_size": 32})
+        config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
+        workload = load(name, config.workload_options)
+        [batch] = islice(
+            train_batches(workload, batch_size=32, seed=config.seed, rank=0, world_size=1, start_step=0), 1
+        )
+        whole = kept_bytes(workload.build_model().train(), workload, batch)
+        told = activation_bytes(config, workload, model_bytes=0, world_size=1)
+        # Temporary sums over few examples are cut up otherwise than over many.
+        assert told == pytest.approx(whole, rel=0.02), name
+        assert activation_bytes(config, workload, model_bytes=0, world_size=2) < 0.6 * told
+
+
+def test_activations_are_those_that_the_backward_pass_needs() -> None:
+    """Of a linear layer its input, of ReLU its output, of cross-entropy the logarithms of the shares and the labels."""
+    config = replace(config_of("adamw"), workload_options={"hidden_sizes": [32]}, batch_size=8)
+    workload = load(config.workload, config.workload_options)
+    floats = 8 * (64 + 32 + 10)
+    expected = 4 * floats + 8 * 8 + 4  # the labels, and cross-entropy's sum of weights
+    assert activation_bytes(config, workload, model_bytes=0, world_size=1) == pytest.approx(expected, abs=64)
+    assert activation_bytes(
+        replace(config, precision="bfloat16"), workload, model_bytes=0, world_size=1
+    ) != pytest.approx(expected, abs=64)
+    with pytest.raises(TooLarge, match="2,048 MiB"):
+        activation_bytes(config, workload, model_bytes=2**31, world_size=1)
+
+
+@pytest.mark.processes
+def test_activations_are_measured_where_models_are_built() -> None:
+    limited = plan(resources={"memory_per_worker": 2**30})
+    estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
+    assert estimate.activations_problem is None
+    measured = {space.activation_bytes for space in estimate.spaces.values()}
+    config = limited.trial_config(Phase.SEARCH, limited.spaces[Phase.SEARCH].defaults())
+    workload = load(config.workload, config.workload_options)
+    assert measured == {activation_bytes(config, workload, model_bytes=0, world_size=1)}
+
+
 @pytest.mark.processes
 def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
     found = plan()
@@ -186,14 +232,22 @@ def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None
         )
         return "\n".join(estimate_lines(estimate))
 
-    def of_search(share: float | None) -> dict[Phase, SpaceMemory]:
-        return {Phase.SEARCH: SpaceMemory(2**30, 3 * 2**30, share, 201)}
+    def of_search(share: float | None, activations: int | None = None) -> dict[Phase, SpaceMemory]:
+        return {Phase.SEARCH: SpaceMemory(2**30, 3 * 2**30, share, 201, activations)}
 
     told = lines(MemoryEstimate(2 * 2**30, of_search(0.25)))
-    assert "need 1 GiB on each rank with the defaults, up to 3 GiB in 201 points of the space." in told
+    assert "need 1,024 MiB on each rank with the defaults, up to 3,072 MiB in 201 points of the space." in told
     assert "25.0% of them do not fit and would not be launched." in told
-    assert "The limit is 2 GiB for each rank." in told
+    assert "The limit is 2,048 MiB for each rank." in told
     assert "would not be launched" not in lines(MemoryEstimate(4 * 2**30, of_search(0.0)))
     assert "Memory limit unknown" in lines(MemoryEstimate(None, of_search(None)))
+    assert "NOTHING FITS" not in told
+    assert "NOTHING FITS: the search of such a job would train nothing." in lines(MemoryEstimate(2**20, of_search(1.0)))
+    for mib, is_told in ((1000, False), (1200, True)):
+        told = lines(MemoryEstimate(2 * 2**30, of_search(0.25, mib * 2**20)))
+        assert f"Activations take about {mib:,} MiB more" in told
+        assert ("the default of the search is likely to run out of memory" in told) == is_told
+    unmeasured = lines(MemoryEstimate(None, of_search(None), activations_problem="the model is too large"))
+    assert "Activations come on top and are not known: the model is too large." in unmeasured
     unknown = lines(MemoryEstimate(None, problem="torch is not installed here"))
     assert "The memory of trials cannot be predicted: torch is not installed here." in unknown

@@ -15,14 +15,13 @@ import pytest
 
 from tests.support.trainers import small_data
 from tests.support.waiting import PATIENCE_SECONDS
-from trainers.workload.protocol import HasParameterGroups
 from trainers.workload.user_workload import import_class
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
 from trainers.workload_check.trial_rules import OTHER_HASH_SEED, fingerprint
 from trainers.workloads.describe import environment_of_children
-from trainers.workloads.registry import BUILT_IN, describe, load
+from trainers.workloads.registry import BUILT_IN, describe
 
 BATCH_SIZE = 12
 SIDE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
@@ -84,21 +83,6 @@ def test_a_built_in_workload_keeps_every_rule(cases: dict[str, tuple[str, dict[s
     found = {rule.name: outcome_of(rule, checked) for rule in RULES if rule.name != "processes"}
     assert {rule for rule, one in found.items() if one.status == "skipped"} == SKIPPED[case]
     assert {rule: one.text for rule, one in found.items() if one.status not in ("ok", "skipped")} == {}
-
-
-@pytest.mark.parametrize("case", SKIPPED)
-def test_its_parameter_groups_are_as_described(cases: dict[str, tuple[str, dict[str, Any]]], case: str) -> None:
-    name, options = cases[case]
-    described = describe(name).parameter_groups
-    for changes in [{}, *({group.unless: True} for group in described if group.unless)]:
-        workload = load(name, {**options, **changes})
-        assert isinstance(workload, HasParameterGroups)
-        groups = workload.parameter_groups(workload.build_model())
-        settings = [{key: value for key, value in group.items() if key != "params"} for group in groups]
-        expected = [
-            dict(group.settings or {}) for group in described if not (group.unless and changes.get(group.unless))
-        ]
-        assert [own for own in settings if own] == expected
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from trainers.data.prepared import cache_directory as chosen_cache_directory
+from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads import options as check
+from trainers.workloads.clicks.description import PARAMETER_GROUPS
 from trainers.workloads.clicks.examples import ClickLog, Examples, read_click_log
-from trainers.workloads.clicks.model import DLRM, ClickShape, click_loss, parameter_groups
+from trainers.workloads.clicks.model import DLRM, ClickShape, click_loss
 from trainers.workloads.clicks.parser import NUM_CATEGORIES
 from trainers.workloads.options import shape_of_size
 
@@ -99,8 +101,8 @@ class ClickPrediction:
         return DLRM(self.shape)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        """Tables apart, and decay on the layers' matrices only: `trainers.workloads.clicks.model.parameter_groups`."""
-        return parameter_groups(model)
+        """Groups as the description has them."""
+        return groups_by_rule(model, PARAMETER_GROUPS, options={})
 
     @property
     def num_train_examples(self) -> int:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+
+PARAMETER_GROUPS = (
+    ParameterGroup(
+        "the tables of the categories",
+        # A row has a gradient only in steps whose examples have its category: decay would wear rare ones away
+        # in between, and a preconditioner over the rows of 26 tables costs more than all the rest and learns
+        # nothing that Adam's squares do not know.
+        {"weight_decay": 0.0, "preconditioner": "none"},
+        any_of=(ParameterRule(module_types=("Embedding",)),),
+    ),
+    ParameterGroup("biases", {"weight_decay": 0.0}, any_of=(ParameterRule(max_dims=1),)),
+)
+"""Decay on the layers' matrices only, and the tables apart."""
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -54,9 +67,6 @@ DESCRIPTIONS = (
                 None, "units of each hidden layer that the products go through; null: as the size has it"
             ),
         },
-        parameter_groups=(
-            ParameterGroup("the tables of the categories", {"weight_decay": 0.0, "preconditioner": "none"}),
-            ParameterGroup("biases", {"weight_decay": 0.0}),
-        ),
+        parameter_groups=PARAMETER_GROUPS,
     ),
 )

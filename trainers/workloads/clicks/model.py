@@ -6,16 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS
-
-TABLES = "tables"
-"""Name of the module with all embeddings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,26 +68,6 @@ def mlp(sizes: Sequence[int], *, ends_with_relu: bool) -> nn.Sequential:
         nn.init.normal_(layer.bias, std=math.sqrt(1 / outputs))
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*(layers if ends_with_relu else layers[:-1]))
-
-
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Layers as the optimizer is set; tables and biases without weight decay, and tables without preconditioner.
-
-    A row of a table has a gradient only in steps whose examples have its category: decay would wear rare ones away in
-    between, and a preconditioner over the rows of 26 tables costs more than all the rest and learns nothing that Adam's
-    squares do not know. Told apart by name, so that it is the same for a model that is sharded or wrapped.
-    """
-    matrices: list[nn.Parameter] = []
-    tables: list[nn.Parameter] = []
-    vectors: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        of_kind = tables if TABLES in name.split(".") else vectors if parameter.ndim < 2 else matrices
-        of_kind.append(parameter)
-    return [
-        {"params": matrices},
-        {"params": tables, "weight_decay": 0.0, "preconditioner": "none"},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
 
 
 def click_loss(logits: Tensor, labels: Tensor, *, reduction: str = "mean") -> Tensor:

@@ -284,32 +284,6 @@ def blocks(model: nn.Module) -> Sequence[nn.Module]:
     return [block for block in found or model.children() if next(block.parameters(), None) is not None]
 
 
-def parameter_groups(model: nn.Module, *, precondition_embeddings: bool) -> list[dict[str, Any]]:
-    """Weight decay on everything of two sides and more, embeddings too; none on biases and the weights of norms.
-
-    Tables (embeddings, and the output layer of a language model) are a group of their own, which a preconditioner
-    passes by unless `precondition_embeddings`, as for the other language models here.
-    """
-    tables = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
-    output = getattr(model, "get_output_embeddings", lambda: None)()
-    tables += [name for name, module in model.named_modules() if module is output]
-    matrices, in_tables, vectors = [], [], []
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        if parameter.ndim < 2:
-            vectors.append(parameter)
-        elif any(name.startswith(f"{table}.") for table in tables):
-            in_tables.append(parameter)
-        else:
-            matrices.append(parameter)
-    return [
-        {"params": matrices},
-        {"params": in_tables} if precondition_embeddings else {"params": in_tables, "preconditioner": "none"},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-
-
 def _outermost_elements(module: nn.Module) -> list[nn.Module]:
     if isinstance(module, nn.ModuleList):
         return list(module)

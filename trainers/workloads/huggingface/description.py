@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+
+PARAMETER_GROUPS = (
+    ParameterGroup(
+        "embeddings, and the output layer of a language model",
+        {"preconditioner": "none"},
+        unless="precondition_embeddings",
+        any_of=(
+            ParameterRule(module_types=("Embedding",), min_dims=2),
+            ParameterRule(of_output_embeddings=True, min_dims=2),
+        ),
+    ),
+    ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}, any_of=(ParameterRule(max_dims=1),)),
+)
+"""As those of `text-lm`, for the architectures of others."""
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -67,13 +81,6 @@ DESCRIPTIONS = (
                 None, "examples evaluated at each measurement, spread over what is held out; null: 512"
             ),
         },
-        parameter_groups=(
-            ParameterGroup(
-                "embeddings, and the output layer of a language model",
-                {"preconditioner": "none"},
-                unless="precondition_embeddings",
-            ),
-            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
-        ),
+        parameter_groups=PARAMETER_GROUPS,
     ),
 )

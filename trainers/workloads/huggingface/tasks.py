@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.workloads.huggingface.architecture import Architecture, blocks, parameter_groups
+from trainers.workload.parameter_groups import groups_by_rule
+from trainers.workloads.huggingface.architecture import Architecture, blocks
+from trainers.workloads.huggingface.description import PARAMETER_GROUPS
 from trainers.workloads.options import boolean, integer, share
 
 Batch: TypeAlias = tuple[Tensor, ...]
@@ -46,7 +48,9 @@ class ArchitectureWorkload:
         return blocks(model)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
+        """Groups as the description has them."""
+        options = {"precondition_embeddings": self._precondition_embeddings}
+        return groups_by_rule(model, PARAMETER_GROUPS, options=options)
 
 
 class WorkloadInMemory(ArchitectureWorkload, ABC):
@@ -58,7 +62,7 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
         validation: what is held out; of it, `max_validation_examples` (None: 512) are evaluated, spread over all.
         label_smoothing: of the training loss, in [0, 1).
         num_examples_at_once: in evaluation: bounds its memory.
-        precondition_embeddings: see `parameter_groups`.
+        precondition_embeddings: see the description's groups.
     """
 
     def __init__(

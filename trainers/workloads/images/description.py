@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+
+PARAMETER_GROUPS = (
+    ParameterGroup(
+        "all but weights of convolutions and linear layers: biases, norms, a ViT's positions and class token",
+        {"weight_decay": 0.0},
+        any_of=(ParameterRule(max_dims=1), ParameterRule(name_parts=("cls_token", "pos_embed"))),
+    ),
+)
+"""Weight decay for the weights of convolutions and linear layers, none for all else: a ViT's class token and positions
+are offsets, as a bias is."""
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -62,11 +72,6 @@ DESCRIPTIONS = (
             ),
             "label_column": WorkloadOption("label", "of Parquet and Arrow: column with the class, integers or strings"),
         },
-        parameter_groups=(
-            ParameterGroup(
-                "all but weights of convolutions and linear layers: biases, norms, a ViT's positions and class token",
-                {"weight_decay": 0.0},
-            ),
-        ),
+        parameter_groups=PARAMETER_GROUPS,
     ),
 )

@@ -14,6 +14,8 @@ from torch.nn import functional
 from trainers.data.loading import read_in_order
 from trainers.data.order import rank_batches
 from trainers.installation.extras import optional_library
+from trainers.workload.parameter_groups import groups_by_rule
+from trainers.workloads.images.description import PARAMETER_GROUPS
 from trainers.workloads.images.files import FoundImages, Integers, find_images
 from trainers.workloads.images.resnet import RESNETS, ResNet
 from trainers.workloads.images.unreadable import UnreadableCount
@@ -30,8 +32,6 @@ DEVIATION = (0.229, 0.224, 0.225)
 DEFAULT_PATCH_SIZE = 16
 NUM_IMAGES_AT_ONCE = 128
 """In evaluation: bounds its memory."""
-UNDECAYED = ("cls_token", "pos_embed")
-"""Parameters with more than one dimension that have no weight decay, because they are offsets like a bias."""
 
 
 class ImageFolder:
@@ -103,13 +103,8 @@ class ImageFolder:
         return list(model.blocks)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        """Weight decay for the weights of convolutions and linear layers, none for all else."""
-        decayed: list[nn.Parameter] = []
-        undecayed: list[nn.Parameter] = []
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad:
-                (undecayed if parameter.ndim <= 1 or name in UNDECAYED else decayed).append(parameter)
-        return [{"params": decayed}, {"params": undecayed, "weight_decay": 0.0}]
+        """Groups as the description has them."""
+        return groups_by_rule(model, PARAMETER_GROUPS, options={})
 
     def counts(self) -> Mapping[str, int]:
         """`num_unreadable_images`: how often an unreadable image was met, in training (up to the batches given so far)

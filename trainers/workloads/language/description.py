@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
 from trainers.workloads.options import SIZE
+
+PARAMETER_GROUPS = (
+    ParameterGroup(
+        "embeddings of tokens and positions, and the output layer",
+        {"preconditioner": "none"},
+        unless="precondition_embeddings",
+        any_of=(
+            ParameterRule(module_types=("Embedding",), min_dims=2),
+            ParameterRule(name_parts=("output",), min_dims=2),
+        ),
+    ),
+    ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}, any_of=(ParameterRule(max_dims=1),)),
+)
+"""Of `text-lm`, as nanoGPT makes them: decay on everything of two sides, embeddings too. Of a table's gradient most
+rows are zero in any one step, and with a large vocabulary its preconditioner would cost most of the optimizer's
+time."""
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -74,13 +90,6 @@ DESCRIPTIONS = (
                 False, "whether Shampoo preconditions embeddings and output layer, too, or steps them as Adam does"
             ),
         },
-        parameter_groups=(
-            ParameterGroup(
-                "embeddings of tokens and positions, and the output layer",
-                {"preconditioner": "none"},
-                unless="precondition_embeddings",
-            ),
-            ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}),
-        ),
+        parameter_groups=PARAMETER_GROUPS,
     ),
 )

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.data.prepared import cache_directory as chosen_cache_directory
+from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads import options as check
 from trainers.workloads.language.corpus import Corpus, CorpusSource, Tokens, read_corpus, text_files
+from trainers.workloads.language.description import PARAMETER_GROUPS
 from trainers.workloads.language.documents import is_parquet
 from trainers.workloads.language.llama import Llama
-from trainers.workloads.language.transformer import GPT, TransformerShape, parameter_groups
+from trainers.workloads.language.transformer import GPT, TransformerShape
 from trainers.workloads.options import shape_of_size
 
 ARCHITECTURES = ("gpt", "llama")
@@ -108,8 +110,9 @@ class TextLM:
         return list(model.blocks)
 
     def parameter_groups(self, model: nn.Module) -> Sequence[Mapping[str, Any]]:
-        """Groups as nanoGPT's, with tables apart: `trainers.workloads.language.transformer.parameter_groups`."""
-        return parameter_groups(model, precondition_embeddings=self._precondition_embeddings)
+        """Groups as the description has them."""
+        options = {"precondition_embeddings": self._precondition_embeddings}
+        return groups_by_rule(model, PARAMETER_GROUPS, options=options)
 
     @property
     def tokens_per_example(self) -> int:

@@ -1,11 +1,9 @@
-"""A GPT, and what all language models here share: the shape, the initial weights, the groups of parameters."""
+"""A GPT, and what all language models here share: the shape and the initial weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +13,6 @@ GPT2_WIDTH = 768
 """Of GPT-2's smallest model (124 million parameters)."""
 GPT2_DEVIATION = 0.02
 """GPT-2's initial deviation of every weight, chosen for its width."""
-
-TABLES = ("token_embedding", "position_embedding", "output")
-"""Names of the modules that have a row per token or position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,28 +108,3 @@ def initialise(model: nn.Module, shape: TransformerShape) -> None:
             nn.init.normal_(module.weight, std=deviation * scale)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-
-
-def parameter_groups(model: nn.Module, *, precondition_embeddings: bool) -> Sequence[dict[str, Any]]:
-    """Groups as nanoGPT makes them: weight decay on everything of two sides, embeddings too, none on norms and biases.
-
-    Tables (embeddings of tokens and positions, and the output layer) are a group of their own, which a preconditioner
-    passes by unless `precondition_embeddings`: most rows of their gradient are zero in any one step, and with a large
-    vocabulary its cost would be most of the optimizer's. Told apart by name, so that it is the same for a model that is
-    sharded or wrapped.
-    """
-    matrices: list[nn.Parameter] = []
-    tables: list[nn.Parameter] = []
-    vectors: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        if parameter.ndim < 2:
-            vectors.append(parameter)
-        elif any(table in name.split(".") for table in TABLES):
-            tables.append(parameter)
-        else:
-            matrices.append(parameter)
-    return [
-        {"params": matrices},
-        {"params": tables} if precondition_embeddings else {"params": tables, "preconditioner": "none"},
-        {"params": vectors, "weight_decay": 0.0},
-    ]

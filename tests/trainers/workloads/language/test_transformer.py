@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from trainers.workload.parameter_groups import groups_by_rule
+from trainers.workloads.language.description import PARAMETER_GROUPS
 from trainers.workloads.language.llama import Llama, LlamaBlock, rotate, rotation_angles, swiglu_width
-from trainers.workloads.language.transformer import GPT, TransformerShape, parameter_groups
+from trainers.workloads.language.transformer import GPT, TransformerShape
 
 SHAPE = TransformerShape(num_blocks=2, num_heads=4, width=32, context_length=24, num_tokens=50, num_key_value_heads=2)
 MODELS: list[type[GPT] | type[Llama]] = [GPT, Llama]
@@ -120,7 +122,9 @@ def test_weights_begin_with_a_deviation_that_goes_with_the_width(kind: type[GPT]
 @pytest.mark.parametrize("kind", MODELS)
 def test_groups_hold_each_parameter_once(kind: type[GPT] | type[Llama], precondition_embeddings: bool) -> None:
     model = seeded_model(kind)
-    matrices, tables, vectors = parameter_groups(model, precondition_embeddings=precondition_embeddings)
+    matrices, tables, vectors = groups_by_rule(
+        model, PARAMETER_GROUPS, options={"precondition_embeddings": precondition_embeddings}
+    )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     grouped = [names[id(parameter)] for group in (matrices, tables, vectors) for parameter in group["params"]]
     assert sorted(grouped) == sorted(names.values())

@@ -1,0 +1,103 @@
+"""The cost of a job, told before it is submitted, as the command line shows it."""
+
+from __future__ import annotations
+
+from service.evidence.words import share
+from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
+
+
+def estimate_lines(estimate: Estimate) -> list[str]:
+    """The cost of a job at most, in plain words: minutes, and MiB of each rank."""
+    phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
+    trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
+    lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
+    if estimate.measured is None:
+        lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
+    else:
+        lines.extend(_measured_lines(estimate.measured, estimate.step_seconds))
+    if estimate.start_up is not None:
+        lines.append(_start_up_line(estimate.start_up))
+    if estimate.memory is not None:
+        lines.extend(_memory_lines(estimate.memory))
+    most = [] if estimate.max_seconds is None else [f"{_minutes(estimate.max_seconds)}, start-up included"]
+    most += [] if estimate.max_device_hours is None else [f"{estimate.max_device_hours:.3g} device-hours"]
+    if most:
+        lines.append(f"At most {'; '.join(most)}.")
+    for phase, winners in estimate.winners.items():
+        if not winners:
+            lines.append(f"No earlier job with this workload, objective and optimizer has a winner for the {phase}.")
+            continue
+        told = (
+            f"trial {winner.trial} of {winner.job_id}"
+            + (f" ({', '.join(winner.clipped)} clipped)" if winner.clipped else "")
+            for winner in winners
+        )
+        lines.append(f"The {phase} begins with winners of earlier jobs: {'; '.join(told)}.")
+    return lines
+
+
+def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None) -> list[str]:
+    of = f"median of {measured.num_trials} trials"
+    told = f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of})"
+    if step_seconds is not None and step_seconds != measured.step_seconds:
+        told += (
+            f" with {measured.workers_per_trial} ranks a trial: scaled to this job's, {step_seconds:.3g} s, as if they "
+            "divided all but the optimizer's work"
+        )
+    lines = [f"{told}."]
+    if measured.trial_overhead_seconds is not None:
+        lines.append(f"A trial took {_minutes(measured.trial_overhead_seconds)} beside its steps.")
+    if measured.peak_memory_bytes is not None:
+        lines.append(f"Its ranks needed up to {_mib(measured.peak_memory_bytes)}, activations and process included.")
+    return lines
+
+
+def _start_up_line(start_up: StartUp) -> str:
+    if start_up.job_id is None:
+        return f"Start-up, once per job: {_minutes(start_up.seconds)} assumed; no job has been run here."
+    return f"Start-up, once per job: {_minutes(start_up.seconds)} in job {start_up.job_id}."
+
+
+def _memory_lines(memory: MemoryEstimate) -> list[str]:
+    if memory.problem is not None:
+        return [f"The memory of trials cannot be predicted: {memory.problem}."]
+    lines = [
+        f"Weights, gradients and optimizer of a {phase} trial need {_mib(space.default_bytes)} on each rank with the "
+        f"defaults, up to {_mib(space.largest_bytes)} in {space.num_points} points of the space."
+        + _share_told(space)
+        + _activations_told(space)
+        for phase, space in memory.spaces.items()
+    ]
+    if memory.activations_problem is not None:
+        lines.append(f"Activations come on top and are not known: {memory.activations_problem}.")
+    if memory.limit_bytes is None:
+        return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
+    lines.append(f"The limit is {_mib(memory.limit_bytes)} for each rank.")
+    for phase, space in memory.spaces.items():
+        if space.fits_nowhere:
+            lines.append(f"NOTHING FITS: the {phase} of such a job would train nothing.")
+        elif space.default_bytes + (space.activation_bytes or 0) > memory.limit_bytes >= space.default_bytes:
+            lines.append(f"With its activations, the default of the {phase} is likely to run out of memory.")
+    return lines
+
+
+def _share_told(space: SpaceMemory) -> str:
+    if not space.share_infeasible:
+        return ""
+    return f" {share(space.share_infeasible)} of them do not fit and would not be launched."
+
+
+def _activations_told(space: SpaceMemory) -> str:
+    if space.activation_bytes is None:
+        return ""
+    return f" Activations take about {_mib(space.activation_bytes)} more, and the process comes on top."
+
+
+def _minutes(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 100 else f"{minutes:,.0f} min"
+
+
+def _mib(num_bytes: float) -> str:
+    mib = num_bytes / 2**20
+    return f"{mib:,.0f} MiB" if mib >= 100 else f"{mib:.3g} MiB"

@@ -1,0 +1,126 @@
+"""Pasted Python trains what was measured: with the workload's model and batches it gives the trial's own numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from service.evidence.recommend import pasteable
+from service.evidence.snippet import trial_snippet
+from tests.support.trainers import small_data
+from trainers.checkpoints.random_state import seed_random
+from trainers.config import AveragingConfig, OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.loop import train
+from trainers.ranks.context import single_process_context
+from trainers.workload.batches import train_batches
+from trainers.workloads.registry import BUILT_IN, describe, load
+
+SCHEDULES = {
+    "cosine": ScheduleConfig(warmup_fraction=0.2, decay="cosine"),
+    "linear": ScheduleConfig(warmup_fraction=0.1, decay="linear", horizon=1.5),
+    "wsd": ScheduleConfig(warmup_fraction=0.1, decay="wsd", decay_fraction=0.4),
+    "constant": ScheduleConfig(warmup_fraction=0.3, decay="constant"),
+}
+WITHOUT_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+CASES = {
+    "digits-mlp": "linear",
+    "digits-convnet": "wsd",
+    "digits-autoencoder": "constant",
+    "stdlib-gpt": "cosine",
+    "text-lm": "cosine",
+    "text-lm: llama, all preconditioned": "wsd",
+    "image-folder": "linear",
+    "image-folder: resnet20": "cosine",
+    "click-log": "constant",
+    "huggingface": "cosine",
+    "huggingface: untied": "linear",
+}
+OPTIMIZERS = {
+    "adamw": OptimizerConfig("adamw", {"lr": 3e-3, "betas": [0.8, 0.99], "weight_decay": 0.3}),
+    # The refreshes of a group are spread over the steps by its own parameters, so that the groups must be the same.
+    "shampoo": OptimizerConfig("shampoo", {"lr": 3e-3, "weight_decay": 0.3, "precondition_frequency": 3}),
+    "shampoo, its defaults": OptimizerConfig("shampoo", {"lr": 3e-3, "preconditioner": "soap"}),
+}
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Options of the workload by case."""
+    root = tmp_path_factory.mktemp("data")
+    images, text = {**small_data.write_images(root), "num_workers": 0}, small_data.write_text(root)
+    gpt2 = {**small_data.GPT2, "config": {**small_data.GPT2["config"], **WITHOUT_DROPOUT}}
+    return {
+        "text-lm": text,
+        "text-lm: llama, all preconditioned": {**text, "architecture": "llama", "precondition_embeddings": True},
+        "image-folder": images,
+        "image-folder: resnet20": {**images, "architecture": "resnet20", "patch_size": None},
+        "click-log": small_data.write_clicks(root),
+        "huggingface": gpt2,
+        "huggingface: untied": {**gpt2, "config": {**gpt2["config"], "tie_word_embeddings": False}},
+    }
+
+
+def measured_trial(case: str, options: dict[str, dict[str, Any]], optimizer: str) -> TrialConfig:
+    """Six steps with all that changes what its optimizer does, measured at the end."""
+    return TrialConfig(
+        workload=case.partition(":")[0],
+        workload_options=options.get(case, {}),
+        optimizer=OPTIMIZERS[optimizer],
+        schedule=SCHEDULES[CASES[case]],
+        averaging=AveragingConfig("ema", {"decay": 0.7}),
+        gradient_clip_norm=0.5,
+        num_steps=6,
+        evaluate_every=6,
+        batch_size=8,
+        seed=3,
+    )
+
+
+def snippet_of(config: TrialConfig) -> str:
+    return trial_snippet(pasteable(config.to_json(), describe(config.workload).parameter_groups), header=["pasted"])
+
+
+def trained_with(python: str, config: TrialConfig) -> dict[str, float]:
+    """The metrics after the pasted code has trained the workload's model on the trial's batches."""
+    workload = load(config.workload, config.workload_options)
+    seed_random(config.seed)
+    pasted: dict[str, Any] = {"model": workload.build_model()}
+    exec(compile(python, "pasted", "exec"), pasted)
+    model = pasted["model"]
+    batches = train_batches(
+        workload, batch_size=config.batch_size, seed=config.seed, rank=0, world_size=1, start_step=0
+    )
+    model.train()
+    for _ in range(config.num_steps):
+        pasted["training_step"](workload.loss(model, next(batches)))
+    model.eval()
+    with torch.no_grad(), pasted["optimizer"].averaged_weights():
+        shares = workload.evaluate(model, rank=0, world_size=1, device="cpu")
+    return {name: total / weight for name, (total, weight) in shares.items()}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_pasted_is_what_was_measured(case: str, optimizer: str, options: dict[str, dict[str, Any]]) -> None:
+    config = measured_trial(case, options, optimizer)
+    python = snippet_of(config)
+    assert "NOT AS MEASURED" not in python
+    [measurement] = train(config, single_process_context())
+    found = trained_with(python, config)
+    assert found == {name: measurement.metrics[name] for name in found}
+    assert found
+
+
+@pytest.mark.parametrize("case", ["text-lm", "image-folder", "click-log", "huggingface"])
+def test_the_groups_are_a_part_of_it(case: str, options: dict[str, dict[str, Any]]) -> None:
+    config = measured_trial(case, options, "shampoo")
+    python = snippet_of(config)
+    without = python.replace("    parameter_groups(model),", "    model.parameters(),")
+    assert without != python
+    assert trained_with(without, config) != trained_with(python, config)
+
+
+def test_every_workload_is_a_case() -> None:
+    assert {case.partition(":")[0] for case in CASES} == set(BUILT_IN)

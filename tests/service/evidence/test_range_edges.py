@@ -1,0 +1,56 @@
+"""A winner at the edge of its range has a caveat, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from search_spaces import SearchSpace
+from search_spaces.parameters import Float
+from service.domain import Direction, Objective, Phase, TrialState
+from service.evidence.range_edges import edge_caveats
+from service.evidence.recommend import recommend
+from service.evidence.snippet import python_snippet
+from service.evidence.types import FinishedTrial
+from trainers.config import OptimizerConfig, TrialConfig
+
+SPACES = {
+    Phase.SEARCH: SearchSpace("shampoo", (Float("lr", 1e-4, 0.03, "log"), Float("weight_decay", 0.01, 0.2))),
+    Phase.BASELINE: SearchSpace("adamw", (Float("lr", 1e-4, 0.01, "log"),)),
+}
+
+
+def finished(number: int, phase: Phase, value: float, **parameters: Any) -> FinishedTrial:
+    optimizer = OptimizerConfig(SPACES[phase].optimizer, parameters)
+    config = TrialConfig(workload="digits-mlp", optimizer=optimizer, num_steps=40, batch_size=8, evaluate_every=10)
+    curve = [(40, 1.0, {"validation_loss": value})]
+    return FinishedTrial(
+        number, phase, TrialState.COMPLETED, None, config.to_json(), value, curve, parameters=parameters
+    )
+
+
+def test_the_sentence_says_which_value_at_which_bound_and_what_to_do() -> None:
+    assert edge_caveats("It", SPACES[Phase.SEARCH], {"lr": 0.0289, "weight_decay": 0.01}) == [
+        "It lies at the edge of what was searched: lr = 0.0289 by the upper bound 0.03, weight_decay = 0.01 by the "
+        "lower bound 0.01. Better values may lie beyond: widen the range in the job's search space, or `try` such "
+        "values (--set lr=... --set weight_decay=...)."
+    ]
+    assert edge_caveats("It", SPACES[Phase.SEARCH], {"lr": 0.01, "weight_decay": 0.1}) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "whose"),
+    [(0.0299, 0.001, ["The recommended"]), (0.01, 0.01, ["The baseline's best"]), (0.01, 0.001, [])],
+)
+def test_both_winners_are_looked_at(ours: float, theirs: float, whose: list[str]) -> None:
+    trials = [
+        finished(0, Phase.SEARCH, 0.2, lr=ours, weight_decay=0.1),
+        finished(1, Phase.SEARCH, 0.3, lr=1e-4, weight_decay=0.2),
+        finished(2, Phase.BASELINE, 0.3, lr=theirs),
+    ]
+    found = recommend(trials, objectives=[Objective("validation_loss", Direction.MINIMIZE)], spaces=SPACES)
+    assert found is not None
+    told = [caveat for caveat in found.evidence.caveats if "at the edge" in caveat]
+    assert [caveat.partition(" config")[0] for caveat in told] == whose
+    assert ("at the edge" in python_snippet(found)) == bool(whose)
