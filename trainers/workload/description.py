@@ -9,6 +9,10 @@ from typing import Literal, TypeAlias, get_args
 from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
+OptionRole: TypeAlias = Literal["model", "data", "path", "reading"]
+"""What an option is about: the `model` or its loss; which `data` are read, and what is made of them; the `path` of
+files, which stand for themselves wherever they lie; or only how the data are read (`reading`), e.g. by how many
+processes. Two jobs train the same model on the same data if the first three agree (`trainers.identity`)."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 
@@ -21,6 +25,7 @@ class WorkloadOption:
     description: str
     required: bool = False
     """True if the user must give it, e.g. the path of the data."""
+    role: OptionRole = "model"
 
 
 @dataclass(frozen=True, slots=True)
