@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
 from trainers.config import Measurement, TrialConfig
+from trainers.identity.values import TrialIdentity
 
 
 class TuneAdapter:
@@ -61,6 +62,8 @@ class TrialReport:
     reason: FailureReason | None = None
     detail: str | None = None
     trace: str = ""
+    identity: TrialIdentity | None = None
+    """With the first measurement of each run of the trial."""
 
     def to_tune(self) -> dict[str, Any]:
         # `done` ends the trial whatever the pruner would say.
