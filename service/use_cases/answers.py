@@ -29,15 +29,12 @@ def _check_names(session: Session, query: RecommendationQuery) -> None:
     if query.model is not None:
         models = jobs.models()
         if query.model not in models:
-            is_workload = query.model in (workloads := _workloads(jobs))
-            hint = f"it is the name of a workload: workload={query.model}" if is_workload else ""
-            near = nearest_first(query.model, models)
-            raise UnknownName("model", query.model, near or nearest_first(query.model, workloads), hint=hint)
+            hint = f"it is a workload: workload={query.model}" if query.model in _workloads(jobs) else ""
+            raise UnknownName("model", query.model, nearest_first(query.model, models), hint=hint)
     if query.workload is not None:
         workloads = _workloads(jobs)
         if query.workload not in workloads:
-            is_model = query.workload in jobs.models()
-            hint = f"it is the name of a model: model={query.workload}" if is_model else ""
+            hint = f"it is a model: model={query.workload}" if query.workload in jobs.models() else ""
             raise UnknownName("workload", query.workload, nearest_first(query.workload, workloads), hint=hint)
     if query.fingerprint is not None:
         recommendations = RecommendationRepository(session)

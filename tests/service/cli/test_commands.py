@@ -249,7 +249,10 @@ def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database)
         assert json.loads(run("recommend", "--job", job_id, "--format", "json").stdout)["job_id"] == job_id
     unknown = run("recommend", "digits")
     assert unknown.exit_code == 1
-    assert "unknown workload 'digits' (known: click-log, digits-autoencoder, " in unknown.stderr
+    assert (
+        "no model is called 'digits' (known: none); no workload is called 'digits'; did you mean 'digits-mlp'?"
+        in unknown.stderr
+    )
     assert run("recommend").exit_code == run("recommend", "digits-mlp", "--job", older).exit_code == 2
 
 
