@@ -34,7 +34,7 @@ def best_by_name(client: Client, name: str) -> RecommendationRead:
             say(_origin(kind, name, found), err=True)
             return found[0]
     if len(unknown) == 2:
-        raise ServiceError("; ".join(str(error) for error in unknown))
+        raise ServiceError("; ".join(error.problem.detail for error in unknown))
     raise ServiceError(f"there is no recommendation for {name!r} yet: no job with it has succeeded")
 
 
