@@ -68,7 +68,7 @@ def versions(module: str) -> Mapping[str, str]:
 def _distributions_of(modules: list[str]) -> list[str]:
     """The names under which modules are installed: mostly their own, which saves a look at all that is installed."""
     named = {"PIL": "pillow"}
-    found = []
+    found: list[str] = []
     for module in modules:
         name = named.get(module, module)
         try:

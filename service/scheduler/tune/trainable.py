@@ -26,6 +26,7 @@ class WarmTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._group: RankGroup | None = None
+        self._is_identified = False
         self._begin(TrialOrder.from_tune(config))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -37,7 +38,8 @@ class WarmTrainable(tune.Trainable):
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
         identity = None
         if isinstance(outcome, Measurement) and not self._is_identified:
-            identity, self._is_identified = self._group.identity(), True
+            identity = self._group.identity()
+            self._is_identified = True
         match outcome:
             case RankFailure():
                 report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Select, and_, case, delete, exists, literal, select
+from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from service.evidence.status import Status
@@ -79,7 +79,7 @@ class RecommendationRepository:
         """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
         agree with more of the key that is asked for, and then the newest."""
         superseded = _is_superseded()
-        statement: Select[tuple[RecommendationRow, bool]] = select(RecommendationRow, superseded.label("superseded"))
+        statement = select(RecommendationRow, superseded.label("superseded"))
         equal: ColumnElement[int] = literal(0)
         for field in dataclasses.fields(query):
             column, wanted = getattr(RecommendationRow, field.name, None), getattr(query, field.name)

@@ -104,7 +104,7 @@ def test_a_finished_job_recommends_its_best_config_with_evidence(http: httpx.Cli
     compile(found["python"], "snippet", "exec")
 
 
-def test_recommendations_are_asked_for_by_the_users_name_of_the_model(http: httpx.Client, database: Database) -> None:
+def test_recommendations_are_asked_for_by_the_users_name_of_the_model(http: httpx.Client) -> None:
     answer = http.post("/v1/jobs", json={"workload": {"name": "digits-mlp"}, "model": " my-gpt "})
     assert (answer.json()["model"], answer.json()["name"], answer.json()["workload"]) == (
         "my-gpt",

@@ -53,7 +53,8 @@ def test_two_architectures_of_one_workload_keep_their_own_answers(database: Data
     of_narrow = finished_job(database, identity=narrow, model="my-narrow", **NARROW)
     assert jobs_of(answers(database, workload="digits-mlp")) == [of_narrow, of_wide]
     for job_id, model, identity in ((of_wide, "my-wide", wide), (of_narrow, "my-narrow", narrow)):
-        for asked in ({"model": model}, {"fingerprint": identity.fingerprint}):
+        by_name: list[dict[str, Any]] = [{"model": model}, {"fingerprint": identity.fingerprint}]
+        for asked in by_name:
             [found] = answers(database, **asked)
             assert (found.row.job_id, found.row.model, found.row.workload) == (job_id, model, "digits-mlp")
     job_id = submit(database, fingerprint=wide.fingerprint, pinned=["winners"], **WIDE)
@@ -123,13 +124,14 @@ def test_unknown_names_are_answered_with_the_known_ones_the_nearest_first(databa
     identity = built_identity(specification())
     finished_job(database, identity=identity, model="my-gpt")
     submit(database, model="queued-yet")
-    for asked, message in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"model": "my-gtp"}, "no model is called 'my-gtp'; did you mean 'my-gpt'? (known: my-gpt, queued-yet)"),
         ({"model": "digits-mlp"}, "it is a workload: workload=digits-mlp (known: "),
         ({"workload": "my-gpt"}, "it is a model: model=my-gpt (known: "),
         ({"workload": "digit-mlp"}, "did you mean 'digits-mlp'? (known: digits-mlp, "),
         ({"fingerprint": "f" * 32}, f"(known: {identity.fingerprint})"),
-    ):
+    ]
+    for asked, message in cases:
         with pytest.raises(UnknownName) as unknown:
             answers(database, **asked)
         assert message in str(unknown.value)

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
 
 revision = "0015"
 down_revision = "0014"
@@ -19,12 +20,12 @@ depends_on = None
 JSON = sa.JSON().with_variant(JSONB(), "postgresql")
 
 TABLES = ("jobs", "recommendations")
-OF_TRIALS = (
+OF_TRIALS: tuple[tuple[str, TypeEngine[Any]], ...] = (
     ("fingerprint", sa.String(64)),
     ("data_digest", sa.String(64)),
     ("environment", JSON),
 )
-OF_RECOMMENDATIONS = (
+OF_RECOMMENDATIONS: tuple[tuple[str, TypeEngine[Any]], ...] = (
     *OF_TRIALS,
     ("batch_size", sa.Integer()),
     ("num_steps", sa.Integer()),
@@ -32,7 +33,10 @@ OF_RECOMMENDATIONS = (
     ("device", sa.String(20)),
     ("world_size", sa.Integer()),
 )
-REQUIRED = (("status", sa.String(20), "provisional"), ("objective", sa.String(200), ""))
+REQUIRED: tuple[tuple[str, TypeEngine[Any], str], ...] = (
+    ("status", sa.String(20), "provisional"),
+    ("objective", sa.String(200), ""),
+)
 
 JOBS = sa.table("jobs", sa.column("id", sa.String()), sa.column("specification", JSON))
 RECOMMENDATIONS = sa.table(
@@ -64,7 +68,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_recommendations_fingerprint", "recommendations")
-    for name, *_ in (*REQUIRED, *OF_RECOMMENDATIONS):
+    for name in [*(column[0] for column in REQUIRED), *(column[0] for column in OF_RECOMMENDATIONS)]:
         op.drop_column("recommendations", name)
     for name, _ in OF_TRIALS:
         op.drop_column("trials", name)
