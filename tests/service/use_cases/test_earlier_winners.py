@@ -18,6 +18,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
 from service.use_cases.estimates import estimate_job
+from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
@@ -155,7 +156,7 @@ def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> No
         return "\n".join(estimate_lines(estimate))
 
     assert "winner" not in lines()
-    assert "No earlier job with this workload, objective and optimizer has a winner for the search." in lines(
+    assert "No earlier job with this model, objective and optimizer has a winner for the search." in lines(
         pinned=["winners"]
     )
     job_id = finished_job(database, identity=MLP)
@@ -170,3 +171,18 @@ def test_a_winner_given_by_hand_is_checked_like_an_assignment(database: Database
     with pytest.raises(InvalidInput, match="must be in") as refused:
         submit(database, fingerprint=MLP.fingerprint, pinned=["algoperf", {**winner, "parameters": {"lr": 1e9}}])
     assert refused.value.field == "pinned[1].parameters.lr"
+
+
+@pytest.mark.processes
+def test_a_model_that_cannot_be_built_here_has_no_winners_and_the_field_that_asks_is_named() -> None:
+    missing = {"name": "text-lm", "options": {"path": "/nowhere/at/all"}}
+    for fields, field in (
+        ({"pinned": ["winners"]}, "pinned"),
+        ({"baseline": {"pinned": [{"lr": 0.002}, "winners"]}}, "baseline.pinned"),
+    ):
+        wanted = specification(workload=missing, **fields)
+        assert field_with_winners(wanted) == field
+        with pytest.raises(InvalidInput, match=r"which one this is could not be told: .*/nowhere/at/all") as refused:
+            fingerprint_for_winners(plan_job(wanted))
+        assert refused.value.field == field
+    assert fingerprint_for_winners(plan_job(specification(workload=missing))) is None
