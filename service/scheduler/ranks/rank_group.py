@@ -124,7 +124,7 @@ class RankGroup:
     def identity(self) -> TrialIdentity | None:
         """The identity of the present trial, once it has been measured; None: rank 0 is gone, which `advance` tells."""
         try:
-            found: TrialIdentity | None = ray.get(self._ranks[0].identity.remote(), timeout=BLAME_SECONDS)
+            found: TrialIdentity | None = ray.get(self._ranks[0].identity.remote(), timeout=GIVE_UP_SECONDS)
         except (RayError, GetTimeoutError):
             return None
         return found

@@ -39,7 +39,7 @@ class WarmTrainable(tune.Trainable):
         identity = None
         if isinstance(outcome, Measurement) and not self._is_identified:
             identity = self._group.identity()
-            self._is_identified = True
+            self._is_identified = identity is not None
         match outcome:
             case RankFailure():
                 report = TrialReport("failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace)
