@@ -1,4 +1,4 @@
-"""The name that was probably meant by one that there is not: what every message about an unknown name ends with."""
+"""The names that were probably meant by one that there is not: what every message about an unknown name ends with."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     wider = [each for each in folded if len(given) >= MIN_PART and given in each]
     near = near or (wider if len(wider) == 1 else [])
     return f": did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def nearest_first(name: str, known: Iterable[str]) -> list[str]:
+    """The known names, the most like `name` first, and equally like ones by the alphabet."""
+    return sorted(known, key=lambda other: (-_likeness(name, other), other))
+
+
+def _likeness(name: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, name.casefold(), other.casefold()).ratio()

@@ -24,11 +24,10 @@ with needing("api", subject="service.client"):
         MeasurementPage,
         MeasurementRead,
         Page,
-        RecommendationList,
-        RecommendationRead,
         TrialConfigRead,
         TrialRead,
     )
+    from service.api.schemas.recommendations import RecommendationList, RecommendationRead
     from service.domain import JobState, Phase, TrialState
     from service.errors import ServiceError
     from service.hosts import DEFAULT_URL
@@ -103,6 +102,7 @@ class Client:
         specification: JobSpecification | Mapping[str, Any],
         *,
         name: str | None = None,
+        model: str | None = None,
         tags: Mapping[str, str] | None = None,
         priority: int | None = None,
         idempotency_key: str | None = None,
@@ -117,6 +117,8 @@ class Client:
         body = dict(specification)
         if name is not None:
             body["name"] = name
+        if model is not None:
+            body["model"] = model
         if tags:
             body["tags"] = {**body.get("tags", {}), **tags}
         if priority is not None:
@@ -134,11 +136,15 @@ class Client:
             specification = specification.model_dump(mode="json")
         return self._read(JobEstimate, "POST", "/v1/jobs", params={"dry_run": "true"}, body=dict(specification))
 
-    def jobs(self, *, states: Sequence[JobState] = (), workload: str | None = None) -> Iterator[JobRead]:
+    def jobs(
+        self, *, states: Sequence[JobState] = (), workload: str | None = None, model: str | None = None
+    ) -> Iterator[JobRead]:
         """Jobs, newest first; pages are asked for as they are needed."""
         params: dict[str, Any] = {"state": [state.value for state in states]}
         if workload is not None:
             params["workload"] = workload
+        if model is not None:
+            params["model"] = model
         return self._items(Page[JobRead], "/v1/jobs", params)
 
     def job(self, job_id: str) -> JobRead:
@@ -242,9 +248,18 @@ class Client:
             yield from page.items
             following = page.next_after_step
 
-    def recommendations(self, workload: str) -> list[RecommendationRead]:
-        """The recommendations of finished jobs for a workload, newest first."""
-        return self._read(RecommendationList, "GET", "/v1/recommendations", params={"workload": workload}).items
+    def recommendations(self, workload: str | None = None, **asked: str | int) -> list[RecommendationRead]:
+        """The recommendations that hold for all that is asked, the best first.
+
+        Args:
+            workload: its name; None: any.
+            asked: further parameters of `GET /v1/recommendations`: `model`, `fingerprint`, `batch_size`, ...
+
+        Raises:
+            ApiError: 404: there is no such model, workload or fingerprint; the problem names those there are.
+        """
+        params = asked if workload is None else {"workload": workload, **asked}
+        return self._read(RecommendationList, "GET", "/v1/recommendations", params=params).items
 
     def recommendation(self, job_id: str) -> RecommendationRead:
         """Raises: ApiError (404: there is none yet)."""

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from search_spaces.nearest import did_you_mean
+
+MAX_NAMES = 20
+"""Shown of those there are."""
+
 
 class ServiceError(Exception):
     """An error whose message is meant for the user."""
@@ -23,6 +30,22 @@ class NotFound(ServiceError):
         super().__init__(f"no {kind} {identifier!r}")
         self.kind = kind
         self.identifier = identifier
+
+
+class UnknownName(ServiceError):
+    """Something is asked for by a name that nothing has; `known` are the names there are, the most likely one first.
+
+    Args:
+        field: how it was asked for, e.g. `model`.
+        hint: what else the name is, for a person.
+    """
+
+    def __init__(self, field: str, name: str, known: Sequence[str], *, hint: str = "") -> None:
+        names = ", ".join(known[:MAX_NAMES]) + (", ..." if len(known) > MAX_NAMES else "")
+        told = f": {hint}" if hint else did_you_mean(name, known)
+        self.message = f"no {field} is called {name!r} (known: {names or 'none'}){told}"
+        super().__init__(self.message)
+        self.field, self.name, self.known = field, name, tuple(known)
 
 
 class InvalidInput(ServiceError):

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from shampoo import Shampoo, WeightAveraging
 from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
 from trainers.config import TrialConfig
+from trainers.identity.trial import identity_of
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallel.parallelise import ParallelModel, parallelise
 from trainers.precision import MixedPrecision
@@ -78,7 +79,10 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     Raises:
         InvalidConfig: the config does not fit the workload, the optimizer or the world size.
     """
-    model = workload.build_model().to(context.device)
+    model = workload.build_model()
+    if context.on_built is not None:
+        context.on_built(identity_of(model, workload, config, device=context.device, world_size=context.world_size))
+    model = model.to(context.device)
     parallel = parallelise(model, workload, config, context)
     groups = parameter_groups(workload, parallel.model, config.optimizer)
     optimizer = build_trial_optimizer(config, groups, num_ranks=context.world_size)

@@ -14,6 +14,7 @@ JOB_CREATE: dict[str, Any] = {
     "resources": {"workers_per_trial": 2},
     "baseline": {"search_space": "adamw", "budget_share": 0.25},
     "name": "digits, first try",
+    "model": "my-mlp",
     "tags": {"team": "vision"},
 }
 
@@ -87,6 +88,7 @@ JOB: dict[str, Any] = {
     "requested": None,
     "failure": None,
     "workload": "digits-mlp",
+    "model": "my-mlp",
     "objectives": [{"metric": "validation_loss", "direction": "minimize"}],
     "specification": SPECIFICATION,
     "num_trials": 20,
@@ -202,6 +204,8 @@ TRIAL: dict[str, Any] = {
     "spent_seconds": 1.9,
     "value": 0.0713,
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
+    "fingerprint": "7f46a1be53b5d8f2c0b4e91d2a6c8e37",
+    "data_digest": "d85f2a7c94e1b306f8a2c5d70913be64",
     "created_at": "2026-03-01T12:00:11Z",
     "started_at": "2026-03-01T12:00:11Z",
     "finished_at": "2026-03-01T12:00:14Z",
@@ -278,6 +282,23 @@ _CONFIRMATION: dict[str, Any] = {
 RECOMMENDATION: dict[str, Any] = {
     "id": "rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P",
     "job_id": JOB_ID,
+    "model": "my-mlp",
+    "status": "confirmed",
+    "superseded": False,
+    "key": {
+        "fingerprint": "7f46a1be53b5d8f2c0b4e91d2a6c8e37",
+        "data_digest": "d85f2a7c94e1b306f8a2c5d70913be64",
+        "batch_size": 128,
+        "num_steps": 200,
+        "precision": "float32",
+        "objective": "validation_loss",
+    },
+    "environment": {
+        "device": "cpu",
+        "device_name": None,
+        "world_size": 2,
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "shampoo-tuner": "0.1.0", "numpy": "2.4.6"},
+    },
     "workload": "digits-mlp",
     "optimizer": "shampoo",
     "config": {"lr": 0.0123, "grafting": "adam"},

@@ -32,6 +32,7 @@ from service.errors import (
     ServiceError,
     TrialAlreadyFinished,
     TrialNotRetriable,
+    UnknownName,
     WorkloadNotDescribed,
 )
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
@@ -52,6 +53,7 @@ logger = logging.getLogger(__name__)
 _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
     (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
+    (UnknownName, HTTPStatus.NOT_FOUND, "unknown-name", "There is nothing of that name"),
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
@@ -130,6 +132,8 @@ async def _service_error(request: Request, error: Exception) -> Response:
 async def _errors_of(request: Request, error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
+    if isinstance(error, UnknownName):
+        return [FieldError(field=error.field, message=error.message, value=error.name)]
     if not isinstance(error, InvalidInput):
         return []
     try:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from service.api.schemas.jobs import JobRead, RecommendationRead, TrialConfigRead
+    from service.api.schemas.jobs import JobRead, TrialConfigRead
+    from service.api.schemas.recommendations import RecommendationRead
     from service.client import Client
     from service.settings import Settings
 
@@ -171,6 +172,7 @@ def submit(
 def jobs(
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -185,7 +187,7 @@ def jobs(
     except ValueError as error:
         raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
     with client_at(url) as client:
-        found = list(islice(client.jobs(states=states, workload=workload), limit))
+        found = list(islice(client.jobs(states=states, workload=workload, model=model), limit))
     if found:
         console = _console()
         console.print(terminal.jobs_table(found, width=console.width))
@@ -203,29 +205,36 @@ def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
 
 @app.command()
 def recommend(
-    workload: Annotated[str | None, typer.Argument(help="Its name, e.g. digits-mlp.")] = None,
-    job: Annotated[str | None, typer.Option(help="That of this job, instead of a workload's newest.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Your own name of a model, or a workload's, e.g. digits-mlp.")
+    ] = None,
+    fingerprint: Annotated[str | None, typer.Option(help="That of the model with this fingerprint.")] = None,
+    job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
     ] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Prints the newest recommended config of a workload, or that of one job, with its evidence."""
+    """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
     import json
 
     if output not in ("python", "json", "yaml"):
         raise typer.BadParameter(f"{output!r}; known: python, json, yaml", param_hint="--format")
     if trial is not None and job is None:
         raise typer.BadParameter("needs --job", param_hint="--trial")
+    if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
+        raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
+    from service.cli.answers import best_by_fingerprint, best_by_name
+
     found: RecommendationRead | TrialConfigRead
     with client_at(url) as client:
-        if job is not None and workload is None:
+        if job is not None:
             found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
-        elif workload is not None and job is None:
-            found = _newest(client, workload)
+        elif fingerprint is not None:
+            found = best_by_fingerprint(client, fingerprint)
         else:
-            raise typer.BadParameter("give either a workload or --job", param_hint="WORKLOAD")
+            found = best_by_name(client, name or "")
     if output == "python":
         typer.echo(inert(found.python))
         return
@@ -304,15 +313,6 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
             say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS adds others.")
 
     serve(settings, with_worker=with_worker, tell=tell)
-
-
-def _newest(client: Client, workload: str) -> RecommendationRead:
-    for found in client.recommendations(workload):
-        return found
-    known = sorted(registered.name for registered in client.workloads())
-    if workload not in known and ":" not in workload:  # one named module:Class is registered nowhere
-        raise ServiceError(f"unknown workload {workload!r} (known: {', '.join(known)})")
-    raise ServiceError(f"there is no recommendation for {workload!r} yet: no job with it has succeeded")
 
 
 def _inert_data(dump: Callable[[bool], str]) -> str:

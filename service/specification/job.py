@@ -44,8 +44,9 @@ Pinned: TypeAlias = Annotated[
 ]
 """Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults;
 `algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space; or `winners`: the
-best configs of up to five earlier jobs that succeeded with the same workload, objective and optimizer, the newest
-first, which are found when the job is submitted and stand in their place from then on, none if there are none."""
+best configs of up to five earlier jobs that succeeded with the same model (by its fingerprint), objective and
+optimizer, the newest first, which are found when the job is submitted and stand in their place from then on, none if
+there are none."""
 
 
 class WorkloadChoice(StrictModel):

@@ -25,6 +25,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from service.domain import Direction, FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
+from service.evidence.status import Status
 from service.specification.job import JobSpecification
 
 
@@ -76,6 +77,7 @@ class Base(DeclarativeBase):
         TrialRequest: _enum(TrialRequest, "trial_request"),
         FailureReason: _enum(FailureReason, "failure_reason"),
         Phase: _enum(Phase, "phase"),
+        Status: _enum(Status, "recommendation_status"),
     }
 
 
@@ -99,8 +101,10 @@ class Job(Base):
     """Why the job failed, for a person."""
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
     """As JSON; `specification` is what it says."""
-    model: Mapped[str] = mapped_column(String(200), index=True)
-    """The workload's name, by which recommendations are asked for."""
+    workload: Mapped[str] = mapped_column(String(200), index=True)
+    """Its name."""
+    model: Mapped[str | None] = mapped_column(String(200), index=True)
+    """The user's own name of the model."""
     stored_objectives: Mapped[list[Any]] = mapped_column("objectives", server_default="[]")
     """As JSON; `objectives` is what it says."""
     parameter_groups: Mapped[list[Any] | None]
@@ -248,6 +252,12 @@ class Trial(Base):
     """True if it is neither pruned nor paused: a user has it tried again."""
     value: Mapped[float | None]
     """The objective's metric at `step`."""
+    fingerprint: Mapped[str | None] = mapped_column(String(64))
+    """Of its model (`service.specification.identity`); None: it was never measured, or is older than this column."""
+    data_digest: Mapped[str | None] = mapped_column(String(64))
+    """Of its data; None: there is no telling either."""
+    environment: Mapped[dict[str, Any] | None]
+    """The `trainers.identity.values.Environment` of its last run as JSON."""
     metrics: Mapped[dict[str, Any]]
     """Every metric at `step`."""
     created_at: Mapped[datetime]
@@ -295,14 +305,35 @@ class Event(Base):
 
 
 class RecommendationRow(Base):
-    """The config a job recommends, with its evidence."""
+    """The config a job recommends, with its evidence, and what it holds for.
+
+    The key of what it holds for are fingerprint, data digest, batch size, steps, precision and objective. What is None
+    was not known when it was made.
+    """
 
     __tablename__ = "recommendations"
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), unique=True)
-    model: Mapped[str] = mapped_column(String(200), index=True)
+    workload: Mapped[str] = mapped_column(String(200), index=True)
+    model: Mapped[str | None] = mapped_column(String(200), index=True)
+    """The user's own name of the model."""
     optimizer: Mapped[str] = mapped_column(String(40))
+    status: Mapped[Status]
+    fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Of the model of the recommended trial."""
+    data_digest: Mapped[str | None] = mapped_column(String(64))
+    batch_size: Mapped[int | None]
+    num_steps: Mapped[int | None]
+    """Of a full trial."""
+    precision: Mapped[str | None] = mapped_column(String(20))
+    objective: Mapped[str] = mapped_column(String(200))
+    """The metric that decided."""
+    device: Mapped[str | None] = mapped_column(String(20))
+    """`cpu` or `cuda`."""
+    world_size: Mapped[int | None]
+    environment: Mapped[dict[str, Any] | None]
+    """The `trainers.identity.values.Environment` of the recommended trial as JSON."""
     content: Mapped[dict[str, Any]]
     """A `service.evidence.types.RecommendedConfig` as JSON."""
     created_at: Mapped[datetime]

@@ -19,40 +19,46 @@ from service.store.session import Session
 MAX_WINNERS = 5
 """For each phase that asks for them."""
 JOBS_LOOKED_AT = 50
-"""The number of a workload's newest succeeded jobs that are searched."""
+"""The number of a model's newest recommendations that are searched."""
 
 
-def resolve_winners(session: Session, plan: JobPlan) -> JobSpecification:
-    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs, if there are any."""
+def resolve_winners(session: Session, plan: JobPlan, fingerprint: str | None = None) -> JobSpecification:
+    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs, if there are any.
+
+    Args:
+        fingerprint: of the job's model; None only where no winners are asked for.
+    """
     specification = plan.specification
-    changes: dict[str, object] = {"pinned": _resolved(session, plan, Phase.SEARCH, specification.pinned)}
+    changes: dict[str, object] = {"pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned)}
     if specification.baseline is not None:
-        pinned = _resolved(session, plan, Phase.BASELINE, specification.baseline.pinned)
+        pinned = _resolved(session, plan, fingerprint, Phase.BASELINE, specification.baseline.pinned)
         changes["baseline"] = specification.baseline.model_copy(update={"pinned": pinned})
     return specification.model_copy(update=changes)
 
 
-def find_winners(session: Session, plan: JobPlan, phase: Phase) -> Iterator[EarlierWinner]:
-    """The best configs that earlier jobs found for the workload and objective of `plan`, with the optimizer of its
-    phase; the newest job's first.
+def find_winners(session: Session, plan: JobPlan, fingerprint: str, phase: Phase) -> Iterator[EarlierWinner]:
+    """The best configs that earlier jobs found for the model of this fingerprint and the objective of `plan`, with the
+    optimizer of its phase; the newest job's first.
 
-    A job counts if it succeeded. Of the parameters that its trials varied, those that the phase's space has, too, keep
-    their values, as far as the conditions of the space let them be active; numbers out of range are clipped. All others
-    take the space's defaults. A config that has none of the parameters, or a value that is no choice, is left out; so
-    is the last config of a fork, with which alone nothing was trained from the start.
+    A job counts if it succeeded, and a trial if its model had the fingerprint. Of the parameters that its trials
+    varied, those that the phase's space has, too, keep their values, as far as the conditions of the space let them be
+    active; numbers out of range are clipped. All others take the space's defaults. A config that has none of the
+    parameters, or a value that is no choice, is left out; so is the last config of a fork, with which alone nothing was
+    trained from the start.
     """
     space = plan.spaces[phase]
-    recommendations, trials = RecommendationRepository(session), TrialRepository(session)
-    jobs = JobRepository(session).page(states=(JobState.SUCCEEDED,), model=plan.workload.name, limit=JOBS_LOOKED_AT)
-    for job in jobs:
-        recommendation = recommendations.of_job(job.id)
-        if recommendation is None or not _has_same_objective(job, plan):
+    jobs, trials = JobRepository(session), TrialRepository(session)
+    newest = RecommendationRepository(session).of_fingerprint(fingerprint, limit=JOBS_LOOKED_AT)
+    for recommendation in newest:
+        job = jobs.get(recommendation.job_id)
+        if job.state is not JobState.SUCCEEDED or not _has_same_objective(job, plan):
             continue
         evidence = recommendation.content["evidence"]
         for winner in (evidence["best"], evidence["baseline"]):
             if winner is None or winner["config"]["optimizer"]["name"] != space.optimizer or winner.get("lineage"):
                 continue
-            fitted = fit(space, trials.get(job.id, winner["number"]).parameters)
+            trial = trials.get(job.id, winner["number"])
+            fitted = fit(space, trial.parameters) if trial.fingerprint == fingerprint else None
             if fitted is None or not _is_possible(plan, phase, fitted[0]):
                 continue
             values, clipped = fitted
@@ -105,7 +111,7 @@ def _is_possible(plan: JobPlan, phase: Phase, values: dict[str, JsonValue]) -> b
     return True
 
 
-def _resolved(session: Session, plan: JobPlan, phase: Phase, pinned: Pinned) -> Pinned:
+def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, phase: Phase, pinned: Pinned) -> Pinned:
     resolved: Pinned = []
     seen: list[object] = [entry for entry in pinned if isinstance(entry, dict)]
     room = min(MAX_WINNERS, MAX_PINNED - sum(entry != "winners" for entry in pinned))
@@ -113,7 +119,8 @@ def _resolved(session: Session, plan: JobPlan, phase: Phase, pinned: Pinned) -> 
         if entry != "winners":
             resolved.append(entry)
             continue
-        for winner in find_winners(session, plan, phase):
+        assert fingerprint is not None, "it is known where winners are asked for"
+        for winner in find_winners(session, plan, fingerprint, phase):
             if room > 0 and winner.parameters not in seen:
                 seen.append(winner.parameters)
                 resolved.append(winner)

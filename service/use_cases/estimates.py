@@ -41,11 +41,14 @@ UNLIKE = {
 """Fields of `training` that do not change what a step takes."""
 
 
-def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None) -> Estimate:
+def estimate_job(
+    session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None, fingerprint: str | None = None
+) -> Estimate:
     """The most that the job of `plan` would cost; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
+        fingerprint: what `fingerprint_for_winners` said of it, likewise.
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
@@ -67,13 +70,13 @@ def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | No
         start_up=start_up,
         max_seconds=min((limit for limit in seconds if limit is not None), default=None),
         max_device_hours=min((limit for limit in hours if limit is not None), default=None),
-        winners=_winners(session, plan),
+        winners=_winners(session, plan, fingerprint),
         memory=memory,
     )
 
 
-def _winners(session: Session, plan: JobPlan) -> dict[Phase, list[EarlierWinner]]:
-    asked, resolved = plan.specification, resolve_winners(session, plan)
+def _winners(session: Session, plan: JobPlan, fingerprint: str | None) -> dict[Phase, list[EarlierWinner]]:
+    asked, resolved = plan.specification, resolve_winners(session, plan, fingerprint)
     by_phase = {Phase.SEARCH: (asked.pinned, resolved.pinned)}
     if asked.baseline is not None and resolved.baseline is not None:
         by_phase[Phase.BASELINE] = (asked.baseline.pinned, resolved.baseline.pinned)
@@ -145,8 +148,8 @@ def _start_up(session: Session, plan: JobPlan) -> StartUp:
     return StartUp(ASSUMED_START_UP_SECONDS, None)
 
 
-def _jobs_of(session: Session, model: str) -> list[Job]:
-    return JobRepository(session).page(model=model, limit=JOBS_LOOKED_AT)
+def _jobs_of(session: Session, workload: str) -> list[Job]:
+    return JobRepository(session).page(workload=workload, limit=JOBS_LOOKED_AT)
 
 
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:

@@ -16,7 +16,9 @@ from ulid import ULID
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
-from service.evidence.types import FinishedTrial
+from service.evidence.status import status_of
+from service.evidence.types import FinishedTrial, RecommendedConfig
+from service.specification.identity import StoredIdentity
 from service.specification.phases import spaces_of
 from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
@@ -50,6 +52,8 @@ class TrialMeasurements:
 
     number: int
     reported: Sequence[Measurement]
+    identity: StoredIdentity | None = None
+    """None: it is the one that was written before, or is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +188,9 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
     trials, measurements, events = TrialRepository(session), MeasurementRepository(session), EventRepository(session)
     for entry in batch:
         trial = trials.get(lease.job_id, entry.number)
+        if entry.identity is not None:
+            trial.fingerprint, trial.data_digest = entry.identity.fingerprint, entry.identity.data_digest
+            trial.environment = entry.identity.environment
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(
@@ -307,21 +314,37 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if recommendation is not None:
-        RecommendationRepository(session).replace(
-            RecommendationRow(
-                id=f"rec_{ULID()}",
-                job_id=job.id,
-                model=job.model,
-                optimizer=recommendation.optimizer,
-                content=recommendation.to_json(),
-                created_at=now,
-            )
-        )
+        best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
+        RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
         EventRepository(session).add(job.id, "job.recommendation", {}, now)
     elif failure is None:
         failure = _no_recommendation(job, trials)
     move_job(session, job, JobState.FAILED if failure else JobState.SUCCEEDED, now=now, failure=failure)
     return job.state
+
+
+def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
+    """The row of a recommendation of a job, with what it holds for, which its best trial has."""
+    resources = job.specification.resources
+    return RecommendationRow(
+        id=f"rec_{ULID()}",
+        job_id=job.id,
+        workload=job.workload,
+        model=job.model,
+        optimizer=recommendation.optimizer,
+        status=status_of(recommendation.evidence),
+        fingerprint=best.fingerprint,
+        data_digest=best.data_digest,
+        batch_size=best.config["batch_size"],
+        num_steps=best.config["num_steps"],
+        precision=best.config.get("precision", "float32"),
+        objective=recommendation.evidence.metric,
+        device="cuda" if resources.gpus_per_worker else "cpu",
+        world_size=resources.workers_per_trial,
+        environment=best.environment,
+        content=recommendation.to_json(),
+        created_at=now,
+    )
 
 
 def _finished(trial: Trial) -> FinishedTrial:
@@ -345,6 +368,5 @@ def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:
     ended = ", ".join(f"trial {t.number} {t.state}{f' ({t.reason})' if t.reason else ''}" for t in search[:5])
     more = f" and {len(search) - 5} more" if len(search) > 5 else ""
     told = next((f"; trial {t.number}: {t.detail}" for t in search if t.reason and t.detail), "")
-    return (
-        f"no search trial completed, so {job.model!r} gets no recommendation: {ended or 'none was started'}{more}{told}"
-    )
+    tried = f"{ended or 'none was started'}{more}{told}"
+    return f"no search trial completed, so {job.workload!r} gets no recommendation: {tried}"

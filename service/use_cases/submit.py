@@ -29,11 +29,17 @@ def create_job(
     *,
     name: str | None,
     tags: dict[str, str],
+    model: str | None = None,
+    fingerprint: str | None = None,
     priority: int = 0,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
     """Queues a job; (job, whether it is new). A repeated `idempotency_key` gives back the job it made before.
+
+    Args:
+        model: the user's own name of the model.
+        fingerprint: what `fingerprint_for_winners` says of the specification.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.
@@ -41,7 +47,8 @@ def create_job(
     """
     plan = plan_job(specification)
     requested = specification.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps([requested, name, tags, priority], sort_keys=True).encode()).hexdigest()
+    asked = [requested, name, tags, priority, *([] if model is None else [model])]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
     if idempotency_key is not None:
         earlier = jobs.find_by_idempotency_key(idempotency_key)
@@ -51,12 +58,13 @@ def create_job(
             return earlier, False
     job = Job(
         id=f"job_{ULID()}",
-        name=name or plan.workload.name,
+        name=name or model or plan.workload.name,
         tags=dict(tags),
         priority=priority,
         state=JobState.QUEUED,
-        specification=resolve_winners(session, plan),
-        model=plan.workload.name,
+        specification=resolve_winners(session, plan, fingerprint),
+        workload=plan.workload.name,
+        model=model,
         objectives=plan.objectives,
         parameter_groups=[asdict(group) for group in plan.workload.parameter_groups],
         num_trials=plan.num_trials,
@@ -74,5 +82,5 @@ def create_job(
 def parameter_groups_of(job: Job) -> Sequence[ParameterGroup]:
     """The parameters that the job's workload trains with settings of their own."""
     if job.parameter_groups is None:
-        return BUILT_IN[job.model].parameter_groups if job.model in BUILT_IN else ()
+        return BUILT_IN[job.workload].parameter_groups if job.workload in BUILT_IN else ()
     return [ParameterGroup.from_json(group) for group in job.parameter_groups]

@@ -7,7 +7,7 @@ neither joins nor leaves it. Every function that takes a `RankContext` is called
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar, cast
@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import Consumer
 from trainers.storage import Place
 
@@ -43,6 +44,9 @@ class RankContext:
     pause_step: int | None = None
     """The step at which the consumer is going to leave the trial: the first measurement from there on is given once its
     checkpoint is on disk. None: it stays."""
+    on_built: Callable[[TrialIdentity], None] | None = None
+    """Hears, before the first step, which model is trained on which data; for that, a rank reads some of them. None:
+    nobody asks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:

@@ -9,6 +9,11 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
+OptionRole: TypeAlias = Literal["model", "data", "path", "path_or_word", "reading"]
+"""Of an option: the `model` or its loss; which `data` are read, and what is made of them; the `path` of files, which
+stand for themselves wherever they lie, or a word in place of one (`path_or_word`); or only how the data are read
+(`reading`), e.g. by how many processes. Two jobs train the same model on the same data if all but the last agree
+(`trainers.identity`)."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 
@@ -21,8 +26,7 @@ class WorkloadOption:
     description: str
     required: bool = False
     """True if the user must give it, e.g. the path of the data."""
-    is_path: bool = False
-    """True if it names a file or a directory that trials read."""
+    role: OptionRole = "model"
 
 
 @dataclass(frozen=True, slots=True)

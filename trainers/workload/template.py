@@ -24,7 +24,8 @@ class WorkloadTemplate:
     default_batch_size = 48
 
     # A job sets options as `"workload": {"name": "module:Class", "options": {"width": 64}}`, and its search space can
-    # vary them as `workload.width`. A parameter without default must be given.
+    # vary them as `workload.width`. A parameter without default must be given. Options about the data make it no other
+    # model if `option_roles` names them: `option_roles: ClassVar = {"path": "path", "num_workers": "reading"}`.
     def __init__(self, *, width: Annotated[int, "units of the hidden layer"] = 32) -> None:
         self.width = width
         features, labels = load_breast_cancer(return_X_y=True)

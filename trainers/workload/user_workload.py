@@ -10,7 +10,9 @@
 
         def __init__(self, *, width: Annotated[int, "units of the hidden layer"] = 64) -> None: ...
 
-Its options are the constructor's parameters; one without default is required. Nothing here imports torch.
+Its options are the constructor's parameters; one without default is required. An attribute `option_roles`, e.g.
+`{"path": "path", "num_workers": "reading"}`, says which of them are not of the model, but of its data
+(`trainers.workload.description.OptionRole`). Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from trainers.config import InvalidConfig, Json
-from trainers.workload.description import Direction, ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import Direction, OptionRole, ParameterGroup, WorkloadDescription, WorkloadOption
 
 MAX_REFERENCE_LENGTH = 200
 """Characters that the database keeps of a workload's name."""
@@ -122,7 +124,10 @@ def problems_of(description: WorkloadDescription) -> list[str]:
         value = getattr(description, attribute)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             problems.append(f"{attribute} must be an integer >= 1, got {value!r:.80}")
+    roles = get_args(OptionRole)
     for option, spec in description.options.items():
+        if spec.role not in roles:
+            problems.append(f"option_roles[{option!r}] must be one of {', '.join(roles)}, got {spec.role!r:.80}")
         if not _is_json(spec.default):
             problems.append(
                 f"the default of option {option} must be JSON (text, number, list, ...), got {spec.default!r:.80}"
@@ -136,9 +141,15 @@ def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
     What an option is for is taken from `Annotated[type, "what it is for"]`, with the annotation behind it.
 
     Raises:
-        InvalidConfig: a parameter is positional-only, so that no option can be passed to it.
+        InvalidConfig: a parameter is positional-only, so that no option can be passed to it, or `option_roles` names
+            what is no option.
     """
     options = {}
+    roles = getattr(cls, "option_roles", {})
+    if not isinstance(roles, Mapping) or not roles.keys() <= _parameters(cls).keys():
+        raise InvalidConfig(
+            "workload", f"option_roles of {cls.__name__} must be a dict of roles by option, got {roles!r:.200}"
+        )
     hints = _type_hints(cls)
     for name, parameter in _parameters(cls).items():
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -147,7 +158,7 @@ def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
             required = parameter.default is inspect.Parameter.empty
             default = None if required else _as_json(parameter.default)
             text = _option_text(hints.get(name, parameter.annotation))
-            options[name] = WorkloadOption(default, text, required=required)
+            options[name] = WorkloadOption(default, text, required=required, role=roles.get(name, "model"))
     return options
 
 

@@ -33,12 +33,12 @@ Curve: TypeAlias = list[tuple[int, Mapping[str, float | None]]]
 
 def check_processes(subject: Subject) -> str:
     """Another process builds the same model and the same batches, as the other ranks of a trial do."""
-    own = fingerprint(subject)
-    if fingerprint(Subject(subject.name, subject.options, batch_size=subject.batch_size)) != own:
+    own = digests(subject)
+    if digests(Subject(subject.name, subject.options, batch_size=subject.batch_size)) != own:
         raise NotChecked("they are not the same in one process")
     order = json.dumps({"name": subject.name, "options": subject.options, "batch_size": subject.batch_size})
     answer = subprocess.run(
-        [sys.executable, "-m", "trainers.workload_check.fingerprint", order],
+        [sys.executable, "-m", "trainers.workload_check.digests", order],
         env={**environment_of_children(), "PYTHONHASHSEED": OTHER_HASH_SEED},
         capture_output=True,
         stdin=subprocess.DEVNULL,
@@ -58,7 +58,7 @@ def check_processes(subject: Subject) -> str:
     return "a second process builds the same model and batches"
 
 
-def fingerprint(subject: Subject) -> dict[str, str]:
+def digests(subject: Subject) -> dict[str, str]:
     """Digests of what must be the same in every process."""
     model = subject.model()
     return {

@@ -3,7 +3,8 @@
     python -m trainers.workloads.describe my_package.models:MyModel
 
 prints the description as JSON, or why there is none. `ask` and `ask_for_installed` are the other end: they start that
-command where this process runs and imports from, and read what it prints.
+command where this process runs and imports from, and read what it prints. `ask_model_digest` asks `trainers.identity`
+in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from trainers.config import InvalidConfig
+from trainers.config import InvalidConfig, TrialConfig
 from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
 from trainers.workloads.registry import describe, description_from, entry_points
@@ -56,7 +57,7 @@ def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescr
         InvalidConfig: there is none; the message says why, e.g. with the error of the import.
         DescriptionKilled: its process was killed.
     """
-    answer = _run(["--", name], what=name, timeout_seconds=timeout_seconds)
+    answer = _run(["--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
     if "refused" in answer:
         raise InvalidConfig("workload", str(answer["refused"]))
     return _from_json(answer["description"])
@@ -68,8 +69,25 @@ def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
     Raises:
         InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.
     """
-    answer = _run(["--installed"], what="the installed workloads", timeout_seconds=timeout_seconds)
+    answer = _run(["--installed"], what="the installed workloads: their import", timeout_seconds=timeout_seconds)
     return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
+
+
+def ask_model_digest(config: TrialConfig, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
+    """The digest of the model that a trial would train (`trainers.identity`), which is built without weights.
+
+    Raises:
+        InvalidConfig: it cannot be built here, or not in time; the message says why.
+    """
+    answer = _run(
+        [json.dumps(config.to_json())],
+        what=f"{config.workload}: to build its model",
+        timeout_seconds=timeout_seconds,
+        module="trainers.identity",
+    )
+    if "refused" in answer:
+        raise InvalidConfig("workload", str(answer["refused"]))
+    return str(answer["model"])
 
 
 def environment_of_children() -> dict[str, str]:
@@ -77,10 +95,12 @@ def environment_of_children() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])}
 
 
-def _run(arguments: Sequence[str], *, what: str, timeout_seconds: float) -> Any:
+def _run(
+    arguments: Sequence[str], *, what: str, timeout_seconds: float, module: str = "trainers.workloads.describe"
+) -> Any:
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
         process = subprocess.Popen(
-            [sys.executable, "-m", "trainers.workloads.describe", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=noise,
@@ -90,7 +110,7 @@ def _run(arguments: Sequence[str], *, what: str, timeout_seconds: float) -> Any:
         try:
             status = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired as expired:
-            raise InvalidConfig("workload", f"{what}: its import takes more than {timeout_seconds:g} s") from expired
+            raise InvalidConfig("workload", f"{what} takes more than {timeout_seconds:g} s") from expired
         finally:
             with suppress(ProcessLookupError):  # and whatever the module has started
                 os.killpg(process.pid, signal.SIGKILL)
@@ -102,9 +122,7 @@ def _run(arguments: Sequence[str], *, what: str, timeout_seconds: float) -> Any:
             how = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             said = printable(_end_of(noise), limit=_SHOWN_OF_OUTPUT)
             refusal = DescriptionKilled if status == -signal.SIGKILL else InvalidConfig
-            raise refusal(
-                "workload", f"{what}: its import ended the process with {how}{f': {said}' if said else ''}"
-            ) from error
+            raise refusal("workload", f"{what} ended the process with {how}{f': {said}' if said else ''}") from error
 
 
 def _end_of(noise: IO[bytes]) -> str:

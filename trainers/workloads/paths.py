@@ -21,7 +21,7 @@ def problems_of_paths(description: WorkloadDescription, options: Mapping[str, Js
     """
     for name, option in description.options.items():
         given = options.get(name)
-        if option.is_path and isinstance(given, str) and given:
+        if option.role == "path" and isinstance(given, str) and given:
             problem = _problem(given)
             if problem is not None:
                 yield name, problem

@@ -29,6 +29,11 @@ from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
 from service.use_cases.memory_estimates import estimate_memory
+from service.use_cases.model_fingerprint import (
+    TIMEOUT_BESIDE_ESTIMATE_SECONDS,
+    field_with_winners,
+    fingerprint_for_winners,
+)
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
@@ -98,14 +103,18 @@ def create_job(
     if dry_run:
         plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
+        fingerprint = fingerprint_for_winners(plan, timeout_seconds=TIMEOUT_BESIDE_ESTIMATE_SECONDS)
         is_local = settings.cluster_address is None
         memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
-        estimate = estimates.estimate_job(session, plan, memory=memory)
+        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint)
         return Response(estimate.model_dump_json(), media_type="application/json")
+    asks_for_winners = field_with_winners(body.specification) is not None
     job, is_new = submit.create_job(
         session,
         body.specification,
         name=body.name,
+        model=body.model,
+        fingerprint=fingerprint_for_winners(plan_job(body.specification)) if asks_for_winners else None,
         tags=body.tags,
         priority=body.priority,
         idempotency_key=idempotency_key,
@@ -124,12 +133,15 @@ def list_jobs(
     reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     workload: Annotated[str | None, Query(max_length=200, description="Its name.")] = None,
+    model: Annotated[str | None, Query(max_length=200, description="Your own name of the model.")] = None,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[JobRead]:
     """Jobs, newest first."""
     before_id = decode_token("job", page_token) if page_token is not None else None
-    rows = JobRepository(session).page(states=state, model=workload, before_id=before_id, limit=page_size + 1)
+    rows = JobRepository(session).page(
+        states=state, workload=workload, model=model, before_id=before_id, limit=page_size + 1
+    )
     found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
     return Page[JobRead](items=reader.all(session, found), next_page_token=token)
 

@@ -2,30 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession
-from service.api.schemas.jobs import RecommendationList, RecommendationRead
+from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.errors import NotFound
-from service.store.repositories import JobRepository, RecommendationRepository
+from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
+from service.use_cases.answers import find_answers
+from trainers.config import MAX_COUNT
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
 
+Name = Query(min_length=1, max_length=200)
+Digest = Query(min_length=1, max_length=64)
+Count = Query(ge=1, le=MAX_COUNT)
+
 
 @router.get(
-    "/recommendations", summary="Ask for a workload's recommended configs", responses=problems.documented(422, 503)
+    "/recommendations", summary="Ask for a model's recommended configs", responses=problems.documented(404, 422, 503)
 )
 def list_recommendations(
     session: ReadSession,
-    workload: Annotated[str, Query(min_length=1, max_length=200, examples=["digits-mlp"])],
+    model: Annotated[str | None, Name, Query(description="Your own name of it.", examples=["my-gpt"])] = None,
+    workload: Annotated[str | None, Name, Query(description="Its name.", examples=["digits-mlp"])] = None,
+    fingerprint: Annotated[str | None, Digest, Query(description="Of the model.")] = None,
+    data_digest: Annotated[str | None, Digest] = None,
+    batch_size: Annotated[int | None, Count] = None,
+    num_steps: Annotated[int | None, Count, Query(description="Of a full trial.")] = None,
+    precision: Annotated[str | None, Digest, Query(examples=["float32"])] = None,
+    objective: Annotated[str | None, Name, Query(description="The metric that decided.")] = None,
+    device: Annotated[Literal["cpu", "cuda"] | None, Query()] = None,
+    world_size: Annotated[int | None, Count, Query(description="Ranks of a trial.")] = None,
+    match: Annotated[
+        Literal["all", "nearest"],
+        Query(
+            description="`nearest`: `data_digest`, `batch_size`, `num_steps` and `precision` need not agree, and those "
+            "stand first that agree in more of them."
+        ),
+    ] = "all",
+    include: Annotated[
+        Literal["superseded"] | None, Query(description="The history, too: answers that newer ones have replaced.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> RecommendationList:
-    """The recommendations of finished jobs for a workload, newest first; empty if there was none."""
-    found = RecommendationRepository(session).of_model(workload, limit=limit)
-    return RecommendationList(items=[RecommendationRead.of(recommendation) for recommendation in found])
+    """The recommendations of finished jobs that hold for all that is asked: confirmed ones first and refuted ones last,
+    then those that agree with more of it, then the newest.
+
+    An answer is replaced by a newer one of the same model, data, batch size, steps, precision and objective, unless
+    that is less well confirmed. A name that nothing has is answered with 404 and the names there are; the list is empty
+    if the name is known and nothing was found out yet.
+    """
+    query = RecommendationQuery(
+        model=model,
+        workload=workload,
+        fingerprint=fingerprint,
+        data_digest=data_digest,
+        batch_size=batch_size,
+        num_steps=num_steps,
+        precision=precision,
+        objective=objective,
+        device=device,
+        world_size=world_size,
+        wants_nearest=match == "nearest",
+        includes_superseded=include == "superseded",
+    )
+    found = find_answers(session, query, limit=limit)
+    return RecommendationList(
+        items=[RecommendationRead.of(answer.row, is_superseded=answer.is_superseded) for answer in found]
+    )
 
 
 @router.get(
@@ -34,7 +81,8 @@ def list_recommendations(
 def read_recommendation(session: ReadSession, job_id: JobId) -> RecommendationRead:
     """The recommendation of a job; 404 until it has ended with at least one completed search trial."""
     job = JobRepository(session).get(job_id)
-    recommendation = RecommendationRepository(session).of_job(job.id)
+    recommendations = RecommendationRepository(session)
+    recommendation = recommendations.of_job(job.id)
     if recommendation is None:
         raise NotFound(f"recommendation of the {job.state} job", job.id)
-    return RecommendationRead.of(recommendation)
+    return RecommendationRead.of(recommendation, is_superseded=recommendations.is_superseded(recommendation))

@@ -1,4 +1,4 @@
-"""Bodies about jobs, trials and recommendations: those that are read and written, with an example of each. No SQL, no
+"""Bodies about jobs and trials: those that are read and written, with an example of each. No SQL, no
 web framework."""
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from service.domain import FailureReason, JobRequest, JobState, Objective, Phase
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
-from service.evidence.snippet import python_snippet
-from service.evidence.types import PasteableConfig, RecommendedConfig, recommendation_from_json
+from service.evidence.types import PasteableConfig
 from service.specification.estimate import Estimate
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
@@ -39,6 +38,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 
@@ -49,7 +49,9 @@ class JobCreate(JobSpecification):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
 
     name: JobName | None = None
-    """The job's name for people; null: the workload's name."""
+    """The job's name for people; null: that of the model, or else the workload's."""
+    model: ModelName | None = None
+    """Your own name of the model, e.g. `my-gpt`, by which its recommendations can be asked for."""
     tags: Tags = Field(default_factory=dict)
     """Anything to find the job by."""
     priority: Priority = 0
@@ -63,7 +65,7 @@ class JobCreate(JobSpecification):
 
     @property
     def specification(self) -> JobSpecification:
-        """The specification alone, without name, tags and priority."""
+        """The specification alone, without name, model, tags and priority."""
         return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
 
 
@@ -191,7 +193,9 @@ class JobRead(ReadModel):
     failure: str | None
     """Why the job failed, for a person."""
     workload: str
-    """The workload's name, by which recommendations are asked for."""
+    """The workload's name."""
+    model: str | None = None
+    """Your own name of the model."""
     objectives: list[Objective]
     """The first one decides what is recommended; with others, `progress.front` lists what none betters in all."""
     specification: JobSpecification
@@ -218,7 +222,8 @@ class JobRead(ReadModel):
             waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
-            workload=job.model,
+            workload=job.workload,
+            model=job.model,
             objectives=list(job.objectives),
             specification=job.specification,
             num_trials=progress.num_trials,
@@ -274,6 +279,11 @@ class TrialRead(ReadModel):
     """The objective at `step`."""
     metrics: dict[str, float | None]
     """Every metric at `step`; null: it was not finite."""
+    fingerprint: str | None = None
+    """Digest of the model that it trains: of its parameters' shapes and kinds, its other modules, and the workload with
+    the options of the model that the search does not vary. Null until it was measured."""
+    data_digest: str | None = None
+    """Digest of the data; null: there is no telling."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -332,28 +342,3 @@ class EventRead(ReadModel):
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     created_at: datetime
-
-
-class RecommendationRead(RecommendedConfig):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
-
-    id: str
-    job_id: str
-    python: str
-    """The same as Python to paste."""
-    created_at: datetime
-
-    @classmethod
-    def of(cls, stored: models.RecommendationRow) -> RecommendationRead:
-        recommended = recommendation_from_json(stored.content)
-        return cls(
-            id=stored.id,
-            job_id=stored.job_id,
-            python=python_snippet(recommended),
-            created_at=stored.created_at,
-            **dict(recommended),
-        )
-
-
-class RecommendationList(ReadModel):
-    items: list[RecommendationRead]

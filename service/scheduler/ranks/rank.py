@@ -16,6 +16,7 @@ import ray
 from service.domain import FailureReason
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
 
 COLLECTIVE_TIMEOUT_SECONDS = 300.0
@@ -60,6 +61,7 @@ class Rank:
         self._consumer = GroupConsumer()
         self._until_step = math.inf
         self._step = 0
+        self._identity: TrialIdentity | None = None
 
     def meeting_point(self) -> str:
         """An address on this rank's machine at which the ranks can meet."""
@@ -104,6 +106,7 @@ class Rank:
         self.stop()
         self._consumer.begin(trial)
         self._step, self._until_step = 0, math.inf if until_step is None else until_step
+        self._identity = None
         context = RankContext(
             self._rank,
             self._world_size,
@@ -112,6 +115,7 @@ class Rank:
             consumer=self._consumer,
             begins_at_step=begins_at_step,
             pause_step=until_step,
+            on_built=self._note_identity if self._rank == 0 else None,
         )
         self._measurements = train(config, context)
 
@@ -135,6 +139,11 @@ class Rank:
         return failure
 
     @ray.method(concurrency_group=MESSAGES)
+    def identity(self) -> TrialIdentity | None:
+        """The identity of the present trial, on rank 0 once it has been measured; None elsewhere, and before."""
+        return self._identity
+
+    @ray.method(concurrency_group=MESSAGES)
     def take(self, trial: int, num_taken: int) -> None:
         """Hears that so many measurements of a trial have been dealt with, and that the next is wanted."""
         self._consumer.take(trial, num_taken)
@@ -150,6 +159,9 @@ class Rank:
         gc.collect()  # a model in a cycle would keep its memory while the next one is built
         # What is left are imported libraries, 0.2 s to go through; the next collection passes them over.
         gc.freeze()
+
+    def _note_identity(self, identity: TrialIdentity) -> None:
+        self._identity = identity
 
 
 def describe_failure(error: BaseException) -> RankFailure:

@@ -23,6 +23,7 @@ from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.ranks.rank import MESSAGES, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
+from trainers.identity.values import TrialIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +120,14 @@ class RankGroup:
         self._num_taken += 1
         outcome: RankOutcome = ray.get(steps[0])
         return outcome
+
+    def identity(self) -> TrialIdentity | None:
+        """The identity of the present trial, once it has been measured; None: rank 0 is gone, which `advance` tells."""
+        try:
+            found: TrialIdentity | None = ray.get(self._ranks[0].identity.remote(), timeout=GIVE_UP_SECONDS)
+        except (RayError, GetTimeoutError):
+            return None
+        return found
 
     def drop(self) -> None:
         """Makes the ranks leave the present trial, all at the same step, instead of training on up to a measurement.

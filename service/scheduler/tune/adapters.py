@@ -70,7 +70,7 @@ def adapters_of(
     )
     judgement = Judgement(plan, trials, pruner, retries or Retries(), feasibility)
     pace = Pace(plan.num_steps, clock=time.monotonic)
-    recorder = Recorder(journal, trials, judgement, policy, signals, pace)
+    recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
     orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility)
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)
     return TuneAdapters(searcher, pruner, recorder, sharing)

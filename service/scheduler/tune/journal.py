@@ -11,6 +11,7 @@ from typing import TypeVar
 from service.clock import utc_now
 from service.errors import LeaseLost, RunAskedToEnd
 from service.scheduler.tune.run_end import Ending, RunEnded, Signals
+from service.specification.identity import StoredIdentity
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database, Session
 from service.use_cases import run
@@ -32,10 +33,13 @@ class Journal:
         self._database = database
         self._signals = signals
         self._pending: dict[int, list[Measurement]] = {}
+        self._identities: dict[int, StoredIdentity] = {}
 
-    def note(self, number: int, measurement: Measurement) -> None:
-        """Keeps a measurement of a trial for the next write."""
+    def note(self, number: int, measurement: Measurement, identity: StoredIdentity | None = None) -> None:
+        """Keeps a measurement of a trial for the next write, and its identity if it is known from now on."""
         self._pending.setdefault(number, []).append(measurement)
+        if identity is not None:
+            self._identities[number] = identity
 
     def flush(self) -> None:
         """Writes the measurements that wait. Raises: RunEnded."""
@@ -47,7 +51,10 @@ class Journal:
         Raises:
             RunEnded: the job is no longer this run's.
         """
-        batch = [run.TrialMeasurements(number, reported) for number, reported in self._pending.items()]
+        batch = [
+            run.TrialMeasurements(number, reported, self._identities.get(number))
+            for number, reported in self._pending.items()
+        ]
 
         def all_of_it(session: Session) -> None:
             if batch:
@@ -63,6 +70,7 @@ class Journal:
         except RunAskedToEnd as error:
             raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
+        self._identities.clear()
 
     def read(self, use: Callable[[Session], T]) -> T:
         """The result of `use` in a reading session."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
 from trainers.config import Measurement, TrialConfig
+from trainers.identity.values import TrialIdentity
 
 
 class TuneAdapter:
@@ -63,6 +64,8 @@ class TrialReport:
     trace: str = ""
     field: str = ""
     """The field of the trial's config that is at fault, if one is."""
+    identity: TrialIdentity | None = None
+    """With the first measurement of each run of the trial."""
 
     def to_tune(self) -> dict[str, Any]:
         # `done` ends the trial whatever the pruner would say.

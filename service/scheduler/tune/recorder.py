@@ -16,6 +16,8 @@ from service.scheduler.tune.judgement import Judgement
 from service.scheduler.tune.messages import TrialOrder, TrialReport, TuneAdapter
 from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
 from service.scheduler.tune.run_end import RunEnded, Signals
+from service.specification.identity import stored_identity
+from service.specification.planning import JobPlan
 from service.use_cases import run
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def __init__(
         self,
+        plan: JobPlan,
         journal: Journal,
         trials: OpenTrials,
         judgement: Judgement,
@@ -39,6 +42,7 @@ class Recorder(TuneAdapter, tune.Callback):
             signals: asked at every turn of Tune's loop.
             pace: tells when the time left is too short for further trials.
         """
+        self._plan = plan
         self._journal = journal
         self._trials = trials
         self._judgement = judgement
@@ -80,7 +84,8 @@ class Recorder(TuneAdapter, tune.Callback):
     ) -> None:
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         if report.measurement is not None:
-            self._journal.note(number, report.measurement)
+            identity = None if report.identity is None else stored_identity(self._plan, report.identity)
+            self._journal.note(number, report.measurement, identity)
             self._pace.measured(number, report.measurement.step)
             if report.kind == "measured":
                 # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a

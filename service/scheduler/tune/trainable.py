@@ -26,6 +26,7 @@ class WarmTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._group: RankGroup | None = None
+        self._is_identified = False
         self._begin(TrialOrder.from_tune(config))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -35,15 +36,19 @@ class WarmTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         assert self._group is not None
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
+        identity = None
+        if isinstance(outcome, Measurement) and not self._is_identified:
+            identity = self._group.identity()
+            self._is_identified = identity is not None
         match outcome:
             case RankFailure():
                 report = TrialReport(
                     "failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace, field=outcome.field
                 )
             case Measurement() if outcome.step < self._num_steps:
-                report = TrialReport("measured", outcome)
+                report = TrialReport("measured", outcome, identity=identity)
             case Measurement():
-                report = TrialReport("completed", outcome)
+                report = TrialReport("completed", outcome, identity=identity)
             case None:
                 report = TrialReport("failed", reason=FailureReason.ERROR, detail="training ended before its last step")
         if not self._group.is_usable:
@@ -71,6 +76,7 @@ class WarmTrainable(tune.Trainable):
             placement_group = ray.util.get_current_placement_group()
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
+        self._is_identified = False
         self._num_steps = order.config.num_steps
         self._report_timeout_seconds = order.report_timeout_seconds
         self._group.start(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from service.store.repositories.jobs import EventRepository, JobRepository, RecommendationRepository
+from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.recommendations import Answer, RecommendationQuery, RecommendationRepository
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -14,12 +15,14 @@ from service.store.repositories.trials import (
 from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
 __all__ = [
+    "Answer",
     "ClusterShareRepository",
     "CompletedTrial",
     "EventRepository",
     "JobRepository",
     "LeadingTrial",
     "MeasurementRepository",
+    "RecommendationQuery",
     "RecommendationRepository",
     "TrainedTrial",
     "TrialRepository",

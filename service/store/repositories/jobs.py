@@ -1,4 +1,4 @@
-"""Jobs with what there is one of for each: their events and their recommendations."""
+"""Jobs and their events."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, select, text, update
+from sqlalchemy import and_, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
 from service.errors import NotFound
-from service.store.models import Event, Job, RecommendationRow
+from service.store.models import Event, Job
 
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
@@ -52,17 +52,40 @@ class JobRepository:
         return self._session.scalars(select(Job).where(Job.idempotency_key == key)).one_or_none()
 
     def page(
-        self, *, states: Sequence[JobState] = (), model: str | None = None, before_id: str | None = None, limit: int
+        self,
+        *,
+        states: Sequence[JobState] = (),
+        workload: str | None = None,
+        model: str | None = None,
+        before_id: str | None = None,
+        limit: int,
     ) -> list[Job]:
-        """Up to `limit` jobs, newest first, beginning after the job `before_id`."""
+        """Up to `limit` jobs, newest first, beginning after the job `before_id`.
+
+        Args:
+            workload: its name; None: any.
+            model: the user's own name of the model; None: any, or none.
+        """
         statement = select(Job).order_by(Job.id.desc()).limit(limit)
         if states:
             statement = statement.where(Job.state.in_(states))
+        if workload is not None:
+            statement = statement.where(Job.workload == workload)
         if model is not None:
             statement = statement.where(Job.model == model)
         if before_id is not None:
             statement = statement.where(Job.id < before_id)
         return list(self._session.scalars(statement))
+
+    def models(self) -> list[str]:
+        """The names that users have given to their models."""
+        return list(
+            self._session.scalars(select(Job.model).where(Job.model.is_not(None)).distinct().order_by(Job.model))
+        )
+
+    def workloads(self) -> list[str]:
+        """The names of the workloads that jobs had."""
+        return list(self._session.scalars(select(Job.workload).distinct().order_by(Job.workload)))
 
     def next_claimable_locked(self, now: datetime) -> Job | None:
         """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
@@ -136,26 +159,3 @@ class EventRepository:
     def last_id(self) -> int:
         """The newest event's id; 0: there is none."""
         return self._session.scalar(select(func.coalesce(func.max(Event.id), 0))) or 0
-
-
-class RecommendationRepository:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def replace(self, recommendation: RecommendationRow) -> None:
-        """Stores the recommendation of a job in place of an earlier one."""
-        self._session.execute(delete(RecommendationRow).where(RecommendationRow.job_id == recommendation.job_id))
-        self._session.add(recommendation)
-        self._session.flush()
-
-    def of_job(self, job_id: str) -> RecommendationRow | None:
-        return self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id == job_id)).one_or_none()
-
-    def of_jobs(self, job_ids: Sequence[str]) -> list[RecommendationRow]:
-        """The recommendations of these jobs."""
-        return list(self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id.in_(job_ids))))
-
-    def of_model(self, model: str, *, limit: int) -> list[RecommendationRow]:
-        """Recommendations for a model, newest first."""
-        statement = select(RecommendationRow).where(RecommendationRow.model == model)
-        return list(self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(limit)))

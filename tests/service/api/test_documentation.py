@@ -14,6 +14,7 @@ from service.api import examples
 from service.api.schemas import jobs
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
+from service.api.schemas.recommendations import RecommendationRead
 from service.server.app import create_app
 from service.settings import Settings
 
@@ -83,7 +84,7 @@ def test_examples_of_responses_are_valid() -> None:
         (jobs.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
         (jobs.MeasurementPage, examples.MEASUREMENTS),
         (jobs.EventRead, examples.EVENT),
-        (jobs.RecommendationRead, examples.RECOMMENDATION),
+        (RecommendationRead, examples.RECOMMENDATION),
         (WorkloadRead, examples.WORKLOAD),
         (SearchSpaceRead, examples.SEARCH_SPACE),
         (Problem, examples.PROBLEM),

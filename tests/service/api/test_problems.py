@@ -377,7 +377,11 @@ def test_impossible_parameters_are_refused_naming_them(http: httpx.Client, datab
         (f"/v1/jobs/{job}/trials/0/measurements?after_step=99999999999", "after_step"),
         (f"/v1/jobs/{job}/events?after=-1", "after"),
         ("/v1/events?after=99999999999999999999", "after"),
-        ("/v1/recommendations", "workload"),
+        ("/v1/recommendations?workload=", "workload"),
+        ("/v1/recommendations?model=%00", "model"),
+        ("/v1/recommendations?fingerprint=%00", "fingerprint"),
+        ("/v1/recommendations?batch_size=0", "batch_size"),
+        ("/v1/recommendations?match=best", "match"),
     ]:
         answer = http.get(path)
         assert answer.status_code == 422, f"{path}: {answer.text}"

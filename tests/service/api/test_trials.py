@@ -9,6 +9,7 @@ from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
+from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import (
     NOW,
@@ -19,6 +20,7 @@ from tests.support.service.scenarios import (
     measure,
     repeat_trial,
     run_trial,
+    specification,
 )
 from trainers.config import Measurement
 
@@ -100,6 +102,47 @@ def test_a_finished_job_recommends_its_best_config_with_evidence(http: httpx.Cli
     assert found["evidence"]["verdict"] == "better"
     assert "lr" in found["config"]
     compile(found["python"], "snippet", "exec")
+
+
+def test_recommendations_are_asked_for_by_the_users_name_of_the_model(http: httpx.Client) -> None:
+    answer = http.post("/v1/jobs", json={"workload": {"name": "digits-mlp"}, "model": " my-gpt "})
+    assert (answer.json()["model"], answer.json()["name"], answer.json()["workload"]) == (
+        "my-gpt",
+        "my-gpt",
+        "digits-mlp",
+    )
+    assert [job["id"] for job in http.get("/v1/jobs", params={"model": "my-gpt"}).json()["items"]] == [
+        answer.json()["id"]
+    ]
+    assert http.get("/v1/recommendations", params={"model": "my-gpt"}).json() == {"items": []}
+    unknown = http.get("/v1/recommendations", params={"model": "my-gtp"})
+    assert unknown.status_code == 404
+    assert unknown.json()["type"] == "urn:shampoo-tuner:problem:unknown-name"
+    [error] = unknown.json()["errors"]
+    assert (error["field"], error["value"]) == ("model", "my-gtp")
+    assert error["message"] == "no model is called 'my-gtp' (known: my-gpt): did you mean 'my-gpt'?"
+    for model in ("", "x" * 201, 7):
+        assert http.post("/v1/jobs", json={"workload": {"name": "digits-mlp"}, "model": model}).status_code == 422
+
+
+def test_a_newer_answer_of_the_same_key_leaves_the_older_one_as_history(http: httpx.Client, database: Database) -> None:
+    identity = built_identity(specification())
+    older, newer = (finished_job(database, identity=identity) for _ in range(2))
+    [found] = http.get("/v1/recommendations", params={"fingerprint": identity.fingerprint}).json()["items"]
+    assert (found["job_id"], found["superseded"], found["status"]) == (newer, False, "provisional")
+    assert found["key"] == {
+        "fingerprint": identity.fingerprint,
+        "data_digest": identity.data_digest,
+        "batch_size": 128,
+        "num_steps": 40,
+        "precision": "float32",
+        "objective": "validation_loss",
+    }
+    assert found["environment"] == identity.environment
+    history = http.get("/v1/recommendations", params={"workload": "digits-mlp", "include": "superseded"}).json()
+    assert [(one["job_id"], one["superseded"]) for one in history["items"]] == [(newer, False), (older, True)]
+    assert http.get(f"/v1/jobs/{older}/recommendation").json() == history["items"][1]
+    assert http.get(f"/v1/jobs/{older}/trials/2").json()["fingerprint"] == identity.fingerprint
 
 
 def test_a_job_that_runs_has_no_recommendation_yet(http: httpx.Client, database: Database) -> None:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from service.client import Client
-from service.domain import Direction, JobState, TrialState
+from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.pareto_front import dominates
 from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
@@ -38,16 +38,28 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
         "resources": {"parallel_trials": 1},
     }
     with serving(tmp_path / "data") as service, Client(service.url) as client:
-        job = client.submit(JobSpecification.model_validate(specification))
+        job = client.submit(JobSpecification.model_validate(specification), model="my-mlp")
         job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure
         trials = list(client.trials(job.id))
         recommendation = client.recommendation(job.id)
+        by_model = client.recommendations(model="my-mlp")
+        like_it = client.estimate({**specification, "pinned": ["winners"]})
+        wider = {"name": "digits-mlp", "options": {"hidden_sizes": [200]}}
+        unlike_it = client.estimate({**specification, "workload": wider, "pinned": ["winners"]})
         config = client.trial_config(job.id, job.progress.front[-1].number)
         page = httpx.get(f"{service.url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
         service.process.terminate()
         assert service.process.wait(PATIENCE_SECONDS) == 0
 
+    assert by_model == [recommendation]
+    assert {trial.fingerprint for trial in trials} == {recommendation.key.fingerprint}
+    assert None not in (recommendation.key.fingerprint, recommendation.key.data_digest)
+    assert recommendation.environment is not None
+    assert (recommendation.environment.device, recommendation.environment.world_size) == ("cpu", 1)
+    # What the API's process says of a model is what a rank said of it.
+    assert [winner.job_id for winner in like_it.winners[Phase.SEARCH]] == [job.id]
+    assert unlike_it.winners == {Phase.SEARCH: []}
     assert {trial.state for trial in trials} == {TrialState.COMPLETED}  # none is pruned
     values = {trial.number: tuple(float(trial.metrics[name] or 0) for name in OBJECTIVES) for trial in trials}
     directions = tuple(OBJECTIVES.values())

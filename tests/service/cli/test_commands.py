@@ -26,8 +26,17 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.service.cli.conftest import read_job, run
+from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job
-from tests.support.service.scenarios import NOW, begin_trial, claimed_job, repeat_trial, run_trial, submit
+from tests.support.service.scenarios import (
+    NOW,
+    begin_trial,
+    claimed_job,
+    repeat_trial,
+    run_trial,
+    specification,
+    submit,
+)
 from tests.support.waiting import PATIENCE_SECONDS, started
 
 
@@ -282,6 +291,21 @@ def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     assert as_json["config"]["lr"] == pytest.approx(float(as_yaml["config"]["lr"]))
 
 
+@pytest.mark.usefixtures("url")
+def test_recommend_tries_a_name_as_a_models_and_then_as_a_workloads_and_says_which(sqlite_database: Database) -> None:
+    old = finished_job(sqlite_database)
+    identity = built_identity(specification())
+    job_id = finished_job(sqlite_database, model="my-mlp", identity=identity)
+    by_model, by_workload = run("recommend", "my-mlp"), run("recommend", "digits-mlp")
+    by_fingerprint = run("recommend", "--fingerprint", identity.fingerprint)
+    assert by_model.stdout == by_workload.stdout == by_fingerprint.stdout
+    assert by_model.stderr == f"model my-mlp: provisional, of job {job_id}\n"
+    assert by_workload.stderr.startswith(f"workload digits-mlp: provisional, of job {job_id}; 2 different models have")
+    assert run("recommend", "my-mlp", "--fingerprint", identity.fingerprint).exit_code == 2
+    assert "did you mean 'my-mlp'" in run("recommend", "my-mpl").stderr
+    assert old not in run("jobs", "--model", "my-mlp").stdout
+
+
 def test_help_names_every_command() -> None:
     result = run("--help")
     assert result.exit_code == 0
@@ -311,7 +335,10 @@ def test_recommend_of_one_job_and_of_an_unknown_model(sqlite_database: Database)
         assert json.loads(run("recommend", "--job", job_id, "--format", "json").stdout)["job_id"] == job_id
     unknown = run("recommend", "digits")
     assert unknown.exit_code == 1
-    assert "unknown workload 'digits' (known: click-log, digits-autoencoder, " in unknown.stderr
+    assert (
+        "no model is called 'digits' (known: none); no workload is called 'digits'; did you mean 'digits-mlp'?"
+        in unknown.stderr
+    )
     assert run("recommend").exit_code == run("recommend", "digits-mlp", "--job", older).exit_code == 2
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.domain import Direction, Objective
+from service.evidence.status import Status
 from service.evidence.types import evidence_from_json
 from service.scheduler.policy.job_policy import history_of
 from service.store.migrate import check, is_current, migrate
@@ -14,6 +15,7 @@ from service.store.repositories import (
     ClusterShareRepository,
     JobRepository,
     MeasurementRepository,
+    RecommendationQuery,
     RecommendationRepository,
     TrialRepository,
 )
@@ -60,6 +62,14 @@ def check_stories(database: Database) -> None:
         evidence = evidence_from_json(recommendation.content["evidence"])
         assert evidence.best.number == BEST_TRIAL
         assert evidence.confirmation is not None
+        query = RecommendationQuery(
+            workload="digits-mlp", objective="validation_loss", num_steps=40, batch_size=128, precision="float32"
+        )
+        [answer] = RecommendationRepository(session).find(query, limit=5)
+        row = answer.row
+        assert (row.id, row.status, answer.is_superseded) == (recommendation.id, Status.CONFIRMED, False)
+        assert (row.device, row.world_size, row.model, row.fingerprint) == ("cpu", 1, None, None)
+        assert [job.workload for job in found] == ["digits-mlp"] * 3
         [unfinished] = trials.with_measurements(running.id)
         assert [measured.step for measured in MeasurementRepository(session).of_trial(unfinished.id)] == [10]
         [(share, priority)] = ClusterShareRepository(session).of_cluster("10.0.0.1:6379", now=NOW)

@@ -10,6 +10,7 @@ from search_spaces import Categorical, Float, Integer, SearchSpace
 from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
+from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import plan_job
 from service.store.models import Job
@@ -17,6 +18,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
 from service.use_cases.estimates import estimate_job
+from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
@@ -33,9 +35,13 @@ SPACE = SearchSpace(
 )
 
 
+MLP = StoredIdentity("mlp", "digits", {"device": "cpu", "device_name": None, "world_size": 1, "versions": {}})
+"""Of all jobs here; `test_answers.py` has models that differ."""
+
+
 def resolved(database: Database, **fields: Any) -> JobSpecification:
     with database.reading() as session:
-        return resolve_winners(session, plan_job(specification(**fields)))
+        return resolve_winners(session, plan_job(specification(**fields)), MLP.fingerprint)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +71,13 @@ def test_an_assignment_of_another_space_is_clipped_filled_up_or_left_out(given: 
 
 
 def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_from(database: Database) -> None:
-    older, newer = finished_job(database), finished_job(database)  # all of their trials have the defaults
-    job_id = submit(database, pinned=["winners"], baseline={"pinned": ["winners", {"lr": 0.002}]})
+    older, newer = (
+        finished_job(database, identity=MLP),
+        finished_job(database, identity=MLP),
+    )  # all of their trials have the defaults
+    job_id = submit(
+        database, fingerprint=MLP.fingerprint, pinned=["winners"], baseline={"pinned": ["winners", {"lr": 0.002}]}
+    )
     with database.reading() as session:
         found = JobRepository(session).get(job_id).specification
     [winner] = found.pinned  # the older one's is the same
@@ -86,15 +97,15 @@ def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_fr
 def test_only_succeeded_jobs_with_the_same_objective_and_optimizer_have_winners(database: Database) -> None:
     assert resolved(database, pinned=["winners"]).pinned == []
     lease = claimed_job(database, objectives=[{"metric": "validation_accuracy"}])
-    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 0, 0.5, identity=MLP)
     with database.writing() as session:
         finish_job(session, lease, failure=None, now=NOW)
     lease = claimed_job(database)
-    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 0, 0.5, identity=MLP)
     with database.writing() as session:
         finish_job(session, lease, failure="no more", now=NOW)
     assert resolved(database, pinned=["winners"]).pinned == []
-    finished_job(database)
+    finished_job(database, identity=MLP)
     assert resolved(database, pinned=["winners"], search_space="sgd").pinned == []
     assert len(resolved(database, pinned=["winners"]).pinned) == 1
 
@@ -104,7 +115,7 @@ def test_there_are_at_most_five_winners_each_once(database: Database) -> None:
         lr = {"type": "float", "name": "lr", "low": 1e-3, "high": 1.0, "default": (rank + 1) / 1000}
         space = {"optimizer": "shampoo", "parameters": [lr]}
         lease = claimed_job(database, search_space=space, baseline=None)
-        run_trial(database, lease, 0, 0.5)
+        run_trial(database, lease, 0, 0.5, identity=MLP)
         with database.writing() as session:
             finish_job(session, lease, failure=None, now=NOW)
     pinned = resolved(database, pinned=["winners", "winners", {"lr": 0.004}]).pinned
@@ -124,14 +135,16 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
     def create() -> tuple[Job, bool]:
         with database.writing() as session:
             wanted = specification(pinned=["winners"])
-            return create_job(session, wanted, name=None, tags={}, idempotency_key="k", now=NOW)
+            return create_job(
+                session, wanted, name=None, tags={}, fingerprint=MLP.fingerprint, idempotency_key="k", now=NOW
+            )
 
-    finished_job(database)
+    finished_job(database, identity=MLP)
     job, is_new = create()
     assert is_new
     with database.writing() as session:
         cancel_job(session, job.id, now=NOW)  # so that nobody claims it
-    finished_job(database)
+    finished_job(database, identity=MLP)
     again, is_new = create()
     assert (again.id, is_new) == (job.id, False)
 
@@ -139,14 +152,14 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
 def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> None:
     def lines(**fields: Any) -> str:
         with database.reading() as session:
-            estimate = estimate_job(session, plan_job(specification(**fields)))
+            estimate = estimate_job(session, plan_job(specification(**fields)), fingerprint=MLP.fingerprint)
         return "\n".join(estimate_lines(estimate))
 
     assert "winner" not in lines()
-    assert "No earlier job with this workload, objective and optimizer has a winner for the search." in lines(
+    assert "No earlier job with this model, objective and optimizer has a winner for the search." in lines(
         pinned=["winners"]
     )
-    job_id = finished_job(database)
+    job_id = finished_job(database, identity=MLP)
     assert f"The search begins with winners of earlier jobs: trial 2 of {job_id}." in lines(pinned=["winners"])
     narrow = {"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": 1e-6, "high": 1e-5}]}
     assert f"trial 2 of {job_id} (lr clipped)" in lines(pinned=["winners"], search_space=narrow)
@@ -156,5 +169,20 @@ def test_a_winner_given_by_hand_is_checked_like_an_assignment(database: Database
     winner = {"job_id": "job_x", "trial": 3, "value": 0.5, "parameters": {"lr": 0.002}}
     assert plan_job(resolved(database, pinned=[winner])).pinned[Phase.SEARCH][0]["lr"] == 0.002
     with pytest.raises(InvalidInput, match="must be in") as refused:
-        submit(database, pinned=["algoperf", {**winner, "parameters": {"lr": 1e9}}])
+        submit(database, fingerprint=MLP.fingerprint, pinned=["algoperf", {**winner, "parameters": {"lr": 1e9}}])
     assert refused.value.field == "pinned[1].parameters.lr"
+
+
+@pytest.mark.processes
+def test_a_model_that_cannot_be_built_here_has_no_winners_and_the_field_that_asks_is_named() -> None:
+    missing = {"name": "text-lm", "options": {"path": "/nowhere/at/all"}}
+    for fields, field in (
+        ({"pinned": ["winners"]}, "pinned"),
+        ({"baseline": {"pinned": [{"lr": 0.002}, "winners"]}}, "baseline.pinned"),
+    ):
+        wanted = specification(workload=missing, **fields)
+        assert field_with_winners(wanted) == field
+        with pytest.raises(InvalidInput, match=r"which one this is could not be told: .*/nowhere/at/all") as refused:
+            fingerprint_for_winners(plan_job(wanted))
+        assert refused.value.field == field
+    assert fingerprint_for_winners(plan_job(specification(workload=missing))) is None

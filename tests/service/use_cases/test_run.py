@@ -12,6 +12,7 @@ from service.store.repositories import (
     EventRepository,
     JobRepository,
     MeasurementRepository,
+    RecommendationQuery,
     RecommendationRepository,
     TrialRepository,
 )
@@ -149,10 +150,11 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert (job.state, job.failure, job.finished_at) == (JobState.SUCCEEDED, None, NOW)
     with database.reading() as session:
         recommendation = RecommendationRepository(session).of_job(job.id)
-        of_model = RecommendationRepository(session).of_model("digits-mlp", limit=5)
+        query = RecommendationQuery(workload="digits-mlp", batch_size=128, num_steps=40, objective="validation_loss")
+        [answer] = RecommendationRepository(session).find(query, limit=5)
         last = TrialRepository(session).get(job.id, 3)
     assert recommendation is not None
-    assert [r.id for r in of_model] == [recommendation.id]
+    assert (answer.row.id, answer.is_superseded) == (recommendation.id, False)
     assert recommendation.optimizer == "shampoo"
     assert recommendation.content["evidence"]["best"]["number"] == 1
     assert recommendation.content["evidence"]["verdict"] == "better"

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from socket import create_server
+from typing import Any
 
 from service.clock import Clock, utc_now
 from service.domain import Phase
 from service.server.app import create_app
 from service.server.serve import Server
 from service.settings import Settings
+from service.specification.identity import StoredIdentity
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
@@ -41,13 +43,20 @@ def running(
             assert not thread.is_alive(), "the server did not stop"
 
 
-def finished_job(database: Database, *, now: datetime = NOW) -> str:
-    """The id of a job that succeeded: three search trials and one of the baseline."""
-    lease = claimed_job(database)
+def finished_job(
+    database: Database, *, now: datetime = NOW, identity: StoredIdentity | None = None, **fields: Any
+) -> str:
+    """The id of a job that succeeded: three search trials and one of the baseline.
+
+    Args:
+        identity: of all of its trials; None: as in jobs of long ago, there is none.
+        fields: as `submit` takes them.
+    """
+    lease = claimed_job(database, **fields)
     for number, (loss, phase) in enumerate(
         [(0.5, Phase.SEARCH), (0.4, Phase.BASELINE), (0.2, Phase.SEARCH), (0.3, Phase.SEARCH)]
     ):
-        run_trial(database, lease, number, loss, phase)
+        run_trial(database, lease, number, loss, phase, identity=identity)
     with database.writing() as session:
         finish_job(session, lease, failure=None, now=now)
     return lease.job_id

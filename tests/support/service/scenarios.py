@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from service.domain import FailureReason, Phase, TrialState
+from service.specification.identity import StoredIdentity
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from service.store.models import Trial
@@ -47,10 +48,27 @@ def specification(**fields: Any) -> JobSpecification:
     return JobSpecification.model_validate(content)
 
 
-def submit(database: Database, *, now: datetime = NOW, **fields: Any) -> str:
-    """The id of a new job."""
+def submit(
+    database: Database, *, now: datetime = NOW, model: str | None = None, fingerprint: str | None = None, **fields: Any
+) -> str:
+    """The id of a new job.
+
+    Args:
+        model: the user's own name of the model.
+        fingerprint: of the model, where winners are asked for.
+    """
+    wanted = specification(**fields)
     with database.writing() as session:
-        job, _ = create_job(session, specification(**fields), name=None, tags={}, idempotency_key=None, now=now)
+        job, _ = create_job(
+            session,
+            wanted,
+            name=None,
+            model=model,
+            fingerprint=fingerprint,
+            tags={},
+            idempotency_key=None,
+            now=now,
+        )
         return job.id
 
 
@@ -113,13 +131,21 @@ def fork_trial(database: Database, lease: Lease, number: int, *, parent: int, st
 
 
 def measure(
-    database: Database, lease: Lease, number: int, step: int, loss: float, *, now: datetime = NOW, offset: float = 0.0
+    database: Database,
+    lease: Lease,
+    number: int,
+    step: int,
+    loss: float,
+    *,
+    now: datetime = NOW,
+    offset: float = 0.0,
+    identity: StoredIdentity | None = None,
 ) -> None:
     """One measurement of a running trial, after a hundredth of a second for each step and `offset` seconds."""
     metrics = {"train_loss": loss, "validation_loss": loss, "validation_accuracy": 1 / (1 + loss)}
     reported = Measurement(step=step, epoch=step / 10, seconds=step / 100 + offset, metrics=metrics)
     with database.writing() as session:
-        record_measurements(session, lease, [TrialMeasurements(number, [reported])], now=now)
+        record_measurements(session, lease, [TrialMeasurements(number, [reported], identity)], now=now)
 
 
 def end_trial(
@@ -168,12 +194,19 @@ def repeat_trial(
 
 
 def run_trial(
-    database: Database, lease: Lease, number: int, loss: float, phase: Phase = Phase.SEARCH, *, now: datetime = NOW
+    database: Database,
+    lease: Lease,
+    number: int,
+    loss: float,
+    phase: Phase = Phase.SEARCH,
+    *,
+    now: datetime = NOW,
+    identity: StoredIdentity | None = None,
 ) -> None:
     """A completed trial whose loss falls to `loss` over 40 steps."""
     begin_trial(database, lease, number, phase, now=now)
     for step in (10, 20, 30, 40):
-        measure(database, lease, number, step, loss * 40 / step, now=now)
+        measure(database, lease, number, step, loss * 40 / step, now=now, identity=identity)
     end_trial(database, lease, number, now=now)
 
 

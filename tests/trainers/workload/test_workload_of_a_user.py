@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -142,6 +142,31 @@ def test_an_impossible_description_is_refused_with_its_value(attributes: dict[st
     with pytest.raises(InvalidConfig) as caught:
         description_of(changed, name="m:C")
     assert message in caught.value.message
+
+
+class WithRoles(Sound):
+    option_roles: ClassVar[dict[str, str]] = {"path": "path", "num_workers": "reading"}
+
+    def __init__(self, *, path: str, num_workers: int = 2, width: int = 3) -> None:
+        super().__init__()
+
+
+def test_a_class_says_which_of_its_options_are_not_of_the_model() -> None:
+    options = description_of(WithRoles, name="mine:Mine").options
+    assert {name: option.role for name, option in options.items()} == {
+        "path": "path",
+        "num_workers": "reading",
+        "width": "model",
+    }
+    for roles, message in (
+        ({"pth": "path"}, "option_roles of Other must be a dict of roles by option"),
+        (
+            {"path": "file"},
+            r"option_roles\['path'\] must be one of model, data, path, path_or_word, reading, got 'file'",
+        ),
+    ):
+        with pytest.raises(InvalidConfig, match=message):
+            description_of(type("Other", (WithRoles,), {"option_roles": roles}), name="mine:Mine")
 
 
 def test_what_a_class_lacks_is_listed_at_once() -> None:

@@ -19,7 +19,7 @@ from trainers.workload.user_workload import import_class
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.rules import RULES
 from trainers.workload_check.subject import Subject
-from trainers.workload_check.trial_rules import OTHER_HASH_SEED, fingerprint
+from trainers.workload_check.trial_rules import OTHER_HASH_SEED, digests
 from trainers.workloads.describe import environment_of_children
 from trainers.workloads.registry import BUILT_IN, describe
 
@@ -97,8 +97,8 @@ def test_a_workload_with_parameter_groups_describes_them(name: str) -> None:
 def test_another_process_builds_the_same_models_and_batches(cases: dict[str, tuple[str, dict[str, Any]]]) -> None:
     """The rule `processes`, with one process for all of them: each start takes seconds."""
     program = (
-        "import json, sys; from tests.trainers.workloads.test_checked import fingerprint, subject; "
-        "print(json.dumps({name: fingerprint(subject(case)) for name, case in json.load(sys.stdin).items()}))"
+        "import json, sys; from tests.trainers.workloads.test_checked import digests, subject; "
+        "print(json.dumps({name: digests(subject(case)) for name, case in json.load(sys.stdin).items()}))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program],
@@ -112,4 +112,4 @@ def test_another_process_builds_the_same_models_and_batches(cases: dict[str, tup
     )
     assert answer.returncode == 0, answer.stderr
     there = json.loads(answer.stdout.splitlines()[-1])
-    assert there == {name: fingerprint(subject(case)) for name, case in cases.items()}
+    assert there == {name: digests(subject(case)) for name, case in cases.items()}

@@ -18,7 +18,9 @@ def problems(**options: object) -> list[tuple[str, str]]:
 
 
 def test_every_option_that_is_a_path_is_one_of_the_workload_and_says_so() -> None:
-    found = {name: [o for o, option in each.options.items() if option.is_path] for name, each in BUILT_IN.items()}
+    found = {
+        name: [o for o, option in each.options.items() if option.role == "path"] for name, each in BUILT_IN.items()
+    }
     assert {name: options for name, options in found.items() if options} == {
         "text-lm": ["path", "validation_path"],
         "image-folder": ["path"],

@@ -39,21 +39,29 @@ DESCRIPTIONS = (
                 "a file, or a directory of files in the order of their names: lines of a label, 13 integers and 26 "
                 "hexadecimal categories, separated by tabs (or *.gz of such), or Parquet with these 40 columns",
                 required=True,
-                is_path=True,
+                role="path",
             ),
-            "file_pattern": WorkloadOption(None, "which files of a directory are read, as a glob; null: all"),
+            "file_pattern": WorkloadOption(
+                None, "which files of a directory are read, as a glob; null: all", role="data"
+            ),
             "validation_path": WorkloadOption(
-                None, "as path, with the examples for validation; null: the last of path", is_path=True
+                None, "as path, with the examples for validation; null: the last of path", role="path"
             ),
             "validation_share": WorkloadOption(
-                None, "share of the examples, the last ones, held out for validation, in (0, 1); null: 0.1"
+                None, "share of the examples, the last ones, held out for validation, in (0, 1); null: 0.1", role="data"
             ),
             "num_validation_examples": WorkloadOption(
-                65_536, "validation examples evaluated at each measurement, spread over their time; null: all"
+                65_536,
+                "validation examples evaluated at each measurement, spread over their time; null: all",
+                role="data",
             ),
-            "max_malformed_lines": WorkloadOption(100, "lines of a log that may be malformed; they are passed over"),
+            "max_malformed_lines": WorkloadOption(
+                100, "lines of a log that may be malformed; they are passed over", role="reading"
+            ),
             "cache_directory": WorkloadOption(
-                None, "where parsed logs are kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory"
+                None,
+                "where parsed logs are kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
+                role="reading",
             ),
             "size": WorkloadOption("tiny", "size of the model: tiny, small or dlrm-kaggle"),
             "num_buckets": WorkloadOption(

@@ -42,7 +42,7 @@ DESCRIPTIONS = (
                 '{"num_hidden_layers": 4}',
             ),
             "model_path": WorkloadOption(
-                None, "a local directory with config.json, and safetensors files for pretrained weights", is_path=True
+                None, "a local directory with config.json, and safetensors files for pretrained weights", role="path"
             ),
             "weights": WorkloadOption("random", "random, or pretrained to read them from model_path"),
             "path": WorkloadOption(
@@ -50,35 +50,39 @@ DESCRIPTIONS = (
                 "causal-lm: text as for text-lm; image-classification: images as for image-folder; "
                 "sequence-classification: a CSV, TSV or Parquet file or a directory of them; null: the source of "
                 "Python's standard library (language model; or from which package a piece of it is), or the digits",
-                is_path=True,
+                role="path",
             ),
             "validation_path": WorkloadOption(
-                None, "of text: as path, for validation; null: a part of path is held out", is_path=True
+                None, "of text: as path, for validation; null: a part of path is held out", role="path"
             ),
-            "text_column": WorkloadOption(None, "of tables: the column with the text; null: text"),
-            "label_column": WorkloadOption(None, "of tables: the column with the class; null: label"),
+            "text_column": WorkloadOption(None, "of tables: the column with the text; null: text", role="data"),
+            "label_column": WorkloadOption(None, "of tables: the column with the class; null: label", role="data"),
             "tokenizer": WorkloadOption(
                 None,
                 "of text: byte, or the path of a tokenizer.json; null: that in model_path, or else byte, "
                 "or words where pieces of the standard library are classified",
+                role="path_or_word",
             ),
             "cache_directory": WorkloadOption(
                 None,
                 "of causal-lm: where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
+                role="reading",
             ),
             "context_length": WorkloadOption(
                 None, "of text: tokens that the model sees at once; null: 64, or as many as it takes if that is fewer"
             ),
             "image_size": WorkloadOption(None, "of images: their side in pixels; null: as the config has it, or 32"),
-            "min_crop_area": WorkloadOption(None, "of images of a path: as for image-folder; null: 0.08"),
-            "horizontal_flip": WorkloadOption(None, "of images of a path: as for image-folder; null: true"),
-            "num_workers": WorkloadOption(None, "of images of a path: as for image-folder; null: 2"),
+            "min_crop_area": WorkloadOption(None, "of images of a path: as for image-folder; null: 0.08", role="data"),
+            "horizontal_flip": WorkloadOption(
+                None, "of images of a path: as for image-folder; null: true", role="data"
+            ),
+            "num_workers": WorkloadOption(None, "of images of a path: as for image-folder; null: 2", role="reading"),
             "precondition_embeddings": WorkloadOption(
                 False, "whether Shampoo preconditions embeddings and a language model's output layer, too"
             ),
             "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
             "max_validation_examples": WorkloadOption(
-                None, "examples evaluated at each measurement, spread over what is held out; null: 512"
+                None, "examples evaluated at each measurement, spread over what is held out; null: 512", role="data"
             ),
         },
         parameter_groups=PARAMETER_GROUPS,

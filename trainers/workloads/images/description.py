@@ -43,7 +43,7 @@ DESCRIPTIONS = (
                 "<class>/*.jpg alone; or a Parquet or Arrow file, or a directory of them, with train and validation in "
                 "their names; what lies beside, such as test, is not read",
                 required=True,
-                is_path=True,
+                role="path",
             ),
             "architecture": WorkloadOption(
                 "resnet50",
@@ -54,23 +54,31 @@ DESCRIPTIONS = (
                 None, "of vit: height and width of a patch, a divisor of image_size; null: 16"
             ),
             "validation_share": WorkloadOption(
-                None, "where there is no validation split: share of each class held out, in (0, 1); null: 0.1"
+                None,
+                "where there is no validation split: share of each class held out, in (0, 1); null: 0.1",
+                role="data",
             ),
             "label_smoothing": WorkloadOption(0.1, "label smoothing of the training loss, in [0, 1)"),
             "min_crop_area": WorkloadOption(
-                0.08, "smallest share of an image's area that a random crop takes, in (0, 1]"
+                0.08, "smallest share of an image's area that a random crop takes, in (0, 1]", role="data"
             ),
-            "horizontal_flip": WorkloadOption(True, "whether every other training image is mirrored"),
+            "horizontal_flip": WorkloadOption(True, "whether every other training image is mirrored", role="data"),
             "num_workers": WorkloadOption(
-                2, "processes per rank that decode images; 0: none, the rank decodes between its steps"
+                2, "processes per rank that decode images; 0: none, the rank decodes between its steps", role="reading"
             ),
             "max_unreadable_share": WorkloadOption(
-                0.01, "share of unreadable images above which the trial fails, in [0, 1); ten are always passed over"
+                0.01,
+                "share of unreadable images above which the trial fails, in [0, 1); ten are always passed over",
+                role="reading",
             ),
             "image_column": WorkloadOption(
-                "image", "of Parquet and Arrow: column with the bytes of the files, or structures with a field bytes"
+                "image",
+                "of Parquet and Arrow: column with the bytes of the files, or structures with a field bytes",
+                role="data",
             ),
-            "label_column": WorkloadOption("label", "of Parquet and Arrow: column with the class, integers or strings"),
+            "label_column": WorkloadOption(
+                "label", "of Parquet and Arrow: column with the class, integers or strings", role="data"
+            ),
         },
         parameter_groups=PARAMETER_GROUPS,
     ),

@@ -54,27 +54,38 @@ DESCRIPTIONS = (
                 "a text file, a Parquet file, or a directory of them (*.txt, *.text, *.md, *.rst, *.parquet, *.pq); a "
                 "text file is one document, and so is each row of a Parquet file",
                 required=True,
-                is_path=True,
+                role="path",
             ),
             "file_pattern": WorkloadOption(
-                None, "which files of a directory are read instead, as a glob, e.g. **/*.py; null: those named above"
+                None,
+                "which files of a directory are read instead, as a glob, e.g. **/*.py; null: those named above",
+                role="data",
             ),
-            "text_column": WorkloadOption(None, "the column of Parquet files that holds the text; null: text"),
+            "text_column": WorkloadOption(
+                None, "the column of Parquet files that holds the text; null: text", role="data"
+            ),
             "validation_path": WorkloadOption(
-                None, "as path, with the text for validation; null: a part is held out", is_path=True
+                None, "as path, with the text for validation; null: a part is held out", role="path"
             ),
             "validation_share": WorkloadOption(
                 None,
                 "share of the documents held out for validation, in (0, 1), or of the bytes (the last ones) where path "
                 "is one text file; null: 0.1",
+                role="data",
             ),
-            "validation_seed": WorkloadOption(None, "seed that decides which documents are held out; null: 0"),
+            "validation_seed": WorkloadOption(
+                None, "seed that decides which documents are held out; null: 0", role="data"
+            ),
             "num_validation_sequences": WorkloadOption(
-                256, "validation sequences evaluated at each measurement, spread over the text; null: all"
+                256, "validation sequences evaluated at each measurement, spread over the text; null: all", role="data"
             ),
-            "tokenizer": WorkloadOption("byte", "byte, or the path of a Hugging Face tokenizer.json"),
+            "tokenizer": WorkloadOption(
+                "byte", "byte, or the path of a Hugging Face tokenizer.json", role="path_or_word"
+            ),
             "cache_directory": WorkloadOption(
-                None, "where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory"
+                None,
+                "where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
+                role="reading",
             ),
             "architecture": WorkloadOption("gpt", "gpt or llama"),
             "size": WorkloadOption("tiny", "size of the model: tiny, small, gpt2-124m (gpt) or llama-124m (llama)"),

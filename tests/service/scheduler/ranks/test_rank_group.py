@@ -86,6 +86,7 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
     group = RankGroup(TWO, bundles)
     try:
         first = train(group, order(), tmp_path / "0")
+        identity = group.identity()
         processes = group.process_ids()
         group.start(order(), str(tmp_path / "1"))
         again = [group.advance()]
@@ -106,6 +107,8 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
     ]
     assert len(set(processes)) == 2
     assert group.num_trials == 5
+    assert identity is not None
+    assert (identity.environment.device, identity.environment.world_size) == ("cpu", 2)
 
 
 def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: PlacementGroup, tmp_path: Path) -> None:

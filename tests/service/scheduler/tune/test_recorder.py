@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +18,14 @@ from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
+from service.specification.identity import fingerprint_of
 from service.specification.job import Budget, Constraint, JobSpecification
 from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.leases import claim_job, register_worker
 from service.use_cases.steer import cancel_job, change_budget
 from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
+from trainers.identity.values import Environment, TrialIdentity
 
 
 def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoints_go(
@@ -38,6 +41,20 @@ def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoin
     assert (stored.state, stored.value, stored.runs) == (TrialState.COMPLETED, 1 / 40, 1)
     assert [measurement.step for measurement in stored.measurements] == [10, 20, 30, 40]
     assert not (tmp_path / "0").exists()
+
+
+def test_the_identity_that_comes_with_the_first_measurement_is_stored(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    trial = tune.begin()
+    environment = Environment("cpu", None, 1, {"torch": "2.13.0"})
+    tune.give(trial, dataclasses.replace(measured(10), identity=TrialIdentity("model", "data", environment)))
+    tune.give(trial, measured(20))
+    [stored] = tune.stored()
+    assert stored.fingerprint == fingerprint_of(plan_job(SPECIFICATION), "model")
+    assert stored.data_digest not in (None, "data")
+    assert stored.environment == dataclasses.asdict(environment)
 
 
 def test_when_every_trial_has_ended_the_run_is_done(sqlite_database: Database, tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Bodies about recommendations: what is recommended, for what, and how far to trust it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import ConfigDict
+
+from service.api import examples
+from service.api.schemas.common import ReadModel
+from service.evidence.snippet import python_snippet
+from service.evidence.status import Status
+from service.evidence.types import RecommendedConfig, recommendation_from_json
+
+if TYPE_CHECKING:
+    from service.store import models
+
+
+class RecommendationKey(ReadModel):
+    """What a recommendation holds for; null: that was not known when it was made."""
+
+    fingerprint: str | None
+    """Of the model: a digest of its parameters' shapes and kinds, its other modules, and the workload with the options
+    of the model that the search did not vary."""
+    data_digest: str | None
+    """Of the data: names, sizes and beginnings of the files, or some of the examples."""
+    batch_size: int | None
+    num_steps: int | None
+    """Of a full trial."""
+    precision: str | None
+    objective: str
+    """The metric that decided."""
+
+
+class EnvironmentRead(ReadModel):
+    """Where the recommended config was found."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    device_name: str | None
+    """The GPU as CUDA calls it."""
+    world_size: int
+    """Ranks of the trial."""
+    versions: dict[str, str]
+    """Of Python, torch, shampoo-tuner, the package of the workload, and the libraries that were in use."""
+
+
+class RecommendationRead(RecommendedConfig):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
+
+    id: str
+    job_id: str
+    model: str | None = None
+    """The user's own name of the model."""
+    status: Status
+    superseded: bool
+    """True if there is newer evidence for the same key, at least as well confirmed."""
+    key: RecommendationKey
+    environment: EnvironmentRead | None = None
+    """Null: it was found before this was kept."""
+    python: str
+    """The same as Python to paste."""
+    created_at: datetime
+
+    @classmethod
+    def of(cls, stored: models.RecommendationRow, *, is_superseded: bool) -> RecommendationRead:
+        recommended = recommendation_from_json(stored.content)
+        return cls(
+            id=stored.id,
+            job_id=stored.job_id,
+            model=stored.model,
+            status=stored.status,
+            superseded=is_superseded,
+            key=RecommendationKey.model_validate(stored),
+            environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),
+            python=python_snippet(recommended),
+            created_at=stored.created_at,
+            **dict(recommended),
+        )
+
+
+class RecommendationList(ReadModel):
+    items: list[RecommendationRead]

@@ -1,0 +1,116 @@
+"""Recommendations: one for each job, found by what they hold for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, select
+from sqlalchemy.orm import Session, aliased
+
+from service.evidence.status import Status
+from service.store.models import RecommendationRow
+
+KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "objective")
+"""The columns that say what a recommendation holds for. Of two with the same, the newer one takes the other's place."""
+WISHES = ("data_digest", "batch_size", "num_steps", "precision")
+"""Those of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
+_RANKS = {Status.CONFIRMED: 0, Status.PROVISIONAL: 1, Status.REFUTED: 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendationQuery:
+    """What is asked of recommendations; a field that is None leaves them all."""
+
+    workload: str | None = None
+    model: str | None = None
+    """The user's own name."""
+    fingerprint: str | None = None
+    data_digest: str | None = None
+    batch_size: int | None = None
+    num_steps: int | None = None
+    precision: str | None = None
+    objective: str | None = None
+    device: str | None = None
+    world_size: int | None = None
+    wants_nearest: bool = False
+    """True: `WISHES` only order what is found."""
+    includes_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A recommendation that was found."""
+
+    row: RecommendationRow
+    is_superseded: bool
+    """True if there is newer evidence of the same key, at least as well confirmed."""
+
+
+class RecommendationRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def replace(self, recommendation: RecommendationRow) -> None:
+        """Stores the recommendation of a job in place of an earlier one."""
+        self._session.execute(delete(RecommendationRow).where(RecommendationRow.job_id == recommendation.job_id))
+        self._session.add(recommendation)
+        self._session.flush()
+
+    def of_job(self, job_id: str) -> RecommendationRow | None:
+        return self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id == job_id)).one_or_none()
+
+    def of_jobs(self, job_ids: Sequence[str]) -> list[RecommendationRow]:
+        """The recommendations of these jobs."""
+        return list(self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id.in_(job_ids))))
+
+    def of_fingerprint(self, fingerprint: str, *, limit: int) -> list[RecommendationRow]:
+        """The recommendations for a model, the newest job's first."""
+        statement = select(RecommendationRow).where(RecommendationRow.fingerprint == fingerprint)
+        return list(self._session.scalars(statement.order_by(RecommendationRow.job_id.desc()).limit(limit)))
+
+    def is_superseded(self, recommendation: RecommendationRow) -> bool:
+        """True if there is newer evidence of the same key, at least as well confirmed."""
+        statement = select(_is_superseded()).where(RecommendationRow.id == recommendation.id)
+        return bool(self._session.scalar(statement))
+
+    def find(self, query: RecommendationQuery, *, limit: int) -> list[Answer]:
+        """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
+        agree with more of the key that is asked for, and then the newest."""
+        superseded = _is_superseded()
+        statement = select(RecommendationRow, superseded.label("superseded"))
+        equal: ColumnElement[int] = literal(0)
+        for field in dataclasses.fields(query):
+            column, wanted = getattr(RecommendationRow, field.name, None), getattr(query, field.name)
+            if column is None or wanted is None:
+                continue
+            if query.wants_nearest and field.name in WISHES:
+                equal += case((column == wanted, 1), else_=0)
+            else:
+                statement = statement.where(column == wanted)
+        if not query.includes_superseded:
+            statement = statement.where(~superseded)
+        statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
+        return [Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
+
+    def fingerprints(self, *, limit: int) -> list[str]:
+        """The fingerprints of the newest recommendations."""
+        statement = select(RecommendationRow.fingerprint).where(RecommendationRow.fingerprint.is_not(None))
+        found = self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(10 * limit))
+        return [name for name in dict.fromkeys(found) if name is not None][:limit]
+
+
+def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
+    return case(*((row.status == status, rank) for status, rank in _RANKS.items()), else_=len(_RANKS))
+
+
+def _is_superseded() -> ColumnElement[bool]:
+    """Whether there is a newer row with the key of the enclosing statement's, and a status as good or better.
+
+    A key that is not known in full is no key: rows with a part of it missing stand beside each other.
+    """
+    newer = aliased(RecommendationRow)
+    same = [getattr(newer, name) == getattr(RecommendationRow, name) for name in ("workload", *KEY)]
+    statement = exists().where(and_(newer.id > RecommendationRow.id, _rank(newer) <= _rank(RecommendationRow), *same))
+    return statement.correlate(RecommendationRow)

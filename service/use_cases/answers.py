@@ -1,0 +1,49 @@
+"""Answers to whoever asks for a config: recommendations that hold for a model, a workload, or a fingerprint."""
+
+from __future__ import annotations
+
+from search_spaces.nearest import nearest_first
+from service.errors import UnknownName
+from service.specification.workloads import known_workloads
+from service.store.repositories import Answer, JobRepository, RecommendationQuery, RecommendationRepository
+from service.store.session import Session
+
+MAX_FINGERPRINTS = 5
+"""Named to whoever asks for one that is not known."""
+
+
+def find_answers(session: Session, query: RecommendationQuery, *, limit: int) -> list[Answer]:
+    """The recommendations that hold for what is asked, the best first; none where nothing has been found out yet.
+
+    Raises:
+        UnknownName: there is no such model, workload or fingerprint at all; names those there are.
+    """
+    found = RecommendationRepository(session).find(query, limit=limit)
+    if not found:
+        _check_names(session, query)
+    return found
+
+
+def _check_names(session: Session, query: RecommendationQuery) -> None:
+    jobs = JobRepository(session)
+    if query.model is not None:
+        models = jobs.models()
+        if query.model not in models:
+            hint = f"it is a workload: workload={query.model}" if query.model in _workloads(jobs) else ""
+            raise UnknownName("model", query.model, nearest_first(query.model, models), hint=hint)
+    if query.workload is not None:
+        workloads = _workloads(jobs)
+        if query.workload not in workloads:
+            hint = f"it is a model: model={query.workload}" if query.workload in jobs.models() else ""
+            raise UnknownName("workload", query.workload, nearest_first(query.workload, workloads), hint=hint)
+    if query.fingerprint is not None:
+        recommendations = RecommendationRepository(session)
+        asked = RecommendationQuery(fingerprint=query.fingerprint, includes_superseded=True)
+        if not recommendations.find(asked, limit=1):
+            known = recommendations.fingerprints(limit=MAX_FINGERPRINTS)
+            raise UnknownName("fingerprint", query.fingerprint, known)
+
+
+def _workloads(jobs: JobRepository) -> list[str]:
+    """Those that are registered, and those that jobs had, e.g. a user's own as `module:Class`."""
+    return sorted({description.name for description in known_workloads()} | set(jobs.workloads()))

@@ -1,0 +1,51 @@
+"""The fingerprint of a model that a job is going to train, told by a process that can build it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from service.domain import Phase
+from service.errors import InvalidInput, WorkloadNotDescribed
+from service.specification.identity import fingerprint_of
+from service.specification.job import JobSpecification
+from service.specification.planning import JobPlan
+from trainers.config import InvalidConfig
+from trainers.workloads.describe import TIMEOUT_SECONDS, DescriptionKilled, ask_model_digest
+
+WINNERS = "winners"
+TIMEOUT_BESIDE_ESTIMATE_SECONDS = 12.0
+"""Where memory is estimated, too: whoever asks over HTTP waits 30 s for both."""
+
+
+def field_with_winners(specification: JobSpecification) -> str | None:
+    """The field in which a job asks for winners of earlier ones; None: it does not."""
+    if WINNERS in specification.pinned:
+        return "pinned"
+    baseline = specification.baseline
+    return "baseline.pinned" if baseline is not None and WINNERS in baseline.pinned else None
+
+
+def fingerprint_for_winners(plan: JobPlan, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
+    """The fingerprint of the model that the job's default trial trains, for the winners it asks for; None: it asks for
+    none. Takes seconds, in a process of its own: not inside a transaction.
+
+    Args:
+        timeout_seconds: for torch to be imported and the workload to load its data.
+
+    Raises:
+        InvalidInput: the model cannot be built here, or not in time; names the field that asks for winners.
+        WorkloadNotDescribed: the process was killed; it may do later.
+    """
+    field = field_with_winners(plan.specification)
+    if field is None:
+        return None
+    problem = "winners are those of the same model, and which one this is could not be told: "
+    if importlib.util.find_spec("torch") is None:
+        raise InvalidInput(field, problem + "torch is not installed beside this API")
+    config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
+    try:
+        return fingerprint_of(plan, ask_model_digest(config, timeout_seconds=timeout_seconds))
+    except DescriptionKilled as error:
+        raise WorkloadNotDescribed(error.message) from error
+    except InvalidConfig as error:
+        raise InvalidInput(field, problem + error.message) from error
