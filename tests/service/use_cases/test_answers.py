@@ -126,9 +126,9 @@ def test_unknown_names_are_answered_with_the_known_ones_the_nearest_first(databa
     submit(database, model="queued-yet")
     cases: list[tuple[dict[str, Any], str]] = [
         ({"model": "my-gtp"}, "no model is called 'my-gtp' (known: my-gpt, queued-yet): did you mean 'my-gpt'?"),
-        ({"model": "digits-mlp"}, "it is a workload: workload=digits-mlp (known: "),
-        ({"workload": "my-gpt"}, "it is a model: model=my-gpt (known: "),
-        ({"workload": "digit-mlp"}, "did you mean 'digits-mlp'? (known: digits-mlp, "),
+        ({"model": "digits-mlp"}, "): it is a workload: workload=digits-mlp"),
+        ({"workload": "my-gpt"}, "): it is a model: model=my-gpt"),
+        ({"workload": "digit-mlp"}, "(known: digits-mlp, "),
         ({"fingerprint": "f" * 32}, f"(known: {identity.fingerprint})"),
     ]
     for asked, message in cases:
