@@ -167,6 +167,7 @@ def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
             back.start()
 
         def finish() -> None:
+            begin_trial(sqlite_database, lease, 1)  # and is cut off
             with sqlite_database.writing() as session:
                 finish_job(session, lease, failure=None, now=NOW)
 
@@ -178,7 +179,7 @@ def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
     assert begun.startswith("running · 1/4 trials (1 completed) · 40/160 steps · best")
     assert away.startswith("the service does not answer, trying again for 10 min 00 s: no service answers at http")
     assert answers == "the service answers again"
-    assert ended.startswith("succeeded · 1/1 trials (1 completed) · 40/40 steps")
+    assert ended.startswith("succeeded · 2/4 trials (1 completed, 1 cancelled) · 40/40 steps")
 
 
 def test_watch_without_a_service_exits_with_three() -> None:
