@@ -235,7 +235,8 @@ class Client:
         """Queues a pruned, failed or cancelled trial again, to be trained to its end.
 
         Raises:
-            ApiError: 404; 409: it has not ended so, or the job has finished and its budget leaves no time.
+            ApiError: 404; 409: it has not ended so, it is a fork, whose beginning is gone, or the job has finished and
+                its budget leaves no time.
         """
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/retry")
 

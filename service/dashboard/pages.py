@@ -143,6 +143,7 @@ def job_page(
         "seeds": seeds,
         "phase_of": trials.phases(job.id, {trial.confirms for trial in shown if trial.confirms is not None}),
         "trials": shown,
+        "remarked": view.remarked(shown),
         "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),

@@ -96,6 +96,15 @@ def bar(progress: JobProgress) -> list[BarSegment]:
     return segments
 
 
+def remarked(trials: Sequence[Trial]) -> Trial | None:
+    """The newest completed trial of those shown whose measurements remarked something of the data."""
+    return max(
+        (trial for trial in trials if trial.state is TrialState.COMPLETED and trial.detail),
+        key=lambda trial: trial.number,
+        default=None,
+    )
+
+
 def answer(
     state: JobState,
     direction: Direction,

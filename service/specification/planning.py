@@ -208,17 +208,10 @@ def check_population_is_measured(plan: JobPlan, num_train_examples: int) -> None
     first = math.ceil(every * num_train_examples / plan.batch_size - 1e-9)
     if first >= plan.num_steps:
         raise InvalidInput(
-            "training.evaluate_every_epochs", rare_measurements(plan, f"{every:g} epochs are {first} steps")
+            "training.evaluate_every_epochs",
+            f"{every:g} epochs are {first} steps, and 'pbt' compares trials every {plan.population.interval} of their "
+            f"{plan.num_steps} steps (pruner.interval): nothing is measured before the last of training.num_steps",
         )
-
-
-def rare_measurements(plan: JobPlan, what_is_known: str) -> str:
-    """Why a population whose trials are measured at their last step alone cannot be."""
-    assert plan.population is not None
-    return (
-        f"{what_is_known}, and 'pbt' compares trials every {plan.population.interval} of their {plan.num_steps} steps "
-        "(pruner.interval): nothing is measured before the last of training.num_steps"
-    )
 
 
 def _check_default_trial(plan: JobPlan, phase: Phase) -> None:

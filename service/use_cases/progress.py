@@ -172,7 +172,7 @@ def _progress(
         phases=by_phase,
         num_trials=num_trials,
         num_steps=steps.ended + steps.unfinished,
-        max_steps=steps.ended + num_left * job.num_steps,
+        max_steps=steps.ended + (0 if job.state.is_final else num_left * job.num_steps),
         best=best.get(Phase.SEARCH),
         baseline_best=best.get(Phase.BASELINE),
         front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives),

@@ -136,7 +136,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
-    budget leaves.
+    budget leaves. A fork of a population cannot be tried again: the checkpoint that it began from is gone.
     """
     job, trial = steer.retry_trial(session, job_id, number, now=now)
     return TrialRead.of(trial, num_steps=job.num_steps)

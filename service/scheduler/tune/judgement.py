@@ -6,6 +6,7 @@ import logging
 
 from search_spaces.parameters import sectioned
 from service.domain import FailureReason, TrialState
+from service.errors import InvalidInput
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision
@@ -14,7 +15,7 @@ from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
 from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.run_end import JobImpossible
-from service.specification.planning import JobPlan, rare_measurements
+from service.specification.planning import JobPlan, check_population_is_measured
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +50,7 @@ class Judgement:
             self._feasibility.fitted(number)
         match report.kind:
             case "completed":
-                if self._plan.population is not None and not self._pruner.last_step(number):
-                    self._hopeless = "training.evaluate_every_epochs: " + rare_measurements(
-                        self._plan, f"trial {number} was measured at step {self._plan.num_steps} for the first time"
-                    )
+                self._check_population(report)
                 self._pruner.report(number, report)
                 return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
             case "failed":
@@ -91,6 +89,17 @@ class Judgement:
             setbacks=self._retries.setbacks(number),
             config=smaller if verdict.divides else None,
         )
+
+    def _check_population(self, report: TrialReport) -> None:
+        """Sees from a completed trial how long an epoch is, where that was not to be known before."""
+        measured = report.measurement
+        assert measured is not None
+        if self._plan.population is None or measured.epoch <= 0:
+            return
+        try:
+            check_population_is_measured(self._plan, round(measured.step * self._plan.batch_size / measured.epoch))
+        except InvalidInput as error:
+            self._hopeless = str(error)
 
     @property
     def _varies_workload(self) -> bool:

@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import httpx
@@ -20,14 +22,13 @@ from service.api import examples
 from service.api.schemas.jobs import JobRead
 from service.cli import terminal
 from service.cli.terminal import progress_line
-from service.client import Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.service.cli.conftest import read_job, run
 from tests.support.service.identities import built_identity
-from tests.support.service.live import finished_job
+from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import (
     NOW,
     begin_trial,
@@ -160,44 +161,41 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(
 
 
 def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
-    url: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+    sqlite_database: Database, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = finished_job(sqlite_database)
-    at_first = read_job(url, job_id).model_copy(update={"state": JobState.RUNNING})
-    gone = ServiceUnreachable(url, "connection refused")
-    answers = iter([at_first, gone, gone, None])
+    lease = claimed_job(sqlite_database)
+    run_trial(sqlite_database, lease, 0, 0.5)
+    with ExitStack() as first, ExitStack() as second:
+        url = first.enter_context(running(sqlite_database))
+        port = int(url.rpartition(":")[2])
+        monkeypatch.setenv("SHAMPOO_TUNER_URL", url)
+        back = threading.Timer(1.0, lambda: second.enter_context(running(sqlite_database, port=port)))
 
-    def job(client: Client, asked: str) -> JobRead:
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer or ask(client, asked)
+        def leave() -> None:
+            first.close()
+            back.start()
 
-    ask = Client.job
-    monkeypatch.setattr(Client, "job", job)
-    monkeypatch.setattr(terminal, "POLL_SECONDS", 0.001)
-    result = run("watch", job_id)
+        def finish() -> None:
+            begin_trial(sqlite_database, lease, 1)  # and is cut off
+            with sqlite_database.writing() as session:
+                finish_job(session, lease, failure=None, now=NOW)
+
+        meanwhile(leave, finish)
+        result = run("watch", lease.job_id)
+        back.join()
     assert result.exit_code == 0, result.output
-    first, trouble, back, last, *_ = result.stdout.splitlines()
-    assert first.startswith("running · 4/4 trials")
-    assert trouble.startswith("the service does not answer, trying again for 10 min 00 s: no service answers at http")
-    assert back == "the service answers again"
-    assert last.startswith("succeeded · 4/4 trials (4 completed) · 160/160 steps")
+    begun, away, answers, ended, *_ = result.stdout.splitlines()
+    assert begun.startswith("running · 1/4 trials (1 completed) · 40/160 steps · best")
+    assert away.startswith("the service does not answer, trying again for 10 min 00 s: no service answers at http")
+    assert answers == "the service answers again"
+    assert ended.startswith("succeeded · 2/4 trials (1 completed, 1 cancelled) · 40/40 steps")
 
 
-@pytest.mark.usefixtures("url")
-def test_watch_of_a_service_that_stays_away_exits_with_three(
-    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_id = submit(sqlite_database)
-
-    def gone(_client: Client, _asked: str) -> JobRead:
-        raise ServiceUnreachable("http://there", "connection refused")
-
-    monkeypatch.setattr(Client, "job", gone)
-    result = run("watch", job_id)
+def test_watch_without_a_service_exits_with_three() -> None:
+    result = run("watch", "job_1", "--url", "http://127.0.0.1:1")
     assert result.exit_code == 3
-    assert f"job {job_id} may go on" in result.stderr
+    assert "no service answers at http://127.0.0.1:1" in result.stderr
+    assert "job job_1 may go on" in result.stderr
 
 
 def test_steps_a_second_are_counted_over_the_last_half_minute() -> None:

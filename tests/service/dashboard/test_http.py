@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from service.dashboard.assets import PLOTLY_PATH
-from service.domain import JobState
+from service.domain import FailureReason, JobState, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import change_job
-from tests.support.service.scenarios import add_worker, claim, submit
+from tests.support.service.scenarios import add_worker, claim, claimed_job, store_trials, submit
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -97,6 +97,17 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     assert lease is not None
     for path in ("/", f"/jobs/{job_id}"):
         assert "Waiting:" not in get(address + path).text
+
+
+def test_a_job_page_says_what_its_newest_completed_trial_remarked_of_the_data(
+    address: str, sqlite_database: Database
+) -> None:
+    lease = claimed_job(sqlite_database)
+    remark = {"detail": "of /data are not read: test/"}
+    failed = {"state": TrialState.FAILED, "reason": FailureReason.ERROR, "detail": "KeyError"}
+    store_trials(sqlite_database, lease.job_id, [remark, remark, {}, failed])
+    page = get(f"{address}/jobs/{lease.job_id}").text
+    assert "Of the data, trial 1: of /data are not read: test/</p>" in page
 
 
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
