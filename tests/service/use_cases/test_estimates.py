@@ -95,7 +95,8 @@ def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(databa
     assert estimate.measured is not None
     assert estimate.measured.trial_overhead_seconds == pytest.approx(3.0)  # the first has waited for its ranks
     assert estimate.start_up is not None
-    assert (estimate.start_up.seconds, estimate.start_up.job_id) == (pytest.approx(50.0), lease.job_id)
+    assert estimate.start_up.seconds == pytest.approx(50.0)
+    assert estimate.start_up.job_id == lease.job_id
     assert estimate.max_seconds == pytest.approx(50 + 10 * (40 * 0.1 + 3))
     assert _estimate(database, budget=of_one, resources={"parallel_trials": 2}).max_seconds == pytest.approx(50 + 35)
     assert _estimate(database, budget={**of_one, "wall_clock_seconds": 60}).max_seconds == 60
