@@ -40,8 +40,9 @@ def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None) -
     of = f"median of {measured.num_trials} trials"
     told = f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of})"
     if step_seconds is not None and step_seconds != measured.step_seconds:
+        ranks = f"{measured.workers_per_trial} rank{'' if measured.workers_per_trial == 1 else 's'}"
         told += (
-            f" with {measured.workers_per_trial} ranks a trial: scaled to this job's, {step_seconds:.3g} s, as if they "
+            f" with {ranks} a trial: scaled to this job's, {step_seconds:.3g} s, as if they "
             "divided all but the optimizer's work"
         )
     lines = [f"{told}."]

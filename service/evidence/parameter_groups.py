@@ -90,6 +90,7 @@ def python_of_groups(groups: Sequence[OwnSettings]) -> list[str]:
     lines = [
         "def parameter_groups(model):",
         '    """The parameters in the groups that they were trained in, each with its own settings."""',
+        *(_NAMES_ARE_THE_WORKLOADS if any(rule.name_parts for rule in rules) else []),
         *(line for name in types for line in _parameters_of_type(name)),
         *(_PARAMETERS_OF_OUTPUT if any(rule.of_output_embeddings for rule in rules) else []),
         "    groups = [",
@@ -126,6 +127,9 @@ def _parameters_of_type(name: str) -> list[str]:
     ]
 
 
+_NAMES_ARE_THE_WORKLOADS = [
+    "    # Names are those of the workload's model: your own model may have others in their place."
+]
 _PARAMETERS_OF_OUTPUT = [
     '    output = getattr(model, "get_output_embeddings", lambda: None)()',
     "    of_output = set() if output is None else set(output.parameters())",

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.edges import Edge, edges
+from service.domain import Phase
 
 
-def edge_caveats(whose: str, space: SearchSpace, values: Mapping[str, Scalar]) -> list[str]:
-    """Says in a sentence that a config has values at the edge of their ranges; nothing if it has none.
+def edge_caveats(phase: Phase, space: SearchSpace, values: Mapping[str, Scalar]) -> list[str]:
+    """Says in a sentence that a winner has values at the edge of their ranges; nothing if it has none.
 
     Args:
-        whose: what the config is, e.g. `The recommended config`.
+        phase: search, whose winner is recommended, or baseline.
         space: in which it was found.
         values: its own, by the name of the parameter.
     """
@@ -20,10 +21,12 @@ def edge_caveats(whose: str, space: SearchSpace, values: Mapping[str, Scalar]) -
     if not found:
         return []
     told = ", ".join(_told(edge) for edge in found)
-    setting = " ".join(f"--set {edge.name}=..." for edge in found)
+    whose = "The baseline's best" if phase is Phase.BASELINE else "The recommended"
+    options = ["--phase baseline"] if phase is Phase.BASELINE else []
+    options += [f"--set {edge.name}=..." for edge in found]
     return [
-        f"{whose} lies at the edge of what was searched: {told}. Better values may lie beyond: widen the range in the "
-        f"job's search space, or `try` such values ({setting})."
+        f"{whose} config lies at the edge of what was searched: {told}. Better values may lie beyond: widen the range "
+        f"in the job's search space, or `try` such values ({' '.join(options)})."
     ]
 
 

@@ -262,12 +262,9 @@ def _edge_caveats(
     values = {trial.number: trial.parameters for trial in trials}
     return [
         caveat
-        for whose, phase, winner in (
-            ("The recommended config", Phase.SEARCH, best),
-            ("The baseline's best config", Phase.BASELINE, baseline),
-        )
+        for phase, winner in ((Phase.SEARCH, best), (Phase.BASELINE, baseline))
         if winner is not None and phase in spaces
-        for caveat in edge_caveats(whose, spaces[phase], values[winner.number])
+        for caveat in edge_caveats(phase, spaces[phase], values[winner.number])
     ]
 
 

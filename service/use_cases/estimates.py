@@ -154,7 +154,9 @@ def _jobs_of(session: Session, workload: str) -> list[Job]:
 
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:
     """The settings that decide how long a step takes, apart from the hyperparameters and the number of ranks."""
-    resources = specification.resources.model_dump(exclude={"parallel_trials", "workers_per_trial"})
+    resources = specification.resources.model_dump(
+        exclude={"parallel_trials", "workers_per_trial", "memory_per_worker"}
+    )
     training = specification.training
     alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)
     return specification.workload.model_dump(), alike, resources

@@ -13,8 +13,11 @@ from tests.support.trainers import small_data
 from trainers.checkpoints.random_state import seed_random
 from trainers.config import AveragingConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.loop import train
+from trainers.optimizers import parameter_groups
 from trainers.ranks.context import single_process_context
 from trainers.workload.batches import train_batches
+from trainers.workload.description import ParameterGroup
+from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads.registry import BUILT_IN, describe, load
 
 SCHEDULES = {
@@ -111,6 +114,20 @@ def test_what_is_pasted_is_what_was_measured(case: str, optimizer: str, options:
     found = trained_with(python, config)
     assert found == {name: measurement.metrics[name] for name in found}
     assert found
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if describe(case.partition(":")[0]).parameter_groups])
+def test_the_groups_of_the_json_are_those_of_the_trial(case: str, options: dict[str, dict[str, Any]]) -> None:
+    config = measured_trial(case, options, "shampoo")
+    found = pasteable(config.to_json(), describe(config.workload).parameter_groups).model_dump(mode="json")
+    workload = load(config.workload, config.workload_options)
+    model = workload.build_model()
+    told = [ParameterGroup.from_json(group) for group in found["parameter_groups"]]
+    groups = [group for group in groups_by_rule(model, told, options={}) if group["params"]]
+    expected = parameter_groups(workload, model, config.optimizer)
+    for group, other in zip(groups, expected, strict=True):
+        assert list(map(id, group.pop("params"))) == list(map(id, other.pop("params")))
+        assert group == other
 
 
 @pytest.mark.parametrize("case", ["text-lm", "image-folder", "click-log", "huggingface"])

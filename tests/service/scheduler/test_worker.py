@@ -45,7 +45,7 @@ def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
     assert Settings().cluster_address is None
     assert run_environment(local, tmp_path)["RAY_AUTH_TOKEN"] != run_environment(local, tmp_path)["RAY_AUTH_TOKEN"]
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert local.cluster_address == "10.0.0.1:6379"
+    assert Settings().cluster_address == "10.0.0.1:6379"
     assert Settings(ray_address="10.0.0.2:6379").cluster_address == "10.0.0.2:6379"
     assert "RAY_AUTH_MODE" not in run_environment(local, tmp_path)
 
