@@ -8,13 +8,15 @@ refresh period, block size.
 
 from __future__ import annotations
 
-from search_spaces.parameters import Categorical, Float, Integer
+from search_spaces.parameters import Categorical, Float
 from search_spaces.shared import (
     DECOUPLED_DECAY,
+    OWN_SEARCHES,
     WARM_UP,
     adam_lr,
     first_beta,
     momentum,
+    refresh_period,
     second_beta,
     sgd_lr,
     sgd_weight_decay,
@@ -40,14 +42,9 @@ _OF_BOTH = (
         reason="a share of the largest eigenvalue; below 1e-10 it vanishes beside the rounding of the factors",
         source="scalable_shampoo, which is relative as well: 1e-6; " + DISTRIBUTED_SHAMPOO,
     ),
-    Integer(
-        "precondition_frequency",
-        5,
-        50,
-        scale="log",
-        default=10,
-        reason="steps between refreshes of the roots: changes the cost more than the loss",
-        source=DISTRIBUTED_SHAMPOO,
+    refresh_period(
+        reason="steps between refreshes of the roots: in short runs stale roots cost much of the loss, fresh ones time",
+        source=f"{DISTRIBUTED_SHAMPOO}; {OWN_SEARCHES}",
     ),
 )
 

@@ -5,7 +5,7 @@ Defaults differ, as each method's authors found its own; where the reason is ano
 
 from __future__ import annotations
 
-from search_spaces.parameters import Float
+from search_spaces.parameters import Float, Integer
 
 ALGOPERF = "AlgoPerf, AdamW and Shampoo search spaces"
 OWN_SEARCHES = "searches on the shipped workloads (preset_ranges)"
@@ -39,6 +39,11 @@ def first_beta(*, default: float) -> Float:
 def second_beta(*, default: float, reason: str, source: str = ALGOPERF) -> Float:
     """The weight of the past in the average of squares, or of Kronecker factors."""
     return Float("betas[1]", 0.9, 0.999, scale="reverse_log", default=default, reason=reason, source=source)
+
+
+def refresh_period(*, reason: str, source: str) -> Integer:
+    """Steps between refreshes of what a preconditioner is made of."""
+    return Integer("precondition_frequency", 1, 50, scale="log", default=10, reason=reason, source=source)
 
 
 def momentum(*, default: float, reason: str, source: str = GRAFTED) -> Float:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces.parameters import Integer
-from search_spaces.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, second_beta
+from search_spaces.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, refresh_period, second_beta
 from search_spaces.space import FixedValue, SearchSpace
 
 SOAP_PAPER = "SOAP (arXiv:2409.11321) and its public code"
@@ -22,12 +21,7 @@ _PARAMETERS = (
         reason="averages the factors and, in their eigenbasis, the squares or eigenvalues",
         source=SOAP_PAPER,
     ),
-    Integer(
-        "precondition_frequency",
-        1,
-        50,
-        scale="log",
-        default=10,
+    refresh_period(
         reason="steps between refreshes of the basis: the loss rises by less than 1% from 1 to 50",
         source=SOAP_PAPER,
     ),

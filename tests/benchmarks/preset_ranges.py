@@ -167,7 +167,7 @@ def pairs_of(given: argparse.Namespace, workload: str, spaces: tuple[SearchSpace
     return pairs
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Runs the searches that the command line asks for."""
     parser = argparse.ArgumentParser(description="Paired searches in a preset's ranges and in others.")
     parser.add_argument("--preset", default="shampoo")
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--log", type=Path, help="a line of JSON for each pair, as soon as it is there")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     if given.quick:
         given.workloads, given.trials, given.seeds, given.repeats, given.budget = ["digits-mlp"], 3, 1, 1, 0.1
     torch.set_num_threads(1)
@@ -211,4 +211,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

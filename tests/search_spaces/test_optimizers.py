@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import Float, SearchSpace, preset, presets
+from search_spaces import Float, Integer, SearchSpace, preset, presets
 from search_spaces.optimizers import (
     ARGUMENTS,
     AVERAGING,
@@ -116,7 +116,7 @@ def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_ran
         ranges: dict[str, set[tuple[Any, ...]]] = {}
         for name in names:
             for parameter in presets()[name].parameters:
-                if isinstance(parameter, Float):
+                if isinstance(parameter, Float | Integer):
                     ranges.setdefault(parameter.name, set()).add((parameter.low, parameter.high, parameter.scale))
         assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
     assert preset("adamw").defaults()["lr"] == preset("shampoo").defaults()["lr"]
