@@ -10,7 +10,7 @@ from service.specification.identity import fingerprint_of
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan
 from trainers.config import InvalidConfig
-from trainers.workloads.describe import DescriptionKilled, ask_model_digest
+from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow, ask_model_digest
 
 WINNERS = "winners"
 
@@ -28,8 +28,8 @@ def fingerprint_for_winners(plan: JobPlan) -> str | None:
     none. Takes seconds, in a process of its own: not inside a transaction.
 
     Raises:
-        InvalidInput: the model cannot be built here, or not in time; names the field that asks for winners.
-        WorkloadNotDescribed: the process was killed; it may do later.
+        InvalidInput: the model cannot be built here; names the field that asks for winners.
+        WorkloadNotDescribed: the process was killed or too slow; it may do later. Names the field, too.
     """
     field = field_with_winners(plan.specification)
     if field is None:
@@ -40,7 +40,7 @@ def fingerprint_for_winners(plan: JobPlan) -> str | None:
     config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
     try:
         return fingerprint_of(plan, ask_model_digest(config))
-    except DescriptionKilled as error:
-        raise WorkloadNotDescribed(error.message) from error
+    except (DescriptionKilled, DescriptionTooSlow) as error:
+        raise WorkloadNotDescribed(f"{field}: {problem}{error.message}") from error
     except InvalidConfig as error:
         raise InvalidInput(field, problem + error.message) from error
