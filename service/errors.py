@@ -58,7 +58,7 @@ class InvalidInput(ServiceError):
 
 
 class WorkloadNotDescribed(ServiceError):
-    """The process that was to describe the workload was killed: the same request may do later."""
+    """The process that was to describe the workload, or its model, was killed or too slow; the request may do later."""
 
 
 class Conflict(ServiceError):

@@ -10,11 +10,9 @@ from service.specification.identity import fingerprint_of
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan
 from trainers.config import InvalidConfig
-from trainers.workloads.describe import TIMEOUT_SECONDS, DescriptionKilled, ask_model_digest
+from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow, ask_model_digest
 
 WINNERS = "winners"
-TIMEOUT_BESIDE_ESTIMATE_SECONDS = 12.0
-"""Where memory is estimated, too: whoever asks over HTTP waits 30 s for both."""
 
 
 def field_with_winners(specification: JobSpecification) -> str | None:
@@ -25,16 +23,13 @@ def field_with_winners(specification: JobSpecification) -> str | None:
     return "baseline.pinned" if baseline is not None and WINNERS in baseline.pinned else None
 
 
-def fingerprint_for_winners(plan: JobPlan, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
+def fingerprint_for_winners(plan: JobPlan) -> str | None:
     """The fingerprint of the model that the job's default trial trains, for the winners it asks for; None: it asks for
     none. Takes seconds, in a process of its own: not inside a transaction.
 
-    Args:
-        timeout_seconds: for torch to be imported and the workload to load its data.
-
     Raises:
-        InvalidInput: the model cannot be built here, or not in time; names the field that asks for winners.
-        WorkloadNotDescribed: the process was killed; it may do later.
+        InvalidInput: the model cannot be built here; names the field that asks for winners.
+        WorkloadNotDescribed: the process was killed or too slow; it may do later. Names the field, too.
     """
     field = field_with_winners(plan.specification)
     if field is None:
@@ -44,8 +39,8 @@ def fingerprint_for_winners(plan: JobPlan, *, timeout_seconds: float = TIMEOUT_S
         raise InvalidInput(field, problem + "torch is not installed beside this API")
     config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
     try:
-        return fingerprint_of(plan, ask_model_digest(config, timeout_seconds=timeout_seconds))
-    except DescriptionKilled as error:
-        raise WorkloadNotDescribed(error.message) from error
+        return fingerprint_of(plan, ask_model_digest(config))
+    except (DescriptionKilled, DescriptionTooSlow) as error:
+        raise WorkloadNotDescribed(f"{field}: {problem}{error.message}") from error
     except InvalidConfig as error:
         raise InvalidInput(field, problem + error.message) from error

@@ -50,6 +50,10 @@ class DescriptionKilled(InvalidConfig):
     question may be answered later."""
 
 
+class DescriptionTooSlow(InvalidConfig):
+    """The process did not answer in time: on a machine that is less busy it may."""
+
+
 def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescription:
     """The description of the workload `name`, of whatever kind.
 
@@ -77,7 +81,9 @@ def ask_model_digest(config: TrialConfig, *, timeout_seconds: float = TIMEOUT_SE
     """The digest of the model that a trial would train (`trainers.identity`), which is built without weights.
 
     Raises:
-        InvalidConfig: it cannot be built here, or not in time; the message says why.
+        InvalidConfig: it cannot be built here; the message says why.
+        DescriptionTooSlow: not in this time.
+        DescriptionKilled: its process was killed.
     """
     answer = _run(
         [json.dumps(config.to_json())],
@@ -110,7 +116,7 @@ def _run(
         try:
             status = process.wait(timeout_seconds)
         except subprocess.TimeoutExpired as expired:
-            raise InvalidConfig("workload", f"{what} takes more than {timeout_seconds:g} s") from expired
+            raise DescriptionTooSlow("workload", f"{what} takes more than {timeout_seconds:g} s") from expired
         finally:
             with suppress(ProcessLookupError):  # and whatever the module has started
                 os.killpg(process.pid, signal.SIGKILL)

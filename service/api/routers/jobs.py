@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -29,11 +30,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
 from service.use_cases.memory_estimates import estimate_memory
-from service.use_cases.model_fingerprint import (
-    TIMEOUT_BESIDE_ESTIMATE_SECONDS,
-    field_with_winners,
-    fingerprint_for_winners,
-)
+from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
@@ -103,10 +100,12 @@ def create_job(
     if dry_run:
         plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
-        fingerprint = fingerprint_for_winners(plan, timeout_seconds=TIMEOUT_BESIDE_ESTIMATE_SECONDS)
         is_local = settings.cluster_address is None
-        memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
-        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint)
+        # Both ask processes, and one after the other takes longer than clients wait.
+        with ThreadPoolExecutor(1) as pool:
+            fingerprint = pool.submit(fingerprint_for_winners, plan)
+            memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
+        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
         return Response(estimate.model_dump_json(), media_type="application/json")
     asks_for_winners = field_with_winners(body.specification) is not None
     job, is_new = submit.create_job(
