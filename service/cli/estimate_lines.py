@@ -25,7 +25,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         lines.append(f"At most {'; '.join(most)}.")
     for phase, winners in estimate.winners.items():
         if not winners:
-            lines.append(f"No earlier job with this workload, objective and optimizer has a winner for the {phase}.")
+            lines.append(f"No earlier job with this model, objective and optimizer has a winner for the {phase}.")
             continue
         told = (
             f"trial {winner.trial} of {winner.job_id}"
