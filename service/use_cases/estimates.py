@@ -54,6 +54,7 @@ def estimate_job(session: Session, plan: JobPlan, *, memory: MemoryEstimate | No
         num_trials=dict(plan.allotments),
         num_steps=plan.num_steps,
         max_steps=max_steps,
+        confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=measured,
         max_device_hours=min(limits, default=None),
         winners=_winners(session, plan),

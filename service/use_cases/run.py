@@ -17,6 +17,8 @@ from service.domain import FailureReason, JobRequest, JobState, Phase, TrialStat
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial
+from service.specification.phases import confirmation_of
+from service.specification.planning import confirmation_seeds
 from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
@@ -282,12 +284,13 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or "the budget was spent")
     trials = TrialRepository(session).with_measurements(job.id)
-    confirmation = job.specification.confirmation
+    sizes = confirmation_of(job.specification)
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         objectives=job.objectives,
         num_planned=job.specification.budget.num_searched,
-        num_seeds=None if confirmation is None else confirmation.num_seeds,
+        seeds=confirmation_seeds(job.specification),
+        top_k=1 if sizes is None else sizes.top_k,
         parameter_groups=parameter_groups_of(job),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
