@@ -299,11 +299,7 @@ class JobPolicy:
 
     def _lacks_candidates(self, run: _PhaseRun) -> bool:
         """True if a side would go into the confirmation with fewer configs than the other may have."""
-        return (
-            self._confirmation is not None
-            and not self._is_closed
-            and self._confirmation.num_lacking(run.plan.phase) > 0
-        )
+        return self._confirmation is not None and self._confirmation.num_lacking(run.plan.phase) > 0
 
     def _finish_best(self, run: _PhaseRun) -> Resume:
         """Goes on to its end with the paused trial that got farthest, the best one of several."""
