@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -80,7 +81,8 @@ def allot(specification: JobSpecification) -> dict[Phase, int]:
     if baseline is not None:
         if num_trials < 2:
             raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
-        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+        # Of half a trial more, the search gets it.
+        of_baseline = min(max(math.ceil(num_trials * baseline.budget_share - 0.5), 1), num_trials - 1)
         allotments = {
             Phase.SEARCH: num_trials - of_baseline,
             Phase.BASELINE: of_baseline + budget.extra_baseline_trials,

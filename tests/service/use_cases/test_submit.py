@@ -154,7 +154,7 @@ def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.9, 2), (100, 0.001, 1)]
+    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.5, 1), (3, 0.9, 2), (100, 0.001, 1)]
 )
 def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
     plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
@@ -186,7 +186,7 @@ def test_the_trials_of_the_confirmation_come_on_top_of_the_budget(
     [
         ({"budget": {"num_trials": 20}, "baseline": {}}, (10, 10, 16)),
         ({"budget": {"num_trials": 16}, "baseline": {}}, (8, 8, 16)),
-        ({"budget": {"num_trials": 15}, "baseline": {}}, (7, 8)),
+        ({"budget": {"num_trials": 15}, "baseline": {}}, (8, 7)),
         ({"budget": {"num_trials": 8}, "baseline": None}, (8, 8)),
         ({"budget": {"num_trials": 20}, "baseline": {}, "confirmation": None}, (10, 10)),
         ({"budget": {"num_trials": 20}, "baseline": {}, "pruner": {"name": "pbt"}}, (10, 10)),
