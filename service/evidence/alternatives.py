@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -24,14 +25,19 @@ def alternatives_of(
     """The other configs of the search that did no worse with new seeds than the chosen one, up to the noise.
 
     They were trained with the choosing seeds alone. The noise is the chosen config's: another is alike if its mean over
-    those seeds lies within, or beyond the better end of, the interval of a further seed of the chosen one.
+    those seeds lies within, or beyond the better end of, the interval in which the chosen one's mean over as many
+    further seeds would lie: with m of them and n compared ones, mean +- t s sqrt(1/m + 1/n), as `confirm.further_seed`
+    has it for m = 1.
     """
     chosen = next(iter(result.candidates), None)
-    if chosen is None or chosen.choosing_mean is None:
+    if chosen is None or chosen.choosing_mean is None or chosen.mean is None:
         return []
-    worse_end = chosen.further_high if direction is Direction.MINIMIZE else chosen.further_low
-    if worse_end is None:
+    further = chosen.further_high if direction is Direction.MINIMIZE else chosen.further_low
+    if further is None:
         return []
+    num, num_compared = len(result.choosing_seeds), len(result.seeds)
+    narrower = math.sqrt((1.0 / num + 1.0 / num_compared) / (1.0 + 1.0 / num_compared))
+    worse_end = chosen.mean + narrower * (further - chosen.mean)
     return [
         Alternative(
             number=other.number,

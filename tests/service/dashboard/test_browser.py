@@ -121,7 +121,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#trial-33")).to_contain_text("confirms #8, seed 1")
     # The confirmation seeks nothing: it has no line of its own, but curves.
     assert num_traces(page, "best-so-far") == 4
-    assert num_traces(page, "learning-curves") == 34 + 9
+    assert num_traces(page, "learning-curves") == 35 + 9
 
 
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
