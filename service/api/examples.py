@@ -12,7 +12,7 @@ JOB_CREATE: dict[str, Any] = {
     "search_space": "shampoo",
     "budget": {"num_trials": 20},
     "resources": {"workers_per_trial": 2},
-    "baseline": {"search_space": "adamw", "budget_share": 0.25},
+    "baseline": {"search_space": "adamw", "budget_share": 0.5},
     "name": "digits, first try",
     "model": "my-mlp",
     "tags": {"team": "vision"},
@@ -74,8 +74,8 @@ SPECIFICATION: dict[str, Any] = {
     },
     "sampler": {"name": "auto", "seed": 0},
     "pruner": {"name": None, "min_steps": None, "reduction_factor": None, "population": None, "interval": None},
-    "baseline": {"search_space": "adamw", "budget_share": 0.25},
-    "confirmation": None,
+    "baseline": {"search_space": "adamw", "budget_share": 0.5},
+    "confirmation": "auto",
 }
 
 JOB: dict[str, Any] = {
@@ -91,12 +91,16 @@ JOB: dict[str, Any] = {
     "model": "my-mlp",
     "objectives": [{"metric": "validation_loss", "direction": "minimize"}],
     "specification": SPECIFICATION,
-    "num_trials": 20,
+    "num_trials": 36,
     "num_steps": 200,
     "disk_bytes": 1_482_752,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
-        "phases": {"search": {"num_finished": 8, "num_trials": 15}, "baseline": {"num_finished": 2, "num_trials": 5}},
+        "phases": {
+            "search": {"num_finished": 5, "num_trials": 10},
+            "baseline": {"num_finished": 5, "num_trials": 10},
+            "confirmation": {"num_finished": 0, "num_trials": 16},
+        },
         "num_finished": 10,
         "num_steps": 1250,
         "max_steps": 3150,
@@ -105,14 +109,14 @@ JOB: dict[str, Any] = {
             "value": 0.0713,
             "num_new_seeds": 0,
             "standard_deviation": None,
-            "basis": "one seed",
+            "basis": "search value, one seed",
         },
         "baseline_best": {
             "number": 3,
             "value": 0.0871,
             "num_new_seeds": 0,
             "standard_deviation": None,
-            "basis": "one seed",
+            "basis": "search value, one seed",
         },
         "seconds_elapsed": 24.1,
         "seconds_left": 24.1,
@@ -124,9 +128,10 @@ JOB: dict[str, Any] = {
 }
 
 JOB_ESTIMATE: dict[str, Any] = {
-    "num_trials": {"search": 15, "baseline": 5},
+    "num_trials": {"search": 10, "baseline": 10, "confirmation": 16},
     "num_steps": 200,
-    "max_steps": 4000,
+    "max_steps": 7200,
+    "confirmation_share": 0.4444,
     "measured": {
         "job_id": JOB_ID,
         "num_trials": 9,
@@ -244,39 +249,47 @@ _WINNER: dict[str, Any] = {
     "lineage": [],
 }
 
+_OURS = [0.0705, 0.0709, 0.0720, 0.0710, 0.0715, 0.0708, 0.0716]
+_THEIRS = [0.0869, 0.0866, 0.0880, 0.0867, 0.0875, 0.0864, 0.0874]
+
+
+def _results(values: list[float], first: int) -> list[dict[str, Any]]:
+    return [
+        {"seed": seed, "number": first + 2 * seed, "ending": "completed", "value": value}
+        for seed, value in enumerate(values, start=1)
+    ]
+
+
 _CONFIRMATION: dict[str, Any] = {
-    "seeds": [1, 2, 3],
+    "seeds": [2, 3, 4, 5, 6, 7],
     "candidates": [
         {
             "number": 6,
             "found_value": 0.0698,
-            "results": [
-                {"seed": 1, "number": 20, "ending": "completed", "value": 0.0709},
-                {"seed": 2, "number": 22, "ending": "completed", "value": 0.0720},
-                {"seed": 3, "number": 24, "ending": "completed", "value": 0.0710},
-            ],
+            "results": _results(_OURS, 18),
             "mean": 0.0713,
-            "standard_deviation": 0.00061,
-            "further_low": 0.0683,
-            "further_high": 0.0743,
+            "standard_deviation": 0.00048,
+            "further_low": 0.06997,
+            "further_high": 0.07263,
+            "choosing_mean": 0.0705,
         }
     ],
     "baseline": {
         "number": 3,
         "found_value": 0.0851,
-        "results": [
-            {"seed": 1, "number": 21, "ending": "completed", "value": 0.0866},
-            {"seed": 2, "number": 23, "ending": "completed", "value": 0.0880},
-            {"seed": 3, "number": 25, "ending": "completed", "value": 0.0867},
-        ],
+        "results": _results(_THEIRS, 19),
         "mean": 0.0871,
-        "standard_deviation": 0.00078,
-        "further_low": 0.0832,
-        "further_high": 0.0910,
+        "standard_deviation": 0.00063,
+        "further_low": 0.08535,
+        "further_high": 0.08885,
+        "choosing_mean": 0.0869,
     },
     "confidence": 0.95,
-    "improvement_low": 0.1765,
-    "improvement_high": 0.1863,
+    "improvement_low": 0.1791,
+    "improvement_high": 0.1837,
+    "choosing_seeds": [1],
+    "baseline_others": [],
+    "is_settled": False,
 }
 
 RECOMMENDATION: dict[str, Any] = {
@@ -320,23 +333,30 @@ RECOMMENDATION: dict[str, Any] = {
         "equal_within": 0.005,
         "improvement": 0.1814,
         "reached_baseline": {
-            "step": 120,
+            "step": 120.0,
             "seconds": 1.1,
-            "baseline_step": 200,
+            "baseline_step": 200.0,
             "baseline_seconds": 1.5,
             "step_ratio": 1.667,
             "seconds_ratio": 1.364,
+            "step_ratio_low": 1.55,
+            "step_ratio_high": 1.79,
+            "seconds_ratio_low": 1.2,
+            "seconds_ratio_high": 1.55,
         },
         "num_trials": {
-            "baseline": {"completed": 5},
-            "confirmation": {"completed": 6},
-            "search": {"completed": 6, "pruned": 9},
+            "baseline": {"completed": 4, "pruned": 6},
+            "confirmation": {"completed": 14},
+            "search": {"completed": 4, "pruned": 6},
         },
-        "seeds": [1, 2, 3],
-        "caveats": ["The search had 15 trials and the baseline 5, which favours the search."],
+        "seeds": [2, 3, 4, 5, 6, 7],
+        "caveats": [],
         "confirmation": _CONFIRMATION,
         "front": [],
         "verdict_caveats": [],
+        "status": "confirmed",
+        "alternatives": [],
+        "search_interval": None,
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from service.cli import terminal
 from service.client import ApiError, Client, ServiceUnreachable
-from service.domain import JobState
+from service.domain import JobState, Phase
 from service.errors import ServiceError
 from service.evidence.words import evidence_lines
 from service.inert import one_line
@@ -30,12 +30,14 @@ STOP_SECONDS = 45.0
 
 JOB = {
     "search_space": "shampoo",
-    "baseline": {"search_space": "adamw", "budget_share": 0.5},  # as many trials as the search: nobody is favoured
-    "training": {"num_steps": 200},
+    "baseline": {"search_space": "adamw"},
+    "training": {"num_steps": 100},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
 }
-NUM_CONFIRMED = 2
-"""Configs of the search that are trained again with new seeds, beside the baseline's best."""
+
+
+NUM_CONFIRMED = 3
+"""Configs of each side that are trained again: one more than by default, as AdamW is unstable on the autoencoder."""
 
 
 class DemoFailed(ServiceError):
@@ -44,13 +46,10 @@ class DemoFailed(ServiceError):
 
 def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any]:
     """The job that the demo submits; a confirmation if there are new seeds."""
-    confirmation = {"top_k": _num_confirmed(num_trials), "num_seeds": num_seeds} if num_seeds else None
+    top_k = min(NUM_CONFIRMED, num_trials // 2)
+    confirmation = {"top_k": top_k, "num_seeds": num_seeds} if num_seeds else None
     own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
     return JOB | own
-
-
-def _num_confirmed(num_trials: int) -> int:
-    return min(NUM_CONFIRMED, num_trials // 2)
 
 
 def run_demo(
@@ -88,8 +87,11 @@ def run_demo(
         job = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
         say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
         if num_seeds:
-            num_best = _num_confirmed(num_trials)
-            say(f"Then the best {num_best} and the best of AdamW's are trained again with {num_seeds} new seeds.")
+            confirmation = job.progress.phases[Phase.CONFIRMATION]
+            say(
+                f"Then up to {confirmation.num_trials} more: the best configs of both sides again, with {num_seeds} "
+                "new seeds."
+            )
         say(f"Dashboard: {url}/jobs/{job.id}")
         try:
             job = terminal.watch(client, job.id, console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.domain import Phase
 from service.evidence.words import share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
 
@@ -11,6 +12,11 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
     trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
     lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
+    if num := estimate.num_trials.get(Phase.CONFIRMATION):
+        lines.append(
+            f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "
+            'ends: `"confirmation": null` leaves that out, and the answer provisional.'
+        )
     if estimate.measured is None:
         lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
     else:

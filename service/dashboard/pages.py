@@ -22,7 +22,7 @@ from service.domain import JobState
 from service.errors import NotFound
 from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
-from service.evidence.words import device_hours, duration, number, spread, times
+from service.evidence.words import alternative_words, device_hours, duration, number, ratio_words, spread
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
@@ -59,7 +59,8 @@ def _environment() -> jinja2.Environment:
         spread=spread,
         parameter=view.parameter,
         duration=duration,
-        times=times,
+        alternative_words=alternative_words,
+        ratio_words=ratio_words,
         ago=view.ago,
         iso=view.iso,
         absolute=view.absolute,

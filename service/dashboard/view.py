@@ -47,6 +47,8 @@ class SeedTable:
     """The confirmation of a job."""
 
     seeds: list[int]
+    choosing: list[int]
+    """Those of the seeds that chose the configs, and do not compare them."""
     rows: list[SeedRow]
 
     @property
@@ -145,7 +147,7 @@ def seed_table(evidence: Evidence | None, labels: Mapping[Phase, str]) -> SeedTa
     rows = []
     for config in result.configs:
         by_seed = {outcome.seed: outcome for outcome in config.results}
-        is_baseline = config is result.baseline
+        is_baseline = not any(config is candidate for candidate in result.candidates)
         rows.append(
             SeedRow(
                 number=config.number,
@@ -158,7 +160,7 @@ def seed_table(evidence: Evidence | None, labels: Mapping[Phase, str]) -> SeedTa
                 results=[by_seed.get(seed) for seed in seeds],
             )
         )
-    return SeedTable(seeds, rows)
+    return SeedTable(seeds, result.choosing_seeds, rows)
 
 
 def _waiting(state: JobState) -> str:

@@ -31,8 +31,8 @@ class BestTrial:
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented order
     @property
     def basis(self) -> str:
-        """The origin of the value, for a person: `one seed`, or `mean of 3 new seeds`."""
-        return f"mean of {self.num_new_seeds} new seeds" if self.num_new_seeds else "one seed"
+        """The origin of the value, for a person: `search value, one seed`, or `mean of 3 new seeds`."""
+        return f"mean of {self.num_new_seeds} new seeds" if self.num_new_seeds else "search value, one seed"
 
 
 def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:

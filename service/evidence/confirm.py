@@ -5,13 +5,15 @@ The search's own values do not enter it: the best of many trials is a lucky one,
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from service.domain import Direction, Phase, TrialState
 from service.evidence import student_t
+from service.evidence.finalists import num_choosing, preferred
+from service.evidence.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,
@@ -21,26 +23,15 @@ from service.evidence.types import (
     Verdict,
 )
 
-CONFIDENCE = 0.95
-MIN_SEEDS = 2
-"""With which a spread over seeds can be told."""
 
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean difference and the interval that holds the true one with some confidence."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def confirm(trials: Sequence[FinishedTrial], direction: Direction) -> ConfirmationResult | None:
+def confirm(
+    trials: Sequence[FinishedTrial], direction: Direction, *, choosing: Sequence[int], comparing: Sequence[int]
+) -> ConfirmationResult | None:
     """The result of a job's confirmation trials; None if it has none.
 
-    A config with a failed trial takes no part in the comparison. The others are compared over the seeds with which
-    all of them completed, so that each seed's luck with data and initial weights is the same for all; where the time
-    ran out in the middle of a seed, that seed is left out.
+    On each side, search and baseline, `finalists.preferred` chooses by the choosing seeds, and a config that failed
+    with any new seed has given way. The two chosen are compared over the comparing seeds that both completed, so that
+    each seed's luck with data and initial weights is the same for both.
     """
     by_source: dict[int, list[FinishedTrial]] = {}
     for trial in trials:
@@ -50,63 +41,94 @@ def confirm(trials: Sequence[FinishedTrial], direction: Direction) -> Confirmati
         return None
     sources = {trial.number: trial for trial in trials if trial.number in by_source}
     results = {number: [_result(trial) for trial in sorted(own, key=_seed)] for number, own in by_source.items()}
-    fit = [number for number, own in results.items() if not any(result.has_failed for result in own)]
-    completed = [{result.seed for result in results[number] if result.value is not None} for number in fit]
-    seeds = sorted(set.intersection(*completed)) if completed else []
-    configs = {
-        number: _config(sources[number], own, seeds if number in fit and len(seeds) >= MIN_SEEDS else [])
-        for number, own in results.items()
+    outcomes = _outcomes(results)
+    sides = {
+        phase: _ranked(
+            [trial for trial in sources.values() if trial.phase is phase], outcomes, choosing, direction=direction
+        )
+        for phase in (Phase.SEARCH, Phase.BASELINE)
     }
-    ranked = sorted(configs.values(), key=lambda config: _rank(config, direction))
-    candidates = [config for config in ranked if sources[config.number].phase is Phase.SEARCH]
-    baseline = next((config for config in ranked if sources[config.number].phase is Phase.BASELINE), None)
-    interval = compare_over_seeds(candidates, baseline, seeds, direction)
-    share = None if baseline is None or not baseline.mean else abs(baseline.mean)
-    return ConfirmationResult(
+    finalists = [ranked[0] for ranked in sides.values() if ranked and None not in outcomes[ranked[0]].values()]
+    seeds = [seed for seed in comparing if finalists and all(seed in outcomes[number] for number in finalists)]
+    configs = {
+        number: _config(
+            sources[number],
+            results[number],
+            choosing=choosing,
+            compared=seeds if number in finalists and len(seeds) >= MIN_SEEDS else [],
+        )
+        for number in sources
+    }
+    candidates, rivals = ([configs[number] for number in sides[phase]] for phase in (Phase.SEARCH, Phase.BASELINE))
+    baseline = rivals[0] if rivals else None
+    result = ConfirmationResult(
         seeds=seeds,
         candidates=candidates,
         baseline=baseline,
         confidence=CONFIDENCE,
-        improvement_low=None if interval is None or share is None else interval.low / share,
-        improvement_high=None if interval is None or share is None else interval.high / share,
+        improvement_low=None,
+        improvement_high=None,
+        choosing_seeds=[seed for seed in choosing if any(seed in own for own in outcomes.values())],
+        baseline_others=rivals[1:],
+    )
+    interval = compare_over_seeds(result, direction)
+    if interval is None or baseline is None or not baseline.mean:
+        return result
+    share = abs(baseline.mean)
+    return dataclasses.replace(
+        result,
+        improvement_low=interval.low / share,
+        improvement_high=interval.high / share,
+        is_settled=is_settled(
+            _differences(result, direction), num_planned=len(comparing), equal_within=EQUAL_WITHIN * share
+        ),
     )
 
 
-def compare_over_seeds(
-    candidates: Sequence[ConfirmedConfig], baseline: ConfirmedConfig | None, seeds: Sequence[int], direction: Direction
-) -> Interval | None:
-    """By how much the first candidate is better than the baseline, in units of the objective; None: not comparable.
+def split_seeds(seeds: Sequence[int], *, top_k: int) -> tuple[list[int], list[int]]:
+    """The seeds of a confirmation of `top_k` configs a side: those that choose, and those that compare."""
+    num = num_choosing(top_k=top_k, num_seeds=len(seeds))
+    return list(seeds[:num]), list(seeds[num:])
 
-    The configs and seeds are a randomised complete block design, each seed a block: what a seed does to all configs
-    alike drops out, and the spread that is left is pooled over the c configs (the k candidates and the baseline), with
-    (c - 1)(n - 1) degrees of freedom over n seeds (Montgomery, Design and Analysis of Experiments, section 4.1). With
-    one candidate this is the paired t interval, which for few seeds is wide; pooling is what makes three seeds useful.
 
-    The candidate was chosen as the best of k, and the best of many is a lucky one here, too. So the interval is
-    Bonferroni's (Dunn, Multiple Comparisons Among Means, 1961), with t at 1 - (1 - CONFIDENCE) / 2k: it holds for all
-    k at once, and so for whichever comes out best. `tests.benchmarks.verdict_errors` simulates how often it errs, also
-    where spreads differ, and how much more often t intervals of the winner alone would.
+def compare_over_seeds(result: ConfirmationResult, direction: Direction) -> Interval | None:
+    """By how much the chosen config is better than the baseline's, in units of the objective; None: not comparable.
+
+    The differences with the comparing seeds, which chose neither, make the interval (`paired.interval_of`); so it
+    needs no allowance for the choice, and no equal spreads. `tests.benchmarks.verdict_errors` simulates how often the
+    whole of it, choice and second chances included, errs.
     """
-    compared = [config for config in candidates if config.mean is not None]
-    if not compared or baseline is None or baseline.mean is None:
-        return None
-    configs = [*compared, baseline]
-    rows = [_values(config, seeds) for config in configs]
-    seed_means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
-    grand_mean = statistics.fmean(seed_means)
-    residuals = [
-        value - statistics.fmean(row) - seed_mean + grand_mean
-        for row in rows
-        for value, seed_mean in zip(row, seed_means, strict=True)
-    ]
-    num_seeds, degrees = len(seeds), (len(configs) - 1) * (len(seeds) - 1)
-    variance = math.fsum(residual * residual for residual in residuals) / degrees
-    probability = 1.0 - (1.0 - CONFIDENCE) / (2 * len(compared))
-    reach = student_t.quantile(probability, degrees) * math.sqrt(2.0 * variance / num_seeds)
-    best_mean = compared[0].mean
-    assert best_mean is not None
-    mean = baseline.mean - best_mean if direction is Direction.MINIMIZE else best_mean - baseline.mean
-    return Interval(mean, mean - reach, mean + reach)
+    differences = _differences(result, direction)
+    return interval_of(differences) if len(differences) >= MIN_SEEDS else None
+
+
+def _differences(result: ConfirmationResult, direction: Direction) -> list[float]:
+    """By seed; empty if the two are not compared."""
+    best, baseline = next(iter(result.candidates), None), result.baseline
+    if best is None or baseline is None or best.mean is None or baseline.mean is None:
+        return []
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+    ours, theirs = _values(best.results, result.seeds), _values(baseline.results, result.seeds)
+    return [sign * (other - own) for own, other in zip(ours, theirs, strict=True)]
+
+
+def _ranked(
+    found: Sequence[FinishedTrial],
+    outcomes: Mapping[int, Mapping[int, float | None]],
+    choosing: Sequence[int],
+    *,
+    direction: Direction,
+) -> list[int]:
+    """The configs of a side, the chosen one first and those that failed last.
+
+    Where the time was up before all of those that did not fail had the choosing seeds, the best found value stands.
+    """
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+    by_value = [trial.number for trial in sorted(found, key=lambda trial: (sign * (trial.value or 0.0), trial.number))]
+    fit = [number for number in by_value if None not in outcomes[number].values()]
+    ranked = preferred(by_value, outcomes, choosing=choosing, direction=direction)
+    first = ranked if len(ranked) == len(fit) else fit
+    return [*first, *(number for number in by_value if number not in first)]
 
 
 def further_seed(values: Sequence[float]) -> tuple[float, float]:
@@ -130,7 +152,7 @@ def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verd
     """
     if result.baseline is None:
         return Verdict.NO_BASELINE
-    interval = compare_over_seeds(result.candidates, result.baseline, result.seeds, direction)
+    interval = compare_over_seeds(result, direction)
     if interval is None:
         return Verdict.UNDECIDED
     low, high = result.improvement_low, result.improvement_high
@@ -142,23 +164,12 @@ def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verd
     return Verdict.WORSE if interval.high < 0.0 else Verdict.UNDECIDED
 
 
-def mean_curve(
-    trials: Sequence[FinishedTrial], metric: str, seeds: Sequence[int]
-) -> list[tuple[int, float, Mapping[str, float | None]]]:
-    """Step, mean seconds and mean metric over the trials with these seeds, at the steps that all of them measured."""
-    curves = [
-        {step: (seconds, metrics.get(metric)) for step, seconds, metrics in trial.curve}
-        for trial in trials
-        if _seed(trial) in seeds
-    ]
-    shared = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-    found: list[tuple[int, float, Mapping[str, float | None]]] = []
-    for step in shared:
-        values = [curve[step][1] for curve in curves]
-        finite = [value for value in values if value is not None and math.isfinite(value)]
-        mean = statistics.fmean(finite) if len(finite) == len(values) else None
-        found.append((step, statistics.fmean(curve[step][0] for curve in curves), {metric: mean}))
-    return found
+def _outcomes(by_source: Mapping[int, Sequence[SeedResult]]) -> dict[int, dict[int, float | None]]:
+    """Values by seed of the trials that ended of themselves."""
+    return {
+        number: {result.seed: result.value for result in own if result.value is not None or result.has_failed}
+        for number, own in by_source.items()
+    }
 
 
 def _result(trial: FinishedTrial) -> SeedResult:
@@ -166,30 +177,27 @@ def _result(trial: FinishedTrial) -> SeedResult:
     return SeedResult(_seed(trial), trial.number, trial.ending, trial.value if has_value else None)
 
 
-def _config(source: FinishedTrial, results: list[SeedResult], seeds: Sequence[int]) -> ConfirmedConfig:
-    """One config over its new seeds; with `seeds` empty it takes no part in the comparison."""
+def _config(
+    source: FinishedTrial, results: list[SeedResult], *, choosing: Sequence[int], compared: Sequence[int]
+) -> ConfirmedConfig:
+    """One config over its new seeds; with `compared` empty it takes no part in the comparison."""
     assert source.value is not None
-    compared = [result.value for result in results if result.seed in seeds and result.value is not None]
-    low, high = further_seed(compared) if compared else (None, None)
+    chosen, values = _values(results, choosing), _values(results, compared)
+    low, high = further_seed(values) if values else (None, None)
     return ConfirmedConfig(
         number=source.number,
         found_value=source.value,
         results=results,
-        mean=statistics.fmean(compared) if compared else None,
-        standard_deviation=statistics.stdev(compared) if compared else None,
+        mean=statistics.fmean(values) if values else None,
+        standard_deviation=statistics.stdev(values) if values else None,
         further_low=low,
         further_high=high,
+        choosing_mean=statistics.fmean(chosen) if choosing and len(chosen) == len(choosing) else None,
     )
 
 
-def _values(config: ConfirmedConfig, seeds: Sequence[int]) -> list[float]:
-    return [result.value for result in config.results if result.seed in seeds and result.value is not None]
-
-
-def _rank(config: ConfirmedConfig, direction: Direction) -> tuple[bool, bool, float, int]:
-    """The best mean first; those without one by what the search found, if none of their trials failed."""
-    value = config.found_value if config.mean is None else config.mean
-    return config.mean is None, config.has_failed, value if direction is Direction.MINIMIZE else -value, config.number
+def _values(results: Sequence[SeedResult], seeds: Sequence[int]) -> list[float]:
+    return [result.value for result in results if result.seed in seeds and result.value is not None]
 
 
 def _seed(trial: FinishedTrial) -> int:

@@ -10,12 +10,14 @@ from typing import Any
 
 from search_spaces import SearchSpace
 from service.domain import Direction, Objective, Phase, TrialState
+from service.evidence.alternatives import alternatives_of
 from service.evidence.best_values import best_of, compare, improvement_over
-from service.evidence.confirm import confirm, mean_curve, verdict_over_seeds
+from service.evidence.confirm import confirm, split_seeds, verdict_over_seeds
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
+from service.evidence.reached import reached_baseline
 from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
@@ -28,16 +30,15 @@ from service.evidence.types import (
     RecommendedConfig,
     Verdict,
     Winner,
+    status_of,
 )
-from service.evidence.words import number, optimizer_title, signed_share
+from service.evidence.words import optimizer_title
 from trainers.workload.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (
     "Each config was trained once, with one seed, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
-
-Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 
 _TRAINING = (
     "num_steps",
@@ -56,7 +57,8 @@ def recommend(
     *,
     objectives: Sequence[Objective],
     num_planned: int | None = None,
-    num_seeds: int | None = None,
+    seeds: Sequence[int] = (),
+    top_k: int = 1,
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Phase, SearchSpace] | None = None,
 ) -> RecommendedConfig | None:
@@ -64,16 +66,18 @@ def recommend(
 
     Where configs were trained again with new seeds, those trials alone decide: which config is the best, how it
     compares with the baseline (`confirm.compare_over_seeds`), and by how much. A config that failed with a new
-    seed gives way to one that did not. Without, the best completed trial is taken at its word, with a caveat.
+    seed gives way to one that did not. Without, the best completed trial stands, provisionally.
 
-    A search that lost to the baseline still gives its best config, with verdict `worse`.
+    A search that lost to the baseline still gives its best config, with verdict `worse`. Where a side had fewer than
+    `MIN_TRIED` trials, the verdict is `undecided`, whatever the seeds say.
 
     Args:
         trials: all of the job's.
         objectives: the first decides; with several, the evidence has the front of all of them.
         num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
-        num_seeds: new seeds that each config was to be trained with; None: the job was to confirm nothing.
+        seeds: new seeds of the job's confirmation, in its order; empty: the job was to confirm nothing.
+        top_k: configs of each side that it was to confirm.
         parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
         spaces: those that search and baseline took their configs from; a caveat names values at the edge of a range.
     """
@@ -82,7 +86,8 @@ def recommend(
     if best is None:
         return None
     baseline = _winner(trials, Phase.BASELINE, direction)
-    result = confirm(trials, direction)
+    choosing, comparing = split_seeds(seeds, top_k=top_k)
+    result = confirm(trials, direction, choosing=choosing, comparing=comparing)
     if result is not None and result.candidates:
         best = _with_seeds(_winner_of(trials, result.candidates[0].number), result.candidates[0])
     if result is not None and result.baseline is not None:
@@ -111,13 +116,17 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_edge_caveats(trials, best, baseline, spaces or {}),
             *_caveats(trials, baseline, num_planned),
-            *([] if num_seeds is None else _confirmation_caveats(result, num_seeds)),
+            *(_confirmation_caveats(result, len(comparing)) if seeds else []),
             *([] if front else _caveat_of_no_front(objectives)),
         ],
         confirmation=result,
         front=front,
         verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
+        alternatives=[] if over_seeds is None else alternatives_of(over_seeds, trials, direction),
     )
+    if baseline is not None and evidence.has_few_trials:
+        evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)
+    evidence = dataclasses.replace(evidence, status=status_of(evidence))
     return RecommendedConfig(**{name: getattr(found, name) for name in PasteableConfig.model_fields}, evidence=evidence)
 
 
@@ -218,35 +227,15 @@ def _reached_baseline(
     direction: Direction,
     over_seeds: ConfirmationResult | None,
 ) -> ReachedBaseline | None:
+    """By the trials of each compared seed, or without any by those that found the two configs."""
     if baseline is None:
         return None
-    curves: dict[int, Curve] = {trial.number: trial.curve for trial in trials}
+    by_key = {(trial.confirms, trial.config["seed"]): trial for trial in trials if trial.confirms is not None}
+    by_number = {trial.number: trial for trial in trials}
+    pairs = [(by_number[best.number], by_number[baseline.number])]
     if over_seeds is not None:
-        for winner in (best, baseline):
-            repeated = [trial for trial in trials if trial.confirms == winner.number]
-            curves[winner.number] = mean_curve(repeated, metric, over_seeds.seeds)
-    ours = _first_reaching(curves[best.number], baseline.value, metric, direction)
-    theirs = _first_reaching(curves[baseline.number], baseline.value, metric, direction)
-    if ours is None or theirs is None:
-        return None
-    (step, seconds), (baseline_step, baseline_seconds) = ours, theirs
-    return ReachedBaseline(
-        step=step,
-        seconds=seconds,
-        baseline_step=baseline_step,
-        baseline_seconds=baseline_seconds,
-        step_ratio=baseline_step / step,
-        seconds_ratio=baseline_seconds / seconds if seconds > 0 else None,
-    )
-
-
-def _first_reaching(curve: Curve, target: float, metric: str, direction: Direction) -> tuple[int, float] | None:
-    """Step and seconds of the first measurement at least as good as `target`."""
-    for step, seconds, metrics in curve:
-        value = metrics.get(metric)
-        if value is not None and math.isfinite(value) and not direction.is_better(target, than=value):
-            return step, seconds
-    return None
+        pairs = [(by_key[best.number, seed], by_key[baseline.number, seed]) for seed in over_seeds.seeds]
+    return reached_baseline(pairs, metric, direction)
 
 
 def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
@@ -294,12 +283,13 @@ def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> 
         for config in result.configs
         if (failures := [outcome for outcome in config.results if outcome.has_failed])
     ]
-    fit = [config for config in result.configs if not config.has_failed]
-    if fit and len(result.seeds) < num_seeds:
+    if result.is_settled:
         caveats.append(
-            f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} new seeds were completed by all "
-            f"{len(fit)} configs."
+            f"The comparison stopped after {len(result.seeds)} of {num_seeds} seeds: they contradict each other so "
+            "much that the others could not have told the configs apart."
         )
+    elif len(result.seeds) < num_seeds and any(not config.has_failed for config in result.configs):
+        caveats.append(f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} seeds were compared.")
     return caveats
 
 
@@ -314,10 +304,5 @@ def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None,
         whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
         confirmed = best_of(result, winner)
         caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
-        if caveat is None:
-            continue
-        against_found = improvement_over(config.found_value, best.value, direction)
-        if winner is baseline and against_found is not None:
-            caveat += f" Against {number(config.found_value)} the improvement would be {signed_share(against_found)}."
-        caveats.append(caveat)
+        caveats += [] if caveat is None else [caveat]
     return caveats

@@ -1,8 +1,6 @@
 """Configs that did worse over new seeds than when they were found: pure functions of plain values.
 
-The best of many trials is a lucky one, so a little worse is the rule. One that does far worse concerns the verdict. Of
-the baseline one config alone is confirmed: if that one collapses, another of its configs might have held, and the
-search looks better than it is.
+The best of many trials is a lucky one, so a little worse is the rule. One that does far worse concerns the verdict.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import math
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial
-from service.evidence.types import EQUAL_WITHIN, ConfirmedConfig
+from service.evidence.types import ConfirmedConfig
 from service.evidence.words import number, spread
 
 LARGE = 0.1
@@ -21,12 +19,10 @@ LARGE = 0.1
 def setback_caveat(
     whose: str, config: ConfirmedConfig, best: BestTrial, *, confidence: float, direction: Direction
 ) -> str | None:
-    """Says that a confirmed config is worse than when found; None: it is not, or by no more than chance and `LARGE`.
+    """Says that the value a config was found with was luck; None: it was not, or by no more than chance and `LARGE`.
 
-    "More than the noise" is a found value beyond the interval in which a further seed's value would lie
-    (`confirm.further_seed`): it was no ordinary seed of this config. The interval is the config's own, as spreads
-    differ between configs, and so it is wide for few seeds: 5.0 standard deviations to either side with three, 16 with
-    two. Where it holds the found value, and that is lost by a large share all the same, the seeds do not tell.
+    Where the value is no outlier of its seeds (`ConfirmedConfig.was_lucky`), and a large share of it is lost all the
+    same, the seeds do not tell.
 
     Args:
         whose: what the config is to the verdict, e.g. `The recommended config (Shampoo, trial 8)`.
@@ -36,16 +32,17 @@ def setback_caveat(
     if config.mean is None or not direction.is_better(found, than=config.mean):
         return None
     share = abs(config.mean - found) / abs(found) if found else math.inf
-    end = config.further_low if direction is Direction.MINIMIZE else config.further_high
-    is_beyond = end is not None and direction.is_better(found, than=end) and share > EQUAL_WITHIN
-    if not is_beyond and share <= LARGE:
+    was_lucky = config.was_lucky(direction)
+    if not was_lucky and share <= LARGE:
         return None
     deviation = "" if best.standard_deviation is None else f" {spread(best.standard_deviation)}"
-    values = f"{number(best.value)}{deviation} ({best.basis}), {number(found)} before."
-    told = f"{whose} did worse over new seeds than when it was found"
-    if not is_beyond:
-        return f"{told}: {values} That may be chance: {best.num_new_seeds} seeds with this spread do not tell."
+    has = f"it has {number(best.value)}{deviation} ({best.basis})"
+    if not was_lucky:
+        return (
+            f"{whose}: its search value {number(found)} may have been luck: {has}, and {best.num_new_seeds} seeds with "
+            "this spread do not tell."
+        )
     return (
-        f"{told}, by more than the noise: {values} By these seeds another would lie between "
+        f"{whose}: its search value {number(found)} was luck: {has}, and by these seeds another would lie between "
         f"{number(config.further_low)} and {number(config.further_high)} ({confidence:.0%} interval)."
     )

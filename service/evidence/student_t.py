@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 
+@functools.cache
 def quantile(probability: float, degrees_of_freedom: int) -> float:
     """The value below which Student's t lies with `probability`, to 12 digits.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,9 @@ from service.evidence.pareto_front import FrontPoint
 
 EQUAL_WITHIN = 0.005
 """Relative difference of the objective below which search and baseline count as equal."""
+MIN_TRIED = 8
+"""Trials of a side, completed or pruned, below which its best is a matter of luck: with so many the best lies in the
+best quarter of the space with probability 1 - 0.75^8 = 90% even where the search draws at random; with five 76%."""
 
 
 class Verdict(StrEnum):
@@ -24,8 +28,22 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     WORSE = "worse"
     UNDECIDED = "undecided"
-    """Trained with several seeds, they differ by no more than chance explains, or one of them failed."""
+    """Trained with several seeds, they differ by no more than chance explains, or one of them failed; or a side had
+    fewer than `MIN_TRIED` trials."""
     NO_BASELINE = "no_baseline"
+
+
+class EvidenceStatus(StrEnum):
+    """The standing of a recommended config after it was trained again with new seeds. The verdict compares it with the
+    baseline; this says whether the config itself held."""
+
+    PROVISIONAL = "provisional"
+    """It was not trained again, or with too few seeds: what is known of it is the luckiest value of a search."""
+    CONFIRMED = "confirmed"
+    """It completed with every new seed, and is none of `REFUTED`."""
+    REFUTED = "refuted"
+    """With new seeds it failed, or lost to the baseline, or fell behind the value that it was found with by more than
+    the noise without beating the baseline all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +119,26 @@ class Winner:
 class ReachedBaseline:
     """The point at which the recommended config was first as good as the baseline's best was in the end.
 
-    Of confirmed configs, by their mean curves over the new seeds.
+    Of confirmed configs, steps and seconds are the means over the compared seeds, each seed's curve against the
+    baseline's value with that seed.
     """
 
-    step: int
+    step: float
     seconds: float
-    baseline_step: int
+    baseline_step: float
     """Step at which the baseline's best first had that value itself."""
     baseline_seconds: float
     step_ratio: float
-    """`baseline_step / step`: above 1, the recommended config needs fewer steps."""
+    """`baseline_step / step`: above 1, the recommended config needs fewer steps. Of confirmed configs the geometric
+    mean over the seeds."""
     seconds_ratio: float | None
     """`baseline_seconds / seconds`; None if no time was measured."""
+    step_ratio_low: float | None = None
+    """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
+    step_ratio_high: float | None = None
+    seconds_ratio_low: float | None = None
+    """The same of `seconds_ratio`."""
+    seconds_ratio_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +176,49 @@ class ConfirmedConfig:
     """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
     it has no mean."""
     further_high: float | None = None
+    choosing_mean: float | None = None
+    """Over the seeds that chose; None: there were none, or it did not complete them all."""
 
     @property
     def has_failed(self) -> bool:
         """True if a trial of it failed: then it takes no part in the comparison."""
         return any(result.has_failed for result in self.results)
 
+    def was_lucky(self, direction: Direction) -> bool:
+        """True if the value that it was found with lies beyond what its new seeds say, and by more than is equal.
+
+        "More than the noise" is beyond the better end of the interval of a further seed: it was no ordinary seed of
+        this config. That interval is the config's own, as spreads differ between configs, and so it is wide for few
+        seeds: 2.8 standard deviations to either side with six, 5.0 with three, 16 with two.
+        """
+        end = self.further_low if direction is Direction.MINIMIZE else self.further_high
+        if self.mean is None or end is None or not direction.is_better(self.found_value, than=end):
+            return False
+        return abs(self.mean - self.found_value) > EQUAL_WITHIN * abs(self.found_value)
+
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationResult:
-    """The best configs, and the baseline's best, trained again with the same new seeds."""
+    """The best configs of search and baseline, trained again with the same new seeds: some choose one config of each
+    side, the others compare the two."""
 
     seeds: list[int]
-    """The compared seeds: those with which every config that takes part completed; fewer than two: none was."""
+    """The compared seeds: those with which both chosen configs completed; fewer than two: none was compared."""
     candidates: list[ConfirmedConfig]
-    """Of the search, the best mean first, those that take no part last."""
+    """Of the search, the chosen one first, those that failed last."""
     baseline: ConfirmedConfig | None
+    """The chosen config of the baseline."""
     confidence: float
-    """Of the interval: how often it holds the true difference, whichever candidate comes out best."""
+    """Of the interval: how often it holds the true difference."""
     improvement_low: float | None
     """Lower end of the interval of `Evidence.improvement`; None: there was no comparison, or the mean is 0."""
     improvement_high: float | None
+    choosing_seeds: list[int] = field(default_factory=list)
+    """The seeds that chose, which do not compare."""
+    baseline_others: list[ConfirmedConfig] = field(default_factory=list)
+    """The baseline's other configs, in the order of `candidates`."""
+    is_settled: bool = False
+    """True if the comparison stopped early, as the seeds contradicted each other beyond remedy."""
 
     @property
     def improvement(self) -> tuple[float, float] | None:
@@ -182,7 +230,21 @@ class ConfirmationResult:
     @property
     def configs(self) -> list[ConfirmedConfig]:
         """The candidates and the baseline's."""
-        return self.candidates if self.baseline is None else [*self.candidates, self.baseline]
+        return [*self.candidates, *([] if self.baseline is None else [self.baseline]), *self.baseline_others]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another config of the search that did no worse with new seeds than the recommended one, up to the noise."""
+
+    number: int
+    """The trial that found it."""
+    mean: float
+    """Over the seeds that chose."""
+    recommended_mean: float
+    """The recommended config's, over the same seeds."""
+    speaks_for_it: list[str]
+    speaks_for_recommended: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +276,25 @@ class Evidence:
     verdict_caveats: list[str] = field(default_factory=list)
     """The caveats of the verdict: that a compared config did worse over the new seeds than when it was found,
     by more than the noise, or by so much that it matters."""
+    status: EvidenceStatus = EvidenceStatus.PROVISIONAL
+    alternatives: list[Alternative] = field(default_factory=list)
+    """Configs that confirmed alike."""
+    search_interval: tuple[float, float] | None = None
+    """The interval of `improvement` that covers, beside seeds, the luck of a search of this size; None: unknown."""
+
+    @property
+    def num_tried(self) -> dict[str, int]:
+        """Trials of search and baseline that completed or were pruned."""
+        states = (TrialState.COMPLETED, TrialState.PRUNED)
+        return {
+            phase: sum(self.num_trials.get(phase, {}).get(state, 0) for state in states)
+            for phase in (Phase.SEARCH, Phase.BASELINE)
+        }
+
+    @property
+    def has_few_trials(self) -> bool:
+        """True if a side had fewer than `MIN_TRIED` trials: then what it found is a matter of luck."""
+        return min(self.num_tried.values()) < MIN_TRIED
 
 
 class PasteableConfig(BaseModel):
@@ -252,11 +333,31 @@ class RecommendedConfig(PasteableConfig):
 _EVIDENCE = TypeAdapter(Evidence)
 
 
+def status_of(evidence: Evidence) -> EvidenceStatus:
+    """The status of the config that `evidence` is about, from its verdict and its confirmation."""
+    result = evidence.confirmation
+    own = next((config for config in result.configs if config.number == evidence.best.number), None) if result else None
+    if own is None:
+        return EvidenceStatus.PROVISIONAL
+    if own.has_failed:
+        return EvidenceStatus.REFUTED
+    if own.mean is None:
+        return EvidenceStatus.PROVISIONAL
+    has_lost = evidence.verdict is Verdict.WORSE
+    was_lucky = evidence.verdict is not Verdict.BETTER and own.was_lucky(evidence.direction)
+    return EvidenceStatus.REFUTED if has_lost or was_lucky else EvidenceStatus.CONFIRMED
+
+
 def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
     """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
-    return _EVIDENCE.validate_python(content)
+    return _with_status(_EVIDENCE.validate_python(content), content)
 
 
 def recommendation_from_json(content: Mapping[str, Any]) -> RecommendedConfig:
     """A stored recommendation; what it lacks because it is older takes its default."""
-    return RecommendedConfig.model_validate(content)
+    found = RecommendedConfig.model_validate(content)
+    return found.model_copy(update={"evidence": _with_status(found.evidence, content["evidence"])})
+
+
+def _with_status(evidence: Evidence, content: Mapping[str, Any]) -> Evidence:
+    return evidence if "status" in content else dataclasses.replace(evidence, status=status_of(evidence))

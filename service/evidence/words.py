@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.domain import Direction, Phase
-from service.evidence.best_values import BestTrial, best_of, compare, improvement_over
-from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, Evidence, Verdict
+from service.evidence.best_values import BestTrial, best_of, compare
+from service.evidence.paired import SURE_SEEDS
+from service.evidence.types import (
+    MIN_TRIED,
+    Alternative,
+    ConfirmationResult,
+    Evidence,
+    EvidenceStatus,
+    ReachedBaseline,
+    Verdict,
+)
 
 DASH = "–"
 OPTIMIZER_TITLES = {
@@ -22,6 +31,12 @@ OPTIMIZER_TITLES = {
     "muon": "Muon",
     "soap-peer": "SOAP of pytorch_optimizer",
 }
+
+
+SEARCH_VALUES = "By the values of the search, each the luckiest of its side: they are not what to expect."
+NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
+ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
+NOT_WORTH_IT = "Not worth it for this model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,7 @@ def named_values(values: Mapping[str, float], metric: str) -> list[str]:
 def answer_by_values(
     best: float, baseline: float, direction: Direction, *, ours: str, theirs: str, is_over: bool
 ) -> Answer:
-    """The comparison of two best values.
+    """The comparison of two values that a search found, which says who is ahead and not by how much.
 
     Args:
         ours: what the search tunes, as people call it.
@@ -111,16 +126,14 @@ def answer_by_values(
         is_over: the job has ended.
     """
     outcome = compare(best, baseline, direction)
-    if outcome is Verdict.EQUAL:
-        headline = f"{ours} and {theirs} are level" + ("" if is_over else " so far")
-        return Answer("equal", headline, f"Their best values differ by less than {share(EQUAL_WITHIN)}.")
-    gap, improvement = abs(best - baseline), improvement_over(baseline, best, direction)
-    size = number(gap) if improvement is None else share(improvement)
-    relation = "lower" if best < baseline else "higher"
-    detail = f"Its best value is {relation} by {number(gap, 3)}."
-    if outcome is Verdict.BETTER:
-        return Answer("better", f"{ours} {'beats' if is_over else 'leads'} {theirs} by {size}", detail)
-    return Answer("worse", f"{ours} {'falls short of' if is_over else 'trails'} {theirs} by {size}", detail)
+    kind: Literal["better", "worse", "equal"] = "equal"
+    headline = f"{ours} and {theirs} are level"
+    if outcome is not Verdict.EQUAL:
+        kind = "better" if outcome is Verdict.BETTER else "worse"
+        headline = f"{ours} {'leads' if outcome is Verdict.BETTER else 'trails'} {theirs}"
+    if not is_over:
+        return Answer(kind, f"{headline} so far", SEARCH_VALUES)
+    return Answer(kind, f"Provisional: {headline}", f"{SEARCH_VALUES} {NOT_CONFIRMED}")
 
 
 def answer_of(evidence: Evidence) -> Answer | None:
@@ -130,26 +143,55 @@ def answer_of(evidence: Evidence) -> Answer | None:
     ours, theirs = optimizer_title(evidence.best.optimizer), optimizer_title(evidence.baseline.optimizer)
     result = evidence.confirmation
     interval = None if result is None else result.improvement
-    if evidence.verdict is not Verdict.UNDECIDED and interval is None:
+    detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
+    if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
+        return Answer("open", f"Undecided: too few trials to tell {ours} from {theirs}", f"{_few(evidence)} {detail}")
+    if evidence.status is EvidenceStatus.PROVISIONAL:
         return answer_by_values(
             evidence.best.value, evidence.baseline.value, evidence.direction, ours=ours, theirs=theirs, is_over=True
         )
-    if result is None or interval is None:
+    if result is None or (interval is None and evidence.verdict is Verdict.UNDECIDED):
         return Answer("open", f"{ours} and {theirs} could not be compared over new seeds", _failures(result))
-    low, high = interval
-    detail = (
-        f"Over {len(result.seeds)} new seeds, the improvement lies between {signed_share(low)} and "
-        f"{signed_share(high)} ({result.confidence:.0%} interval)."
-    )
     by = "" if evidence.improvement is None else f" by {share(evidence.improvement)}"
     match evidence.verdict:
         case Verdict.BETTER:
             return Answer("better", f"{ours} beats {theirs}{by}", detail)
         case Verdict.WORSE:
-            return Answer("worse", f"{ours} falls short of {theirs}{by}", detail)
+            return Answer("worse", f"{NOT_WORTH_IT}: {ours} falls short of {theirs}{by}", detail)
         case Verdict.EQUAL:
-            return Answer("equal", f"{ours} and {theirs} are level", detail)
+            return Answer("equal", f"{NOT_WORTH_IT}: {ours} and {theirs} are level", detail)
     return Answer("open", f"{len(result.seeds)} new seeds do not tell {ours} from {theirs}", detail)
+
+
+def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tuple[float, float]) -> str:
+    low, high = interval
+    words = [
+        f"Over {len(result.seeds)} new seeds, the improvement lies between {signed_share(low)} and "
+        f"{signed_share(high)} ({result.confidence:.0%} interval)."
+    ]
+    if len(result.seeds) < SURE_SEEDS:
+        words.append(
+            f"With fewer than {SURE_SEEDS} seeds that holds for normal noise, and less often for an unstable config."
+        )
+    if evidence.search_interval is None:
+        words.append(ONLY_SEEDS)
+    else:
+        wide_low, wide_high = evidence.search_interval
+        words.append(
+            "With the luck of a search of this size, which that does not cover, it lies between "
+            f"{signed_share(wide_low)} and {signed_share(wide_high)}."
+        )
+    return " ".join(words)
+
+
+def _few(evidence: Evidence) -> str:
+    tried, baseline = evidence.num_tried, evidence.baseline
+    assert baseline is not None
+    return (
+        f"{tried[Phase.SEARCH]} trials of {optimizer_title(evidence.best.optimizer)} and {tried[Phase.BASELINE]} of "
+        f"{optimizer_title(baseline.optimizer)} completed or were pruned; below {MIN_TRIED} on a side, another search "
+        "as short may find the opposite."
+    )
 
 
 def _failures(result: ConfirmationResult | None) -> str:
@@ -170,23 +212,53 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     """
     best, baseline, answer = evidence.best, evidence.baseline, answer_of(evidence)
     lines = [
-        f"Best of the search: {evidence.metric} {described(best_of(evidence.confirmation, best))} "
-        f"after {best.num_steps} steps."
+        f"{evidence.status.value.capitalize()}: {optimizer_title(best.optimizer)} has {evidence.metric} "
+        f"{described(best_of(evidence.confirmation, best))} after {best.num_steps} steps."
     ]
+    if evidence.status is EvidenceStatus.PROVISIONAL and answer is None:
+        lines.append(f"{SEARCH_VALUES} {NOT_CONFIRMED}")
     if baseline is not None and answer is not None:
         theirs = optimizer_title(baseline.optimizer)
         value = described(best_of(evidence.confirmation, baseline))
         lines += [f"Best of the {theirs} baseline: {evidence.metric} {value}.", f"{answer.headline}. {answer.detail}"]
-        if answer.kind == "worse":
-            lines.append(f"NOT RECOMMENDED over {theirs}: the baseline did better.")
+        if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
+            lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
     lines += evidence.verdict_caveats
-    reached = evidence.reached_baseline
-    if reached is not None:
-        lines.append(
-            f"It was as good as the baseline's best at step {reached.step}; the baseline was at step "
-            f"{reached.baseline_step} ({times(reached.step_ratio)})."
-        )
+    if evidence.reached_baseline is not None:
+        lines.append(_reached_words(evidence.reached_baseline))
+    lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
     return [*lines, *_front_lines(evidence, num_front), _trials_line(evidence), *evidence.caveats]
+
+
+def ratio_words(ratio: float, low: float | None, high: float | None) -> str:
+    """A ratio with its interval: `1.8× (1.2× to 2.7×)`."""
+    return times(ratio) if low is None or high is None else f"{times(ratio)} ({times(low)} to {times(high)})"
+
+
+def alternative_words(alternative: Alternative, recommended: int) -> str:
+    """Another config that confirmed alike, and what speaks for either."""
+    words = (
+        f"The config of trial {alternative.number} confirmed alike: {number(alternative.mean)}, where the recommended "
+        f"one had {number(alternative.recommended_mean)} with the same seeds."
+    )
+    for whose, reasons in (
+        ("it", alternative.speaks_for_it),
+        (f"that of trial {recommended}", alternative.speaks_for_recommended),
+    ):
+        words += f" For {whose} speaks: {'; '.join(reasons)}." if reasons else ""
+    return words
+
+
+def _reached_words(reached: ReachedBaseline) -> str:
+    steps = ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high)
+    words = (
+        f"It was as good as the baseline's best at step {reached.step:.0f}; the baseline was at step "
+        f"{reached.baseline_step:.0f} ({steps})"
+    )
+    if reached.seconds_ratio is None:
+        return f"{words}."
+    seconds = ratio_words(reached.seconds_ratio, reached.seconds_ratio_low, reached.seconds_ratio_high)
+    return f"{words}. In seconds: {seconds}."
 
 
 def _front_lines(evidence: Evidence, num_shown: int | None) -> list[str]:

@@ -93,6 +93,9 @@ class Estimate(BaseModel):
     """Steps of a full trial."""
     max_steps: int
     """Steps of all trials, if none were pruned."""
+    confirmation_share: float = 0.0
+    """Share of the trials, and of `max_steps`, that go into the confirmation. Its trials are trained to their ends, so
+    where others are pruned its share of the steps is larger."""
     measured: EarlierMeasurements | None
     """Null: no earlier job like this one has completed a trial."""
     step_seconds: float | None = None

@@ -139,21 +139,26 @@ class PrunerChoice(StrictModel):
 class Baseline(StrictModel):
     search_space: str | dict[str, JsonValue] = "adamw"
     """A preset's name or a search space."""
-    budget_share: float = Field(default=0.25, gt=0, lt=1)
-    """Share of the budget's trials that the baseline gets."""
+    budget_share: float = Field(default=0.5, gt=0, lt=1)
+    """Share of the budget's trials that the baseline gets: with 0.5 neither side is favoured."""
     pinned: Pinned = Field(default_factory=list)
     """As the search's."""
 
 
 class ConfirmationChoice(StrictModel):
-    """The best configs trained again, at full length, with new seeds: all of them and the baseline's best with the same
-    ones. These trials alone then decide which config is recommended and how it compares with the baseline."""
+    """The best configs of search and baseline trained again, at full length, with new seeds, the same for all. These
+    trials alone then decide which config is recommended and how it compares with the baseline: a quarter of the seeds
+    choose one config of each side, and only those two get the others, which compare them."""
 
-    top_k: int = Field(default=3, ge=1, le=MAX_SEEDS)
-    """Configs of the search, the best first; of the baseline it is always one."""
-    num_seeds: int = Field(default=3, ge=2, le=MAX_SEEDS)
-    """New seeds for each of them. The job gets `(top_k + 1) * num_seeds` trials more than `budget.num_trials`, without
-    a baseline `top_k * num_seeds`; `budget.wall_clock_seconds` holds for them, too."""
+    top_k: int | None = Field(default=None, ge=1, le=MAX_SEEDS)
+    """Configs of the search and as many of the baseline, the best first. Null: 2, or 1 where a side has but one
+    trial. With 1 there is nothing to choose, and all seeds compare."""
+    num_seeds: int = Field(default=7, ge=2, le=MAX_SEEDS)
+    """New seeds. With `top_k` above 1, `num_seeds // 4`, at least one, choose, and the others compare. The job gets
+    `2 * top_k` trials for each that chooses and 2 for each that compares more than `budget.num_trials`, 16 by default,
+    and half of that without a baseline; more where a config fails and another takes its place, fewer where the seeds
+    contradict each other early. `budget.wall_clock_seconds` holds for them, too. Fewer than six that compare tell
+    less, and with one nothing."""
 
 
 class JobSpecification(StrictModel):
@@ -182,5 +187,7 @@ class JobSpecification(StrictModel):
     """Trials that the search begins with, after the defaults."""
     baseline: Baseline | None = Field(default_factory=Baseline)
     """Null: no baseline, and so no evidence against one."""
-    confirmation: ConfirmationChoice | None = None
-    """Null: each config is trained with one seed, and whether the best is more than luck stays open."""
+    confirmation: ConfirmationChoice | Literal["auto"] | None = "auto"
+    """`auto`: one of the default size where search and baseline have at least 8 trials each, as a comparison of fewer
+    is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,
+    and the recommendation stays provisional."""

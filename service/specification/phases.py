@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -11,11 +13,31 @@ from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Phase
 from service.errors import InvalidInput
-from service.specification.job import EarlierWinner, JobSpecification, Pinned
+from service.evidence.finalists import num_choosing
+from service.evidence.types import MIN_TRIED
+from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
 from trainers.workload.description import WorkloadDescription
 
+DEFAULT_TOP_K = 2
 FIELDS = {Phase.SEARCH: "search_space", Phase.BASELINE: "baseline.search_space"}
 """The field of a specification that holds each phase's space."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationSizes:
+    """The size of a confirmation."""
+
+    top_k: int
+    """Configs of each side."""
+    num_choosing: int
+    """New seeds that each of them is trained with."""
+    num_comparing: int
+    """New seeds that the chosen one of each side is trained with."""
+
+    @property
+    def num_seeds(self) -> int:
+        """All new seeds."""
+        return self.num_choosing + self.num_comparing
 
 
 def spaces_of(specification: JobSpecification) -> dict[Phase, SearchSpace]:
@@ -60,19 +82,44 @@ def allot(specification: JobSpecification) -> dict[Phase, int]:
     if baseline is not None:
         if num_trials < 2:
             raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
-        of_baseline = min(max(round(num_trials * baseline.budget_share), 1), num_trials - 1)
+        # Of half a trial more, the search gets it.
+        of_baseline = min(max(math.ceil(num_trials * baseline.budget_share - 0.5), 1), num_trials - 1)
         allotments = {
             Phase.SEARCH: num_trials - of_baseline,
             Phase.BASELINE: of_baseline + budget.extra_baseline_trials,
         }
     allotments[Phase.SEARCH] += budget.extra_search_trials
-    if (confirmation := specification.confirmation) is not None:
-        num_search = allotments[Phase.SEARCH]
-        if confirmation.top_k > num_search:
-            raise InvalidInput("confirmation.top_k", f"{confirmation.top_k} exceeds the search's {num_search} trials")
-        num_configs = confirmation.top_k + (Phase.BASELINE in allotments)
-        allotments[Phase.CONFIRMATION] = num_configs * confirmation.num_seeds
+    if (sizes := _sizes(specification, allotments)) is not None:
+        allotments[Phase.CONFIRMATION] = len(allotments) * (sizes.top_k * sizes.num_choosing + sizes.num_comparing)
     return allotments
+
+
+def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None:
+    """The sizes of a job's confirmation; None: it has none.
+
+    Raises:
+        InvalidInput: the phases have too few trials.
+    """
+    found = allot(specification)
+    found.pop(Phase.CONFIRMATION, None)
+    return _sizes(specification, found)
+
+
+def _sizes(specification: JobSpecification, allotments: Mapping[Phase, int]) -> ConfirmationSizes | None:
+    """The sizes, from the trials of search and baseline."""
+    asked, fewest = specification.confirmation, min(allotments.values())
+    if asked == "auto":
+        is_worth_it = fewest >= MIN_TRIED and specification.pruner.name != "pbt"
+        asked = ConfirmationChoice() if is_worth_it else None
+    if asked is None:
+        return None
+    if asked.top_k is not None and asked.top_k > allotments[Phase.SEARCH]:
+        raise InvalidInput(
+            "confirmation.top_k", f"{asked.top_k} exceeds the search's {allotments[Phase.SEARCH]} trials"
+        )
+    top_k = asked.top_k or min(DEFAULT_TOP_K, fewest)
+    choosing = num_choosing(top_k=top_k, num_seeds=asked.num_seeds)
+    return ConfirmationSizes(top_k, choosing, asked.num_seeds - choosing)
 
 
 def check_workload_options(

@@ -16,7 +16,15 @@ from service.domain import Direction, Objective, Phase, PrunerName, SamplerName
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
-from service.specification.phases import FIELDS, allot, check_workload_options, pinned_of, spaces_of
+from service.specification.phases import (
+    FIELDS,
+    ConfirmationSizes,
+    allot,
+    check_workload_options,
+    confirmation_of,
+    pinned_of,
+    spaces_of,
+)
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.search_method import search_method
 from service.specification.workloads import describe_workload
@@ -48,7 +56,7 @@ class JobPlan:
     """With the pruner `pbt`, and only then."""
     spaces: dict[Phase, SearchSpace]
     allotments: dict[Phase, int]
-    """Trials of each phase; of the confirmation at most so many: fewer if fewer configs completed."""
+    """Trials of each phase; of the confirmation about so many: fewer if fewer configs completed, more if some fail."""
     pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
     """Assignments that a phase tries first, after the defaults."""
 
@@ -68,11 +76,14 @@ class JobPlan:
         return sum(self.allotments.values())
 
     @property
+    def confirmation(self) -> ConfirmationSizes | None:
+        """None: there is none."""
+        return confirmation_of(self.specification)
+
+    @property
     def confirmation_seeds(self) -> list[int]:
-        """The new seeds: those after the one that all other trials have."""
-        confirmation, seed = self.specification.confirmation, self.specification.training.seed
-        num_seeds = 0 if confirmation is None else confirmation.num_seeds
-        return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(num_seeds)]
+        """The new seeds, those that choose first; empty without a confirmation."""
+        return confirmation_seeds(self.specification)
 
     def trial_config(self, phase: Phase, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
         """The config of a trial of search or baseline with these sampled values ({parameter name: value}).
@@ -98,6 +109,12 @@ class JobPlan:
             target=target_of(requested, self.workload),
             summaries=summaries_of(requested, self.workload),
         )
+
+
+def confirmation_seeds(specification: JobSpecification) -> list[int]:
+    """The new seeds of a job's confirmation: those after the one that all other trials have."""
+    sizes, seed = confirmation_of(specification), specification.training.seed
+    return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(sizes.num_seeds if sizes else 0)]
 
 
 def plan_job(specification: JobSpecification) -> JobPlan:

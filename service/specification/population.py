@@ -43,7 +43,7 @@ def plan_populations(
     for name in ("min_steps", "reduction_factor"):
         if getattr(pruner, name) is not None:
             raise InvalidInput(f"pruner.{name}", f"has no effect with 'pbt', got {getattr(pruner, name)}")
-    if specification.confirmation is not None:
+    if specification.confirmation not in (None, "auto"):
         raise InvalidInput(
             "confirmation",
             "does not go with the pruner 'pbt': what its best trial reached, it reached with a schedule of "

@@ -25,7 +25,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from service.domain import Direction, FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
-from service.evidence.status import Status
+from service.evidence.types import EvidenceStatus
 from service.specification.job import JobSpecification
 
 
@@ -77,7 +77,7 @@ class Base(DeclarativeBase):
         TrialRequest: _enum(TrialRequest, "trial_request"),
         FailureReason: _enum(FailureReason, "failure_reason"),
         Phase: _enum(Phase, "phase"),
-        Status: _enum(Status, "recommendation_status"),
+        EvidenceStatus: _enum(EvidenceStatus, "recommendation_status"),
     }
 
 
@@ -319,7 +319,7 @@ class RecommendationRow(Base):
     model: Mapped[str | None] = mapped_column(String(200), index=True)
     """The user's own name of the model."""
     optimizer: Mapped[str] = mapped_column(String(40))
-    status: Mapped[Status]
+    status: Mapped[EvidenceStatus]
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
     """Of the model of the recommended trial."""
     data_digest: Mapped[str | None] = mapped_column(String(64))

@@ -65,6 +65,7 @@ def estimate_job(
         num_trials=dict(plan.allotments),
         num_steps=plan.num_steps,
         max_steps=max_steps,
+        confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=None if found is None else found.measured,
         step_seconds=None if found is None else found.step_seconds,
         start_up=start_up,

@@ -16,10 +16,10 @@ from ulid import ULID
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
-from service.evidence.status import status_of
 from service.evidence.types import FinishedTrial, RecommendedConfig
 from service.specification.identity import StoredIdentity
-from service.specification.phases import spaces_of
+from service.specification.phases import confirmation_of, spaces_of
+from service.specification.planning import confirmation_seeds
 from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
@@ -302,12 +302,13 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
     trials = TrialRepository(session).with_measurements(job.id)
-    confirmation = job.specification.confirmation
+    sizes = confirmation_of(job.specification)
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         objectives=job.objectives,
         num_planned=job.specification.budget.num_searched,
-        num_seeds=None if confirmation is None else confirmation.num_seeds,
+        seeds=confirmation_seeds(job.specification),
+        top_k=1 if sizes is None else sizes.top_k,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces_of(job.specification),
     )
@@ -332,7 +333,7 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
         workload=job.workload,
         model=job.model,
         optimizer=recommendation.optimizer,
-        status=status_of(recommendation.evidence),
+        status=recommendation.evidence.status,
         fingerprint=best.fingerprint,
         data_digest=best.data_digest,
         batch_size=best.config["batch_size"],

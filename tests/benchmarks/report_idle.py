@@ -75,6 +75,7 @@ def measure(interval: float, num_reports: int, *, ahead: bool, busy: float, dire
         "sampler": {"name": "random"},
         "pruner": {"name": "none"},
         "baseline": None,
+        "confirmation": None,
     }
     directory.mkdir()
     with database(directory) as store:

@@ -120,6 +120,7 @@ def run_ours(num_trials: int, num_reports: int, sampler: str, directory: Path) -
         "sampler": {"name": sampler},
         "pruner": {"name": None if sampler == "auto" else "none"},
         "baseline": None,
+        "confirmation": None,
     }
     with database(directory) as store:
         size = GroupSize(1, 1.0, 0.0)

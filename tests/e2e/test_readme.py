@@ -63,18 +63,21 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
     seconds = time.monotonic() - started
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert re.search(r"Dashboard: http://127\.0\.0\.1:\d+/jobs/job_\w+", shown.stdout)
-    assert "41/41 trials" in shown.stdout
-    assert re.search(r"\d+ trials: search 16 \(.*\); baseline 16 \(.*\); confirmation 9 \(", shown.stdout)
+    # Seeds that contradict each other end the comparison early, and a config that fails gives way to another one.
+    assert re.search(r"succeeded · (\d+)/\1 trials", shown.stdout)
+    assert re.search(r"\d+ trials: search 12 \(.*\); baseline 12 \(.*\); confirmation \d+ \(", shown.stdout)
     title = shown.stdout.index("# Shampoo for digits-autoencoder")
-    snippet = shown.stdout[title : shown.stdout.index("\nBest of the search")]
+    evidence = re.search(r"\n(Confirmed|Refuted): Shampoo has ", shown.stdout)
+    assert evidence is not None
+    snippet = shown.stdout[title : evidence.start()]
     ast.parse(snippet)
     assert "from shampoo import Shampoo" in snippet
     assert "optimizer = Shampoo(" in snippet
     assert re.search(
-        r"Shampoo (beats|falls short of|and) AdamW|3 new seeds do not tell Shampoo from AdamW", shown.stdout
+        r"Shampoo (beats|falls short of|and) AdamW|\d new seeds do not tell Shampoo from AdamW", shown.stdout
     )
     assert "Best of the AdamW baseline" in shown.stdout
-    assert "Over 3 new seeds, the improvement lies between" in shown.stdout
+    assert re.search(r"Over \d new seeds, the improvement lies between", shown.stdout)
     # The promise is 120 s on two quiet cores; a shared machine gets as much again before this calls it broken.
     limit = 2 * DEMO_LIMIT_SECONDS * max(slowness_before, slowness())
     assert seconds < limit, f"the demo took {seconds:.0f} s"

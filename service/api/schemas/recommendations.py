@@ -10,7 +10,6 @@ from pydantic import ConfigDict
 from service.api import examples
 from service.api.schemas.common import ReadModel
 from service.evidence.snippet import python_snippet
-from service.evidence.status import Status
 from service.evidence.types import RecommendedConfig, recommendation_from_json
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class RecommendationRead(RecommendedConfig):
     job_id: str
     model: str | None = None
     """The user's own name of the model."""
-    status: Status
     superseded: bool
     """True if there is newer evidence for the same key, at least as well confirmed."""
     key: RecommendationKey
@@ -70,7 +68,6 @@ class RecommendationRead(RecommendedConfig):
             id=stored.id,
             job_id=stored.job_id,
             model=stored.model,
-            status=stored.status,
             superseded=is_superseded,
             key=RecommendationKey.model_validate(stored),
             environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),

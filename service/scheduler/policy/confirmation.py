@@ -9,38 +9,58 @@ import math
 from collections.abc import Mapping, Sequence
 
 from search_spaces import Scalar
-from service.domain import Direction, Phase
+from service.domain import Direction, Phase, TrialState
+from service.evidence.finalists import preferred
+from service.evidence.paired import is_settled
+from service.evidence.types import EQUAL_WITHIN
 from service.scheduler.policy.protocol import Repeats
+
+_SIDES = (Phase.SEARCH, Phase.BASELINE)
 
 
 class Confirmation:
-    """The `top_k` best configs of the search, and the best of the baseline, each with each of the seeds.
+    """The `top_k` best configs of the search and as many of the baseline, trained again in two stages.
+
+    First all of them with the choosing seeds; then the best of each side, by its mean over those, with the comparing
+    seeds, which alone say how the two differ. One that fails gives way to the next of its side, on both sides alike.
+    Once the comparing seeds contradict each other so much that no verdict could come of them, no more are begun.
 
     Only completed trials count; if fewer than `top_k` completed, those are all. Of trials with equal parameters the
     best one stands for all. The order is by seed, so that whenever the time is up, all configs have had about the same
     seeds; with one seed by value, the search's first. Nothing is pruned: a mean over seeds wants every value.
     """
 
-    def __init__(self, *, top_k: int, seeds: Sequence[int], direction: Direction) -> None:
+    def __init__(self, *, top_k: int, choosing: Sequence[int], comparing: Sequence[int], direction: Direction) -> None:
         """Prepares a confirmation.
+
+        Args:
+            choosing: the seeds that choose; empty: the best value found is taken.
+            comparing: the seeds that compare.
 
         Raises:
             ValueError: `top_k` is below 1, or a seed appears twice.
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, got {top_k}")
-        if len(set(seeds)) < len(seeds):
-            raise ValueError(f"seeds must differ, got {list(seeds)}")
-        self._num_configs = {Phase.SEARCH: top_k, Phase.BASELINE: 1}
-        self._seeds = tuple(seeds)
+        if len({*choosing, *comparing}) < len(choosing) + len(comparing):
+            raise ValueError(f"seeds must differ, got {[*choosing, *comparing]}")
+        self._top_k = top_k
+        self._choosing, self._comparing = tuple(choosing), tuple(comparing)
+        self._direction = direction
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
         self._found: dict[int, tuple[Phase, Mapping[str, Scalar], float]] = {}
         self._begun: set[tuple[int, int]] = set()
+        self._outcomes: dict[int, dict[int, float | None]] = {}
+        self._cancelled: set[tuple[int, int]] = set()
 
     def add(self, number: int, phase: Phase, parameters: Mapping[str, Scalar], value: float | None) -> None:
         """Takes in a completed trial of search or baseline, with its objective; one without a finite one is passed."""
         if value is not None and math.isfinite(value):
             self._found[number] = (phase, parameters, value)
+
+    def num_lacking(self, phase: Phase) -> int:
+        """The configs of search or baseline that are missing to `top_k`."""
+        return self._top_k - len(self._best(phase))
 
     def begin(self, repeats: Repeats) -> None:
         """Takes in that a confirmation trial began; however it ends, it is not repeated.
@@ -53,22 +73,69 @@ class Confirmation:
             raise ValueError(f"the config of trial {repeats.number} was begun with seed {repeats.seed} before")
         self._begun.add(key)
 
+    def end(self, repeats: Repeats, state: TrialState, value: float | None) -> None:
+        """Takes in how a confirmation trial ended; `value`: its objective, if it completed."""
+        if state is TrialState.CANCELLED:
+            self._cancelled.add((repeats.number, repeats.seed))
+            return
+        is_whole = state is TrialState.COMPLETED and value is not None and math.isfinite(value)
+        self._outcomes.setdefault(repeats.number, {})[repeats.seed] = value if is_whole else None
+
     def left(self) -> list[Repeats]:
-        """The confirmation trials still to be begun, in order; it makes sense when search and baseline have ended."""
-        configs = [(phase, number) for phase, count in self._num_configs.items() for number in self._best(phase, count)]
+        """The confirmation trials to be begun now, in order; it makes sense when search and baseline have ended.
+
+        Empty while the next stage waits for trials of this one to end.
+        """
+        sides = [(phase, self._best(phase)) for phase in _SIDES]
+        chosen = self._missing([(phase, number) for phase, numbers in sides for number in numbers], self._choosing)
+        if chosen or any(self._is_open(number, self._choosing) for _, numbers in sides for number in numbers):
+            return chosen
+        finalists = [
+            (phase, ranked[0])
+            for phase, numbers in sides
+            if (ranked := preferred(numbers, self._outcomes, choosing=self._choosing, direction=self._direction))
+        ]
+        if self._is_settled([number for _, number in finalists]):
+            return []
+        return self._missing(finalists, self._comparing)
+
+    def _missing(self, configs: Sequence[tuple[Phase, int]], seeds: Sequence[int]) -> list[Repeats]:
         return [
             Repeats(number, phase, seed)
-            for seed in self._seeds
+            for seed in seeds
             for phase, number in configs
-            if (number, seed) not in self._begun
+            if (number, seed) not in self._begun and None not in self._outcomes.get(number, {}).values()
         ]
 
-    def _best(self, phase: Phase, count: int) -> list[int]:
-        """The numbers of the `count` best trials of `phase`, the best first."""
+    def _is_open(self, number: int, seeds: Sequence[int]) -> bool:
+        """True if a trial of the config is being trained with one of the seeds."""
+        ended = self._outcomes.get(number, {})
+        return any(
+            (number, seed) in self._begun and (number, seed) not in self._cancelled and seed not in ended
+            for seed in seeds
+        )
+
+    def _is_settled(self, finalists: Sequence[int]) -> bool:
+        if len(finalists) < len(_SIDES):
+            return False
+        ours, theirs = (self._outcomes.get(number, {}) for number in finalists)
+        pairs = [
+            (own, other)
+            for seed in self._comparing
+            if (own := ours.get(seed)) is not None and (other := theirs.get(seed)) is not None
+        ]
+        return is_settled(
+            [other - own for own, other in pairs],
+            num_planned=len(self._comparing),
+            equal_within=EQUAL_WITHIN * abs(sum(other for _, other in pairs)) / max(1, len(pairs)),
+        )
+
+    def _best(self, phase: Phase) -> list[int]:
+        """The numbers of the `top_k` best trials of `phase`, the best first."""
         ranked = sorted((self._sign * value, number) for number, (own, _, value) in self._found.items() if own is phase)
         best: list[int] = []
         for _, number in ranked:
-            if len(best) == count:
+            if len(best) == self._top_k:
                 break
             if all(self._found[number][1] != self._found[other][1] for other in best):
                 best.append(number)

@@ -36,11 +36,19 @@ def make_policy(plan: JobPlan) -> JobPolicy:
             for phase in Phase
             if phase in plan.spaces
         ],
-        confirmation=None
-        if plan.specification.confirmation is None
-        else Confirmation(
-            top_k=plan.specification.confirmation.top_k, seeds=plan.confirmation_seeds, direction=plan.direction
-        ),
+        confirmation=_confirmation(plan),
+    )
+
+
+def _confirmation(plan: JobPlan) -> Confirmation | None:
+    sizes, seeds = plan.confirmation, plan.confirmation_seeds
+    if sizes is None:
+        return None
+    return Confirmation(
+        top_k=sizes.top_k,
+        choosing=seeds[: sizes.num_choosing],
+        comparing=seeds[sizes.num_choosing :],
+        direction=plan.direction,
     )
 
 

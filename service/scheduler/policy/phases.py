@@ -63,6 +63,8 @@ class _PolicyTrial:
     spared: bool = False
     """True if nothing but its end stops it."""
     fork: Fork | None = None
+    repeats: Repeats | None = None
+    """In the confirmation phase, and only there."""
 
 
 @dataclass(slots=True)
@@ -122,8 +124,9 @@ class JobPolicy:
     The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
     Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
     chooses: a new trial, or to go on with a paused one, or to give one up. A phase is over when it may start no more,
-    nothing of it runs and its search chooses nothing; what is still paused then is given up. When all phases are over,
-    the best trials are repeated as the confirmation says.
+    nothing of it runs and its search chooses nothing; what is still paused then is given up, except that the best go on
+    as long as the confirmation has too few configs of that side. When all phases are over, the best trials are repeated
+    as the confirmation says.
     """
 
     def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
@@ -177,6 +180,8 @@ class JobPolicy:
                 return chosen
         over = [run for run in self._phases.values() if not run.num_running]
         for run in over:
+            if run.paused and self._lacks_candidates(run):
+                return self._finish_best(run)
             if run.paused:
                 return GiveUp(next(iter(run.paused)))
         if len(over) < len(self._phases):
@@ -239,6 +244,9 @@ class JobPolicy:
         trial.status = _Status.ENDED
         if run is None:
             self._num_confirming -= 1
+            assert self._confirmation is not None
+            assert trial.repeats is not None
+            self._confirmation.end(trial.repeats, state, values[0] if values else None)
             return
         run.num_running -= 1
         if state is not TrialState.CANCELLED:
@@ -289,6 +297,25 @@ class JobPolicy:
                 self.tell(past.number, TrialState.QUEUED)
         self._next_number = max(self._trials, default=-1) + 1
 
+    def _lacks_candidates(self, run: _PhaseRun) -> bool:
+        """True if a side would go into the confirmation with fewer configs than the other may have."""
+        return self._confirmation is not None and self._confirmation.num_lacking(run.plan.phase) > 0
+
+    def _finish_best(self, run: _PhaseRun) -> Resume:
+        """Goes on to its end with the paused trial that got farthest, the best one of several."""
+        sign = 1.0 if run.plan.directions[0] is Direction.MINIMIZE else -1.0
+
+        def place(number: int) -> tuple[int, float]:
+            step, value = self._trials[number].curve[-1]
+            return -step, sign * value if math.isfinite(value) else math.inf
+
+        number = min(run.paused, key=place)
+        del run.paused[number]
+        run.num_running += 1
+        self._trials[number].spared = True
+        run.search.interrupt(number)
+        return self._resume(number)
+
     def _to_confirm(self) -> list[Repeats]:
         return [] if self._confirmation is None else self._confirmation.left()
 
@@ -305,7 +332,7 @@ class JobPolicy:
             raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
         self._confirmation.begin(repeats)
         parameters = self._trials[repeats.number].parameters
-        trial = self._trials[number] = _PolicyTrial(Phase.CONFIRMATION, parameters, _Status.RUNNING)
+        trial = self._trials[number] = _PolicyTrial(Phase.CONFIRMATION, parameters, _Status.RUNNING, repeats=repeats)
         self._num_confirming += 1
         return trial
 

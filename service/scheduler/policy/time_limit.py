@@ -7,13 +7,22 @@ from collections.abc import Callable
 RESERVE = 1.5
 """Trainings' time that is kept for going on with trials: their ends take turns with other work, and evaluation."""
 
+LARGEST_SHARE = 0.5
+"""Of a run's time, the most that is kept for the confirmation: without a search there is nothing to confirm."""
+
 
 class Pace:
     """Learns from trials how long one takes from its start to its end on the machines of this run."""
 
-    def __init__(self, num_steps: int, *, clock: Callable[[], float]) -> None:
-        """Prepares it for trials of `num_steps` steps; `clock` gives seconds."""
+    def __init__(self, num_steps: int, *, num_confirming: int = 0, clock: Callable[[], float]) -> None:
+        """Prepares it for trials of `num_steps` steps; `clock` gives seconds.
+
+        Args:
+            num_confirming: trials of the confirmation, for which time is kept, too.
+        """
         self._num_steps = num_steps
+        self._num_confirming = num_confirming
+        self._seconds_at_first: float | None = None
         self._clock = clock
         self._last: dict[int, tuple[int, float]] = {}
         self._steps, self._seconds = 0, 0.0
@@ -38,6 +47,11 @@ class Pace:
         return self._seconds / self._steps * self._num_steps if self._steps else None
 
     def is_time_to_close(self, seconds_left: float) -> bool:
-        """True if what is left of the time is only enough to go on with trials there are."""
+        """True if what is left of the time is only enough to go on with trials there are, and to confirm the best."""
+        if self._seconds_at_first is None:
+            self._seconds_at_first = seconds_left
         per_trial = self.seconds_per_trial
-        return per_trial is not None and seconds_left < RESERVE * per_trial
+        if per_trial is None:
+            return False
+        confirming = self._num_confirming * per_trial / max(1, len(self._last))
+        return seconds_left < RESERVE * per_trial + min(confirming, LARGEST_SHARE * self._seconds_at_first)

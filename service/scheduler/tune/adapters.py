@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ray import tune
 
+from service.domain import Phase
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.policy.feasibility import Feasibility
@@ -69,7 +70,8 @@ def adapters_of(
         groups=groups,
     )
     judgement = Judgement(plan, trials, pruner, retries or Retries(), feasibility)
-    pace = Pace(plan.num_steps, clock=time.monotonic)
+    num_confirming = plan.allotments.get(Phase.CONFIRMATION, 0)
+    pace = Pace(plan.num_steps, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
     orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility)
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, select
 from sqlalchemy.orm import Session, aliased
 
-from service.evidence.status import Status
+from service.evidence.types import EvidenceStatus
 from service.store.models import RecommendationRow
 
 KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "objective")
 """The columns that say what a recommendation holds for. Of two with the same, the newer one takes the other's place."""
 WISHES = ("data_digest", "batch_size", "num_steps", "precision")
 """Those of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
-_RANKS = {Status.CONFIRMED: 0, Status.PROVISIONAL: 1, Status.REFUTED: 2}
+_RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceStatus.REFUTED: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from tests.support.service.live import finished_job
 from tests.support.service.scenarios import claimed_job, submit
 from tests.support.waiting import PATIENCE_SECONDS
 
-FOUND = {"num_new_seeds": 0, "standard_deviation": None, "basis": "one seed"}
+FOUND = {"num_new_seeds": 0, "standard_deviation": None, "basis": "search value, one seed"}
 BODY = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}
 
 

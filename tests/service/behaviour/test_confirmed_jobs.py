@@ -18,15 +18,15 @@ STEPS = [10, 20, 30, 40]
 
 
 def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
-    """A job one of whose trials is the baseline's, and which confirms with two seeds, one trial at a time."""
+    """A job one of whose trials is the baseline's, and which confirms with three seeds, one trial at a time."""
     return service.submit(
         specification(
             num_trials=num_trials,
             options=options,
-            baseline={"search_space": "sgd"},
+            baseline={"search_space": "sgd", "budget_share": 0.25},
             pruner={"name": None},
             resources={"parallel_trials": 1},
-            confirmation={"top_k": top_k, "num_seeds": 2},
+            confirmation={"top_k": top_k, "num_seeds": 3},
         )
     )
 
@@ -41,10 +41,13 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     assert all(trial.confirms is None for trial in found)
     completed = [trial for trial in found if trial.state is TrialState.COMPLETED]
     ranked = sorted(completed, key=lambda trial: (trial.value, trial.number))
-    sources = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]
-    sources += [trial for trial in ranked if trial.phase is Phase.BASELINE][:1]
+    candidates = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]
+    rivals = [trial for trial in ranked if trial.phase is Phase.BASELINE][:top_k]
+    chosen = {trial.confirms: trial.value or 0.0 for trial in repeated if trial.config["seed"] == 1}
+    sources = [min(side, key=lambda trial: chosen[trial.number]) for side in (candidates, rivals)]
     assert [(trial.phase, trial.confirms, trial.config["seed"]) for trial in repeated] == [
-        (Phase.CONFIRMATION, source.number, seed) for seed in (1, 2) for source in sources
+        *((Phase.CONFIRMATION, source.number, 1) for source in (*candidates, *rivals)),
+        *((Phase.CONFIRMATION, source.number, seed) for seed in (2, 3) for source in sources),
     ]
     for trial in repeated:
         source = trials[trial.confirms or 0]
@@ -59,15 +62,12 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
         events = EventRepository(session).after(0, job_id=job.id, limit=10_000)
     assert stored is not None
     evidence = stored.content["evidence"]
-    assert evidence["seeds"] == evidence["confirmation"]["seeds"] == [1, 2]
-    means = {
-        source.number: sum(trial.value or 0.0 for trial in repeated if trial.confirms == source.number) / 2
-        for source in sources
-    }
-    ours = {source.number: means[source.number] for source in sources if source.phase is Phase.SEARCH}
-    assert evidence["best"]["number"] == min(ours, key=lambda number: ours[number])
-    assert evidence["best"]["value"] == pytest.approx(min(ours.values()))
-    assert evidence["baseline"]["value"] == pytest.approx(means[sources[-1].number])
+    assert evidence["seeds"] == evidence["confirmation"]["seeds"] == [2, 3]
+    compared = [trial for trial in repeated if trial.config["seed"] != 1]
+    for side, source in zip(("best", "baseline"), sources, strict=True):
+        mean = sum(trial.value or 0.0 for trial in compared if trial.confirms == source.number) / 2
+        assert evidence[side]["number"] == source.number
+        assert evidence[side]["value"] == pytest.approx(mean)
     told = {event.data["number"]: event.data["confirms"] for event in events if event.kind == "trial.state"}
     assert told == {trial.number: trial.confirms for trial in trials}
     return repeated
@@ -78,11 +78,11 @@ def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_kil
     slowly = service.slowly(0.4) | {"slow_seed": 2}
     job_id = _submit(service, num_trials=4, top_k=2, options=slowly)
 
-    def first_of_the_second_seed_is_half_done() -> bool:
+    def first_that_compares_is_half_done() -> bool:
         trials = service.trials(job_id)
         return len(trials) == 8 and trials[7].step in STEPS[:-1]
 
-    service.wait_for("a confirmation trial to be half done", first_of_the_second_seed_is_half_done)
+    service.wait_for("a comparing trial to be half done", first_that_compares_is_half_done)
     service.run_process().kill()
     before = service.trials(job_id)
     service.hurry()
@@ -90,4 +90,4 @@ def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_kil
     assert job.attempt == 2
     repeated = _check(service, job, trials, top_k=2)
     assert [(trial.runs, trial.finished_at) for trial in repeated[:3]] == [(1, b.finished_at) for b in before[4:7]]
-    assert [trial.runs for trial in repeated[3:]] == [2, 1, 1]
+    assert [trial.runs for trial in repeated[3:]] == [2, 1, 1, 1]

@@ -35,6 +35,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
         "budget": {"num_trials": 10},
         "training": {"num_steps": 20, "evaluate_every": 10},
         "baseline": None,
+        "confirmation": None,
         "resources": {"parallel_trials": 1},
     }
     with serving(tmp_path / "data") as service, Client(service.url) as client:

@@ -27,17 +27,16 @@ NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window
 
 @pytest.fixture
 def confirmed(sqlite_database: Database) -> Story:
-    """A job of 20 trials whose best ones were trained again with three seeds: another one than the luckiest won."""
+    """A job of 32 trials whose best ones were trained again with four seeds: another one than the luckiest won."""
     now = datetime.now(UTC) - timedelta(hours=2)
-    story = Story(sqlite_database, now=now, confirmation={"top_k": 2, "num_seeds": 3})
-    for number in range(20):
+    story = Story(sqlite_database, now=now, budget={"num_trials": 32}, confirmation={"top_k": 2, "num_seeds": 4})
+    for number in range(32):
         story.run(number, {13: 0.0712, 8: 0.0733, 11: 0.0871}.get(number))
-    values = {13: [0.0832, 0.0839, 0.0835], 8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
-    number = 20
-    for seed in (1, 2, 3):
-        for source, finals in values.items():
-            story.confirm(number, source, seed, finals[seed - 1])
-            number += 1
+    chosen = [(13, 1, 0.0832), (8, 1, 0.0771), (11, 1, 0.0878)]
+    values = {8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
+    compared = [(source, seed, finals[seed - 2]) for seed in (2, 3, 4) for source, finals in values.items()]
+    for number, (source, seed, final) in enumerate([*chosen, *compared], start=32):
+        story.confirm(number, source, seed, final)
     assert story.finish() is JobState.SUCCEEDED
     return story
 
@@ -89,9 +88,9 @@ def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Databas
 
 def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
     open_page(page, finished)
-    expect(page.locator("#answer h2")).to_contain_text("Shampoo beats AdamW by")
+    expect(page.locator("#answer h2")).to_contain_text("Undecided: too few trials to tell Shampoo from AdamW")
     expect(page.locator("#answer")).to_contain_text("trial #13")
-    expect(page.locator("#recommendation h2")).to_have_text("Recommended config")
+    expect(page.locator("#recommendation h2")).to_have_text("Recommended config provisional")
     expect(page.locator("#recommendation")).to_contain_text("precondition_frequency")
     expect(page.locator("#trials tbody tr")).to_have_count(20)
     expect(page.locator("#trials tbody tr.best")).to_have_count(2)
@@ -105,14 +104,13 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#answer .detail")).to_contain_text("Over 3 new seeds, the improvement lies between +")
     expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
     expect(page.locator("#answer .caveats li")).to_have_text(
-        "The recommended config (Shampoo, trial 8) did worse over new seeds than when it was found, by more than the "
-        "noise: 0.07680 ± 0.00030 (mean of 3 new seeds), 0.07330 before. By these seeds another would lie between "
-        "0.07531 and 0.07829 (95% interval)."
+        "The recommended config (Shampoo, trial 8): its search value 0.07330 was luck: it has 0.07680 ± 0.00030 (mean "
+        "of 3 new seeds), and by these seeds another would lie between 0.07531 and 0.07829 (95% interval)."
     )
-    expect(page.locator("#budget")).to_contain_text("29 of 29 trials finished, 9 of 9 to confirm")
+    expect(page.locator("#budget")).to_contain_text("41 of 41 trials finished, 9 of 9 to confirm (22% of the trials)")
     table = page.get_by_role("region", name="Trained again with new seeds")
     expect(table.get_by_role("columnheader")).to_have_text(
-        ["Config of trial", "When found", "Mean", "±", "seed 1", "seed 2", "seed 3"]
+        ["Config of trial", "Search value", "Mean", "±", "seed 1 chose", "seed 2", "seed 3", "seed 4"]
     )
     rows = table.locator("tbody tr")
     expect(rows).to_have_count(3)
@@ -120,10 +118,10 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#trials tbody tr.best")).to_have_count(2)
     expect(page.locator("#trial-8")).to_contain_class("best")
     expect(rows.nth(2)).to_contain_text("baseline")
-    expect(page.locator("#trial-21")).to_contain_text("confirms #8, seed 1")
+    expect(page.locator("#trial-33")).to_contain_text("confirms #8, seed 1")
     # The confirmation seeks nothing: it has no line of its own, but curves.
     assert num_traces(page, "best-so-far") == 4
-    assert num_traces(page, "learning-curves") == 22 + 9
+    assert num_traces(page, "learning-curves") == 35 + 9
 
 
 def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:

@@ -18,7 +18,15 @@ from service.evidence.recommend import (
     recommend,
 )
 from service.evidence.snippet import python_snippet
-from service.evidence.types import FinishedTrial, RecommendedConfig, Verdict, recommendation_from_json
+from service.evidence.types import (
+    MIN_TRIED,
+    EvidenceStatus,
+    FinishedTrial,
+    RecommendedConfig,
+    Verdict,
+    recommendation_from_json,
+)
+from service.evidence.words import answer_of
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
@@ -68,8 +76,17 @@ def _trial(
     return FinishedTrial(number, phase, state, reason, config, values[-1] if values else None, curve)
 
 
-def _recommend(*trials: FinishedTrial, direction: Direction = Direction.MINIMIZE) -> RecommendedConfig:
-    recommendation = recommend(trials, objectives=[Objective(METRIC, direction)])
+def _recommend(
+    *trials: FinishedTrial, direction: Direction = Direction.MINIMIZE, num_pruned: int = MIN_TRIED
+) -> RecommendedConfig:
+    """The recommendation of these trials, with `num_pruned` further ones on each side that they have."""
+    phases = dict.fromkeys(trial.phase for trial in trials)
+    further = [
+        _trial(100 * (1 + place) + index, phase, [0.9], PRUNED)
+        for place, phase in enumerate(phases)
+        for index in range(num_pruned)
+    ]
+    recommendation = recommend([*trials, *further], objectives=[Objective(METRIC, direction)])
     assert recommendation is not None
     return recommendation
 
@@ -113,8 +130,8 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
     assert (reached.seconds, reached.baseline_seconds) == (6.0, 4.0)
     assert reached.seconds_ratio == pytest.approx(2 / 3)
     assert evidence.num_trials == {
-        "search": {"completed": 2, "failed (diverged)": 1, "pruned": 1},
-        "baseline": {"completed": 2},
+        "search": {"completed": 2, "failed (diverged)": 1, "pruned": 9},
+        "baseline": {"completed": 2, "pruned": 8},
     }
     assert evidence.seeds == [3]
     assert "one seed" in evidence.caveats[0]
@@ -159,7 +176,28 @@ def test_a_search_that_lost_says_so_in_the_verdict_and_the_snippet() -> None:
     assert recommendation.optimizer == "shampoo"
     assert recommendation.evidence.verdict is Verdict.WORSE
     assert recommendation.evidence.reached_baseline is None
-    assert "NOT RECOMMENDED over AdamW" in python_snippet(recommendation)
+    snippet = python_snippet(recommendation)
+    assert "# Provisional: Shampoo trails AdamW." in snippet
+    assert "`recommend --job JOB --trial 1` prints the config of AdamW." in snippet
+
+
+@pytest.mark.parametrize(
+    ("num_pruned", "verdict"), [(MIN_TRIED - 2, Verdict.UNDECIDED), (MIN_TRIED - 1, Verdict.BETTER)]
+)
+def test_a_side_of_few_trials_leaves_the_verdict_open_in_the_headline(num_pruned: int, verdict: Verdict) -> None:
+    trials = _trial(0, Phase.SEARCH, [0.9, 0.3]), _trial(1, Phase.BASELINE, [0.9, 0.4])
+    evidence = _recommend(*trials, num_pruned=num_pruned).evidence
+    assert (evidence.verdict, evidence.status) == (verdict, EvidenceStatus.PROVISIONAL)
+    answer = answer_of(evidence)
+    assert answer is not None
+    if verdict is Verdict.UNDECIDED:
+        assert (answer.kind, answer.headline) == ("open", "Undecided: too few trials to tell Shampoo from AdamW")
+        assert answer.detail.startswith(
+            "7 trials of Shampoo and 7 of AdamW completed or were pruned; below 8 on a side"
+        )
+    else:
+        assert answer.headline == "Provisional: Shampoo leads AdamW"
+    assert "25" not in answer.headline + answer.detail  # what a search found is no promise
 
 
 @pytest.mark.parametrize("with_pruned_one", [True, False])

@@ -34,6 +34,7 @@ def specification(*, num_trials: int, options: dict[str, Any] | None = None, **p
         },
         "budget": {"num_trials": num_trials},
         "baseline": None,
+        "confirmation": None,
         "pruner": {"name": "none"},
         **parts,
     }

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.domain import Direction, Objective
-from service.evidence.status import Status
-from service.evidence.types import evidence_from_json
+from service.evidence.types import EvidenceStatus, evidence_from_json
 from service.scheduler.policy.job_policy import history_of
 from service.store.migrate import check, is_current, migrate
 from service.store.repositories import (
@@ -67,7 +66,7 @@ def check_stories(database: Database) -> None:
         )
         [answer] = RecommendationRepository(session).find(query, limit=5)
         row = answer.row
-        assert (row.id, row.status, answer.is_superseded) == (recommendation.id, Status.CONFIRMED, False)
+        assert (row.id, row.status, answer.is_superseded) == (recommendation.id, EvidenceStatus.CONFIRMED, False)
         assert (row.device, row.world_size, row.model, row.fingerprint) == ("cpu", 1, None, None)
         assert [job.workload for job in found] == ["digits-mlp"] * 3
         [unfinished] = trials.with_measurements(running.id)

@@ -9,7 +9,7 @@ import pytest
 
 from service.domain import Phase
 from service.errors import UnknownName
-from service.evidence.status import Status
+from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner
 from service.store.repositories import Answer, JobRepository, RecommendationQuery, RecommendationRepository
@@ -80,7 +80,11 @@ def test_confirmed_answers_stand_first_and_newer_ones_take_the_place_of_older(da
     found = answers(database, workload="digits-mlp")
     # A provisional answer takes no confirmed one's place; the one of an unknown model stands for itself.
     assert jobs_of(found) == [confirmed, newest, long_ago]
-    assert [answer.row.status for answer in found] == [Status.CONFIRMED, Status.PROVISIONAL, Status.PROVISIONAL]
+    assert [answer.row.status for answer in found] == [
+        EvidenceStatus.CONFIRMED,
+        EvidenceStatus.PROVISIONAL,
+        EvidenceStatus.PROVISIONAL,
+    ]
     history = answers(database, workload="digits-mlp", includes_superseded=True)
     assert jobs_of(history) == [confirmed, newest, oldest, long_ago]
     assert [answer.is_superseded for answer in history] == [False, False, True, False]

@@ -64,6 +64,13 @@ def test_without_an_earlier_job_only_counts_are_known(database: Database) -> Non
     assert _estimate(database, budget={"num_trials": 8, "device_hours": 0.5}).max_device_hours == 0.5
 
 
+def test_the_share_of_the_confirmation_is_told_before_anything_is_trained(database: Database) -> None:
+    estimate = _estimate(database, budget={"num_trials": 20}, baseline={})
+    assert estimate.confirmation_share == 16 / 36
+    assert estimate.max_steps == 36 * 40
+    assert any(line.startswith("16 of them, 44%, train the best configs again") for line in estimate_lines(estimate))
+
+
 def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(database: Database) -> None:
     lease = claimed_job(database, training={"num_steps": 40, "evaluate_every": 10, "seed": 7})
     for number, seconds in enumerate([0.1, 0.3, 0.2]):

@@ -154,7 +154,7 @@ def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.9, 2), (100, 0.001, 1)]
+    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.5, 1), (3, 0.9, 2), (100, 0.001, 1)]
 )
 def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
     plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
@@ -164,9 +164,11 @@ def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, sha
 @pytest.mark.parametrize(
     ("fields", "num_confirmations"),
     [
-        ({"confirmation": {}}, 4 * 3),
-        ({"confirmation": {"top_k": 2, "num_seeds": 5}}, 3 * 5),
-        ({"confirmation": {"top_k": 2, "num_seeds": 5}, "baseline": None}, 2 * 5),
+        ({"confirmation": {}}, 2 * 7),  # the baseline's one trial leaves nothing to choose
+        ({"confirmation": {}, "baseline": {}}, 2 * 2 * 1 + 2 * 6),
+        ({"confirmation": {"top_k": 2, "num_seeds": 8}}, 2 * 2 * 2 + 2 * 6),
+        ({"confirmation": {"top_k": 1, "num_seeds": 5}}, 2 * 5),
+        ({"confirmation": {"top_k": 2, "num_seeds": 5}, "baseline": None}, 2 * 1 + 4),
     ],
 )
 def test_the_trials_of_the_confirmation_come_on_top_of_the_budget(
@@ -177,6 +179,23 @@ def test_the_trials_of_the_confirmation_come_on_top_of_the_budget(
     assert plan.allotments[Phase.CONFIRMATION] == num_confirmations
     job, _ = _create(database, spec)
     assert job.num_trials == 4 + num_confirmations
+
+
+@pytest.mark.parametrize(
+    ("fields", "allotments"),
+    [
+        ({"budget": {"num_trials": 20}, "baseline": {}}, (10, 10, 16)),
+        ({"budget": {"num_trials": 16}, "baseline": {}}, (8, 8, 16)),
+        ({"budget": {"num_trials": 15}, "baseline": {}}, (8, 7)),
+        ({"budget": {"num_trials": 8}, "baseline": None}, (8, 8)),
+        ({"budget": {"num_trials": 20}, "baseline": {}, "confirmation": None}, (10, 10)),
+        ({"budget": {"num_trials": 20}, "baseline": {}, "pruner": {"name": "pbt"}}, (10, 10)),
+    ],
+)
+def test_a_job_confirms_unless_it_is_too_short_to_compare_or_told_not_to(
+    fields: dict[str, Any], allotments: tuple[int, ...]
+) -> None:
+    assert tuple(plan_job(specification(**fields)).allotments.values()) == allotments
 
 
 def test_the_seeds_of_the_confirmation_are_new() -> None:
@@ -246,10 +265,10 @@ def test_the_best_of_an_ended_job_is_its_confirmed_one_and_a_page_of_jobs_reads_
 ) -> None:
     ended = []
     for _ in range(2):
-        lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 2})
+        lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 3})
         for number, (loss, phase) in enumerate([(0.3, Phase.SEARCH), (0.31, Phase.SEARCH), (0.6, Phase.BASELINE)]):
             run_trial(database, lease, number, loss, phase)
-        repeats = [(seed, source, loss) for seed in (1, 2) for source, loss in [(0, 0.4), (1, 0.33), (2, 0.7)]]
+        repeats = [(1, 0, 0.4), *((seed, source, loss) for seed in (1, 2, 3) for source, loss in [(1, 0.33), (2, 0.7)])]
         for number, (seed, source, loss) in enumerate(repeats, start=3):
             repeat_trial(database, lease, number, loss, confirms=source, seed=seed)
         with database.writing() as session:

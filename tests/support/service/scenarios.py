@@ -43,6 +43,7 @@ def specification(**fields: Any) -> JobSpecification:
         "workload": {"name": "digits-mlp"},
         "budget": {"num_trials": 4},
         "training": {"num_steps": 40, "evaluate_every": 10},
+        "baseline": {"budget_share": 0.25},
         **fields,
     }
     return JobSpecification.model_validate(content)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.evidence.confirm import split_seeds
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
@@ -80,7 +81,8 @@ class Job:
         if self.confirm is None:
             return None
         top_k, num_seeds = self.confirm
-        return Confirmation(top_k=top_k, seeds=range(1, num_seeds + 1), direction=self.direction)
+        choosing, comparing = split_seeds(range(1, num_seeds + 1), top_k=top_k)
+        return Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=self.direction)
 
     def _search(self, phase: Phase, space: SearchSpace, num_trials: int) -> PhaseSearch:
         if self.sampler == "auto":

@@ -39,6 +39,7 @@ def submit_digits(
     content: dict[str, Any] = {
         "workload": {"name": "digits-mlp"},
         "budget": {"num_trials": 20},
+        "baseline": {"budget_share": 0.25},
         "training": {"num_steps": NUM_STEPS, "evaluate_every": EVALUATE_EVERY},
         "resources": {"workers_per_trial": 2},
         **fields,

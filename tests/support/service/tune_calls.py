@@ -34,6 +34,7 @@ SPECIFICATION = JobSpecification.model_validate(
         "budget": {"num_trials": 2},
         "training": {"num_steps": 40, "evaluate_every": 10},
         "baseline": None,
+        "confirmation": None,
         "pruner": {"name": "none"},
     }
 )

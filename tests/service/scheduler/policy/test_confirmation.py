@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from service.domain import Direction, Phase
+from service.domain import Direction, Phase, TrialState
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.protocol import Repeats
 
 
 def _confirmation(
-    *found: tuple[int, Phase, float | None], top_k: int = 2, direction: Direction = Direction.MINIMIZE
+    *found: tuple[int, Phase, float | None],
+    top_k: int = 2,
+    choosing: Sequence[int] = (1,),
+    comparing: Sequence[int] = (2, 3),
+    direction: Direction = Direction.MINIMIZE,
 ) -> Confirmation:
-    confirmation = Confirmation(top_k=top_k, seeds=[1, 2], direction=direction)
+    confirmation = Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=direction)
     for number, phase, value in found:
         confirmation.add(number, phase, {"lr": 10.0**-number}, value)
     return confirmation
@@ -24,33 +29,99 @@ def _left(confirmation: Confirmation) -> list[tuple[int, int]]:
     return [(repeats.number, repeats.seed) for repeats in confirmation.left()]
 
 
+FAILS = math.nan
+
+
+Values = Mapping[int, float | Mapping[int, float]]
+
+
+def _train(confirmation: Confirmation, values: Values) -> list[tuple[int, int]]:
+    """Trains what is left, one trial after the other, to these values by config or by config and seed; what it was."""
+    trained = []
+    while left := confirmation.left():
+        repeats = left[0]
+        value = values[repeats.number]
+        value = value if isinstance(value, int | float) else value[repeats.seed]
+        confirmation.begin(repeats)
+        state = TrialState.FAILED if math.isnan(value) else TrialState.COMPLETED
+        confirmation.end(repeats, state, None if math.isnan(value) else value)
+        trained.append((repeats.number, repeats.seed))
+    return trained
+
+
 FOUND = [
     (0, Phase.SEARCH, 0.5),
     (1, Phase.BASELINE, 0.4),
     (2, Phase.SEARCH, 0.3),
     (3, Phase.SEARCH, 0.4),
     (4, Phase.BASELINE, 0.35),
+    (5, Phase.BASELINE, 0.6),
 ]
 
 
-def test_the_best_of_the_search_and_of_the_baseline_get_every_seed_one_seed_after_the_other() -> None:
+def test_as_many_of_the_baseline_as_of_the_search_are_trained_and_the_best_of_each_go_on() -> None:
     confirmation = _confirmation(*FOUND)
-    assert _left(confirmation) == [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)]
+    assert _left(confirmation) == [(2, 1), (3, 1), (4, 1), (1, 1)]
     first, *_, last = confirmation.left()
     assert (first.phase, last.phase) == (Phase.SEARCH, Phase.BASELINE)
+    # The found values were luck: trial 3 of the search and trial 1 of the baseline do better with the new seed.
+    trained = _train(confirmation, {2: 0.45, 3: 0.41, 4: 0.55, 1: 0.5})
+    assert trained == [(2, 1), (3, 1), (4, 1), (1, 1), (3, 2), (1, 2), (3, 3), (1, 3)]
 
 
-def test_what_was_begun_is_not_begun_again() -> None:
-    confirmation = _confirmation(*FOUND)
-    for number in (3, 2):
-        confirmation.begin(Repeats(number, Phase.SEARCH, seed=1))
-    assert _left(confirmation) == [(4, 1), (2, 2), (3, 2), (4, 2)]
+def test_the_second_stage_waits_for_the_first_and_what_was_begun_is_not_begun_again() -> None:
+    confirmation = _confirmation(*FOUND, top_k=2)
+    begun = confirmation.left()
+    for repeats in begun:
+        confirmation.begin(repeats)
+    assert _left(confirmation) == []
+    for repeats in begun[:3]:
+        confirmation.end(repeats, TrialState.COMPLETED, 0.1 * repeats.number)
+    assert _left(confirmation) == []
+    confirmation.end(begun[3], TrialState.COMPLETED, 0.5)
+    assert _left(confirmation) == [(2, 2), (4, 2), (2, 3), (4, 3)]
     with pytest.raises(ValueError, match="trial 3 was begun with seed 1 before"):
         confirmation.begin(Repeats(3, Phase.SEARCH, seed=1))
 
 
+def test_a_config_that_fails_gives_way_to_the_next_of_its_side_on_both_sides_alike() -> None:
+    values: Values = {2: {1: 0.1, 2: FAILS}, 3: 0.3, 4: FAILS, 1: {1: 0.4, 2: 0.4, 3: 0.4}}
+    trained = _train(_confirmation(*FOUND), values)
+    assert trained == [(2, 1), (3, 1), (4, 1), (1, 1), (2, 2), (3, 2), (1, 2), (3, 3), (1, 3)]
+    values = {2: 0.2, 3: 0.3, 4: {1: 0.1, 2: 0.1, 3: FAILS}, 1: 0.4}
+    trained = _train(_confirmation(*FOUND), values)
+    assert trained[-2:] == [(1, 2), (1, 3)]
+    assert trained.count((2, 2)) == 1
+
+
+def test_where_all_of_a_side_fail_the_other_one_is_trained_to_its_end() -> None:
+    trained = _train(_confirmation(*FOUND), {2: 0.2, 3: 0.3, 4: FAILS, 1: FAILS})
+    assert trained[4:] == [(2, 2), (2, 3)]
+    assert _train(_confirmation(*FOUND), {2: FAILS, 3: FAILS, 4: FAILS, 1: FAILS}) == trained[:4]
+
+
+def test_seeds_that_contradict_each_other_end_it_early() -> None:
+    ours, theirs = dict(enumerate([0.3, 0.3, 0.5, 0.3, 0.3, 0.3, 0.3], start=1)), 0.4
+    confirmation = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8))
+    assert _train(confirmation, {2: ours, 4: theirs})[-1] == (4, 3)
+    steady = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8))
+    assert _train(steady, {2: 0.3, 4: theirs})[-1] == (4, 7)
+
+
+def test_a_trial_that_a_user_cancels_takes_its_config_out_of_the_choice() -> None:
+    confirmation = _confirmation(*FOUND)
+    for repeats in confirmation.left():
+        confirmation.begin(repeats)
+        state = TrialState.CANCELLED if repeats.number == 2 else TrialState.COMPLETED
+        confirmation.end(repeats, state, 0.1)
+    assert _left(confirmation) == [(3, 2), (4, 2), (3, 3), (4, 3)]
+
+
 def test_the_larger_value_is_better_where_the_metric_is_maximised() -> None:
-    assert _left(_confirmation(*FOUND, top_k=1, direction=Direction.MAXIMIZE)) == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    confirmation = _confirmation(*FOUND, top_k=1, choosing=(), direction=Direction.MAXIMIZE)
+    assert _left(confirmation) == [(0, 2), (5, 2), (0, 3), (5, 3)]
+    chosen = _train(_confirmation(*FOUND, direction=Direction.MAXIMIZE), {0: 0.1, 3: 0.2, 5: 0.3, 1: 0.4})
+    assert chosen[4:] == [(3, 2), (1, 2), (3, 3), (1, 3)]
 
 
 def test_the_order_in_which_trials_ended_does_not_matter() -> None:
@@ -58,33 +129,32 @@ def test_the_order_in_which_trials_ended_does_not_matter() -> None:
 
 
 def test_fewer_completed_trials_than_wanted_are_all_confirmed() -> None:
-    assert _left(_confirmation((7, Phase.SEARCH, 0.5), top_k=5)) == [(7, 1), (7, 2)]
-    assert _left(_confirmation((7, Phase.BASELINE, 0.5))) == [(7, 1), (7, 2)]
+    assert _train(_confirmation((7, Phase.SEARCH, 0.5), top_k=5), {7: 0.5}) == [(7, 1), (7, 2), (7, 3)]
+    assert _train(_confirmation((7, Phase.BASELINE, 0.5)), {7: 0.5}) == [(7, 1), (7, 2), (7, 3)]
     assert _left(_confirmation()) == []
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
 def test_a_value_that_is_not_finite_does_not_count(value: float | None) -> None:
-    assert _left(_confirmation((0, Phase.SEARCH, value), (1, Phase.SEARCH, 0.5))) == [(1, 1), (1, 2)]
+    assert _left(_confirmation((0, Phase.SEARCH, value), (1, Phase.SEARCH, 0.5))) == [(1, 1)]
 
 
 def test_equal_parameters_are_confirmed_once_and_equal_values_by_number() -> None:
-    confirmation = Confirmation(top_k=2, seeds=[1, 2], direction=Direction.MINIMIZE)
+    confirmation = _confirmation()
     for number, lr in [(5, 0.1), (3, 0.2), (2, 0.1), (4, 0.3)]:
         confirmation.add(number, Phase.SEARCH, {"lr": lr}, 0.5)
-    assert _left(confirmation) == [(2, 1), (3, 1), (2, 2), (3, 2)]
+    assert _left(confirmation) == [(2, 1), (3, 1)]
 
 
 def test_a_better_trial_that_comes_later_is_confirmed_too() -> None:
-    confirmation = _confirmation(*FOUND, top_k=1)
-    for repeats in confirmation.left():
-        confirmation.begin(repeats)
+    confirmation = _confirmation(*FOUND, top_k=1, choosing=())
+    _train(confirmation, {2: 0.3, 4: 0.4})
     confirmation.add(9, Phase.SEARCH, {"lr": 1.0}, 0.1)
-    assert _left(confirmation) == [(9, 1), (9, 2)]
+    assert _left(confirmation) == [(9, 2), (9, 3)]
 
 
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
-        Confirmation(top_k=0, seeds=[1, 2], direction=Direction.MINIMIZE)
-    with pytest.raises(ValueError, match=r"seeds must differ, got \[1, 1\]"):
-        Confirmation(top_k=1, seeds=[1, 1], direction=Direction.MINIMIZE)
+        _confirmation(top_k=0)
+    with pytest.raises(ValueError, match=r"seeds must differ, got \[1, 1, 2\]"):
+        _confirmation(comparing=[1, 2])

@@ -350,16 +350,14 @@ def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_g
     running = TrialHistory(
         2, CONFIRMATION, row.parameters, TrialState.RUNNING, curve=((1, 5.0),), repeats=Repeats(0, SEARCH, 2)
     )
-    confirmation = Confirmation(top_k=1, seeds=[1, 2, 3], direction=Direction.MINIMIZE)
+    confirmation = Confirmation(top_k=2, choosing=[1], comparing=[2, 3], direction=Direction.MINIMIZE)
     policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
     policy.restore([row, failed, running])
     assert not policy.is_done
     assert policy.ask() == Resume(2, CONFIRMATION, row.parameters)
-    assert policy.ask() == Start(3, CONFIRMATION, row.parameters, repeats=Repeats(0, SEARCH, 3))
-    assert policy.ask() == Wait()
+    assert policy.ask() == Wait()  # the config has failed, and no other can take its place
     assert policy.report(2, 2, 1e9) is Decision.CONTINUE
     policy.tell(2, TrialState.COMPLETED, (1e9,))
-    policy.tell(3, TrialState.CANCELLED)
     assert policy.ask() == Done()
     assert policy.is_done
 
@@ -369,7 +367,7 @@ def test_a_history_that_confirms_what_the_job_does_not_is_refused() -> None:
     repeated = TrialHistory(1, CONFIRMATION, row.parameters, TrialState.QUEUED, repeats=Repeats(0, SEARCH, 1))
     with pytest.raises(ValueError, match="trial 1 belongs to phase confirmation, which the job does not have"):
         _policy().restore([row, repeated])
-    confirmation = Confirmation(top_k=1, seeds=[1], direction=Direction.MINIMIZE)
+    confirmation = Confirmation(top_k=1, choosing=[], comparing=[1], direction=Direction.MINIMIZE)
     policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
     with pytest.raises(ValueError, match="trial 1 repeats trial 0, which is unknown"):
         policy.restore([repeated])
@@ -394,7 +392,7 @@ def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) ->
     waiting = TrialHistory(1, SEARCH, beyond, TrialState.QUEUED, None, (), (), proposed=True)
     policy = JobPolicy(
         [PhasePlan(SEARCH, SEARCH_SPACE, 20, search)],
-        confirmation=Confirmation(top_k=1, seeds=[7], direction=Direction.MINIMIZE),
+        confirmation=Confirmation(top_k=1, choosing=[7], comparing=[8], direction=Direction.MINIMIZE),
     )
     policy.restore([completed, waiting])
     asked = policy.ask()

@@ -22,3 +22,23 @@ def test_a_trial_takes_what_its_steps_took_without_the_time_it_was_paused() -> N
     assert pace.seconds_per_trial == 20.0
     assert pace.is_time_to_close(RESERVE * 20.0 - 1)
     assert not pace.is_time_to_close(RESERVE * 20.0 + 1)
+
+
+def test_time_is_kept_to_confirm_the_best_and_at_most_half_of_all() -> None:
+    now = [0.0]
+    pace = Pace(100, num_confirming=4, clock=lambda: now[0])
+    assert not pace.is_time_to_close(1000.0)
+    pace.measured(0, 10)
+    now[0] = 2.0
+    pace.measured(0, 20)  # 20 s a trial
+    assert pace.is_time_to_close((RESERVE + 4) * 20.0 - 1)
+    assert not pace.is_time_to_close((RESERVE + 4) * 20.0 + 1)
+    pace.measured(1, 10)  # two trials side by side
+    assert not pace.is_time_to_close((RESERVE + 2) * 20.0 + 1)
+    short = Pace(100, num_confirming=100, clock=lambda: now[0])
+    assert not short.is_time_to_close(200.0)
+    short.measured(0, 10)
+    now[0] = 4.0
+    short.measured(0, 20)
+    assert not short.is_time_to_close(RESERVE * 20.0 + 100.0 + 1)
+    assert short.is_time_to_close(RESERVE * 20.0 + 100.0 - 1)
