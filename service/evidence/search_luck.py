@@ -31,7 +31,8 @@ NUM_DRAWS = 600
 NEAR = 0.4
 """Share of the typical distance of two random configs within which they are of one region. With less, the interval of
 searches that learn is too short; with more, all are longer than need be."""
-TAIL_SHAPE = 2.0
+TAIL_SHAPE = 3.0
+"""With less, the interval of few random trials is too short; with more, that of others is longer than need be."""
 NUM_TAIL = 4
 """Regions whose spacing tells how far the distribution goes below the best one."""
 

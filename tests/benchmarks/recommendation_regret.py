@@ -1,7 +1,7 @@
 """How good a recommended config is, and how far to trust what is said of it: whole jobs, simulated on learning curves.
 
     python -m tests.benchmarks.recommendation_regret
-    python -m tests.benchmarks.recommendation_regret --tables digits-mlp --searches auto --jobs 10
+    python -m tests.benchmarks.recommendation_regret --tables '' --synthetic plain,noisy,loss
 
 A job searches with Shampoo and, as long, with AdamW, by the policies that jobs run, on tables of real curves with
 several seeds (`make_seed_curves`) and on synthetic tasks with noise (`search.curve_families`). Each side's best configs
@@ -34,11 +34,11 @@ from service.evidence import student_t
 from service.evidence.best_probability import best_probabilities
 from service.evidence.search_luck import CONFIDENCE, interval_of_searches
 from tests.benchmarks.report import Cell, print_table, report
+from tests.benchmarks.search.curve_families import FAMILIES
 from tests.benchmarks.search.job_simulation import SEARCHES, Recommended, Size, recommended
 from tests.benchmarks.search.landscapes import Landscape, synthetic_pair, table_pair
 
 TABLES = ("digits-mlp", "digits-convnet")
-SYNTHETIC = ("plain", "noisy", "loss")
 SIZES = (Size(8, 2, 1, 5), Size(16, 3, 2, 6), Size(32, 3, 2, 6))
 CLASSES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 """Bounds of the classes of probabilities."""
@@ -133,20 +133,23 @@ def calibration(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     return found
 
 
-def _arguments() -> argparse.Namespace:
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = functools.partial(str.split, sep=",")
     parser.add_argument("--tables", type=names, default=list(TABLES), help="of real curves, by name")
-    parser.add_argument("--synthetic", type=names, default=list(SYNTHETIC), help="families, two tasks of each")
+    parser.add_argument(
+        "--synthetic", type=names, default=[], help=f"{', '.join(FAMILIES)}: two tasks of each (default: none)"
+    )
     parser.add_argument("--searches", type=names, default=["random", "tpe", "auto"], help=", ".join(SEARCHES))
     parser.add_argument("--trials", type=names, default=[str(size.num_trials) for size in SIZES], help="8,16,32")
     parser.add_argument("--jobs", type=int, default=20, help="of each landscape, search and size (default: 20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> None:
-    given = _arguments()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the benchmark."""
+    given = _parsed(arguments)
     pairs = {name: table_pair(name) for name in given.tables if name}
     pairs |= {f"{name}-{n}": synthetic_pair(name, n) for name in given.synthetic if name for n in (1, 2)}
     scales = {name: tuple(map(scale_of, pair)) for name, pair in pairs.items()}
