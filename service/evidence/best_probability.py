@@ -15,7 +15,7 @@ NUM_DRAWS = 1000
 def best_probabilities(side: SearchedSide, direction: Direction, *, num_draws: int = NUM_DRAWS) -> dict[int, float]:
     """The probability of each repeated config, by the number of its trial; they add up to 1.
 
-    Best is which has the best mean over all seeds. The same values give the same probabilities, to about 0.0155.
+    Best is which has the best mean over all seeds. The same values give the same probabilities, to about 0.016.
 
     Raises:
         NoNoise: no config was trained with two new seeds.

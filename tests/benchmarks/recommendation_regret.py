@@ -127,9 +127,10 @@ def calibration(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     """Of each class of probabilities that occurs: their mean, the share that is the best, and how many there are."""
     found = []
     for low, high in itertools.pairwise(CLASSES):
-        own = [(said_of, is_best) for said_of, is_best in said if low <= said_of < high or said_of == high == 1.0]
+        own = [one for one in said if low <= one[0] < high or one[0] == high == 1.0]
         if own:
-            found.append((*(statistics.fmean(column) for column in zip(*own, strict=True)), len(own)))
+            are = statistics.fmean(is_best for _, is_best in own)
+            found.append((statistics.fmean(probability for probability, _ in own), are, len(own)))
     return found
 
 
@@ -168,12 +169,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 said += [one for job in jobs for one in job.said]
                 print_table(columns, [[f"{search}, {size}, {name}", *found[name].values()]])
             figures[f"{search}.{size.num_trials}"] = found
-            for kind, own in (("tables", given.tables), ("synthetic", [name for name in pairs if name not in TABLES])):
+            for kind, own in (
+                ("tables", given.tables),
+                ("synthetic", [name for name in pairs if name not in given.tables]),
+            ):
                 if not any(own):
                     continue
                 mean = {key: statistics.fmean(found[name][key] for name in own) for key in next(iter(found.values()))}
                 means.append([f"{search}, {size}, {kind}", *mean.values()])
                 ratios |= {f"{key}.{kind}.{search}.{size.num_trials}": mean[key] for key in ("seeds", "repeats")}
+    numbers = [[cell for cell in row if isinstance(cell, float)] for row in means]
+    means.append(["mean of all", *(statistics.fmean(column) for column in zip(*numbers, strict=True))])
     classes = calibration(said)
     figures["probabilities"] = [{"said": a, "are": b, "num": num} for a, b, num in classes]
     print_table(("said to be the best", "are", "configs"), [[f"{a:.1%}", f"{b:.1%}", num] for a, b, num in classes])

@@ -58,7 +58,7 @@ class TableSide:
 
 
 class SyntheticSide:
-    """A synthetic task (`curve_families`), its noise made larger."""
+    """A synthetic task (`curve_families`), each seed with noise of its own."""
 
     def __init__(self, family: Family, seed: int) -> None:
         self._task = task(family, seed)

@@ -158,7 +158,8 @@ def test_the_interval_of_searches_holds_what_other_searches_find() -> None:
     rng = random.Random(1)
     pairs = [[drawn_search(rng, 16, noise=0.03) for _ in range(2)] for _ in range(400)]
     truths = [baseline[2] - search[2] for search, baseline in pairs]
-    held, held_over_seeds = [], []
+    held: list[float] = []
+    held_over_seeds: list[float] = []
     for (search, ours, _), (baseline, theirs, _) in pairs[:30]:
         differences = [other - own for own, other in zip(ours, theirs, strict=True)]
         for shares, (low, high) in (
