@@ -29,6 +29,8 @@ Objective: TypeAlias = Callable[[Mapping[str, Scalar]], list[float]]
 class SyntheticTask:
     objective: Objective
     space: SearchSpace
+    with_seed: Callable[[Mapping[str, Scalar], int], list[float]]
+    """The objective of a config trained with a seed, which draws the noise; with seed 0 it is `objective`."""
 
 
 def _space(family: Family, rng: np.random.Generator) -> SearchSpace:
@@ -75,9 +77,9 @@ def task(family: Family, seed: int) -> SyntheticTask:
     salt = int(rng.integers(2**31))
     times = np.arange(1, num_units + 1) / num_units
 
-    def objective(config: Mapping[str, Scalar]) -> list[float]:
+    def objective(config: Mapping[str, Scalar], seed: int = 0) -> list[float]:
         x = encoding.encode(config)
-        own = np.random.default_rng([salt, *(int(1e6 * position) for position in x)])
+        own = np.random.default_rng([salt, *(int(1e6 * position) for position in x), *([seed] if seed else [])])
         relative = badness(x) ** flatness
         final = 1 - relative / (1 + relative)  # the median config has about 0.5
         rate = 0.9 * math.exp(speed_of_lr * (x[lr] - 0.5) + 0.35 * speed(x) + 0.1 * own.normal())
@@ -92,7 +94,7 @@ def task(family: Family, seed: int) -> SyntheticTask:
             values = np.append(values[:cut], -np.inf)
         return [float(value) for value in values]
 
-    return SyntheticTask(objective, space)
+    return SyntheticTask(objective, space, objective)
 
 
 def _landscape(rng: np.random.Generator, encoding: Encoding, lr: int) -> Callable[[np.ndarray], float]:

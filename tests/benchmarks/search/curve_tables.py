@@ -93,8 +93,12 @@ class TableObjective:
         self._tree = cKDTree(features * self._weights)
 
     def __call__(self, config: Mapping[str, Scalar]) -> list[float]:
+        return list(self._curves[self.nearest(config)])
+
+    def nearest(self, config: Mapping[str, Scalar]) -> int:
+        """The index of the row whose curve is the config's."""
         _, nearest = self._tree.query(self._features([config])[0] * self._weights)
-        return list(self._curves[int(nearest)])
+        return int(nearest)
 
     def _features(self, configs: Sequence[Mapping[str, Scalar]]) -> Array:
         return self._encoding.features(np.array([self._encoding.encode(config) for config in configs]))
