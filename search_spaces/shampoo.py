@@ -43,7 +43,7 @@ _OF_BOTH = (
         source="scalable_shampoo, which is relative as well: 1e-6; " + DISTRIBUTED_SHAMPOO,
     ),
     refresh_period(
-        reason="steps between refreshes of the roots: in short runs stale roots cost much of the loss, fresh ones time",
+        reason="steps between refreshes of the roots: stale ones can cost a short run much loss, fresh ones time",
         source=f"{DISTRIBUTED_SHAMPOO}; {OWN_SEARCHES}",
     ),
 )
