@@ -11,12 +11,14 @@ MIN_PART = 4
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """`: did you mean 'NAME'?` with the known name that is most like it, whatever its case, or else the only one that
-    it is a part of; "" if there is none.
+    it is a part of; "" if there is none, or if what was given is no text.
     """
+    if not isinstance(name, str):
+        return ""
     folded: dict[str, str] = {}
     for each in known:
         folded.setdefault(each.casefold(), each)
-    given = str(name).casefold()
+    given = name.casefold()
     near = difflib.get_close_matches(given, folded, n=1)
     wider = [each for each in folded if len(given) >= MIN_PART and given in each]
     near = near or (wider if len(wider) == 1 else [])

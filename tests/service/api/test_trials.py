@@ -129,7 +129,7 @@ def test_a_newer_answer_of_the_same_key_leaves_the_older_one_as_history(http: ht
     identity = built_identity(specification())
     older, newer = (finished_job(database, identity=identity) for _ in range(2))
     [found] = http.get("/v1/recommendations", params={"fingerprint": identity.fingerprint}).json()["items"]
-    assert (found["job_id"], found["superseded"], found["status"]) == (newer, False, "provisional")
+    assert (found["job_id"], found["superseded"], found["evidence"]["status"]) == (newer, False, "provisional")
     assert found["key"] == {
         "fingerprint": identity.fingerprint,
         "data_digest": identity.data_digest,

@@ -30,8 +30,8 @@ def kind_of(url: str) -> str:
     return next(kind for kind in KINDS if url.startswith(kind))
 
 
-def check_stories(database: Database) -> None:
-    """All that `tell_stories` left can be read by the code of today."""
+def check_stories(database: Database, status: EvidenceStatus) -> None:
+    """All that `tell_stories` left can be read by the code of today; `status`: of its recommendation."""
     assert is_current(database)
     check(database)
     with database.reading() as session:
@@ -66,7 +66,7 @@ def check_stories(database: Database) -> None:
         )
         [answer] = RecommendationRepository(session).find(query, limit=5)
         row = answer.row
-        assert (row.id, row.status, answer.is_superseded) == (recommendation.id, EvidenceStatus.CONFIRMED, False)
+        assert (row.id, row.status, answer.is_superseded) == (recommendation.id, status, False)
         assert (row.device, row.world_size, row.model, row.fingerprint) == ("cpu", 1, None, None)
         assert [job.workload for job in found] == ["digits-mlp"] * 3
         [unfinished] = trials.with_measurements(running.id)
@@ -80,13 +80,13 @@ def test_a_database_of_an_earlier_version_is_read_after_an_upgrade(revision: str
     load(empty_database_url, (VERSIONS / revision / f"{kind_of(empty_database_url)}.sql").read_text())
     database = Database(empty_database_url)
     migrate(database)
-    check_stories(database)
+    check_stories(database, EvidenceStatus.CONFIRMED)
     database.close()
 
 
 def test_a_dump_can_be_made_of_this_version(empty_database_url: str, tmp_path: Path) -> None:
     path = write_dump(empty_database_url, kind_of(empty_database_url), tmp_path)
     database = Database(empty_database_url)
-    check_stories(database)
+    check_stories(database, EvidenceStatus.PROVISIONAL)  # one of its two new seeds chooses, and one compares: too few
     database.close()
     assert "recommendations" in path.read_text()

@@ -38,6 +38,7 @@ def test_a_trial_tells_its_identity_once_and_trains_as_if_nobody_had_asked() -> 
 
 
 def test_versions_are_those_of_what_is_installed() -> None:
+    versions.cache_clear()  # others may have asked before they imported more
     found = versions("trainers.workloads.digits.digits")
     assert found["python"] == platform.python_version()
     assert found["torch"] == torch.__version__
