@@ -15,6 +15,8 @@ from service.evidence.searched_side import SearchedSide, TriedTrial, point_of
 from service.evidence.true_means import NoNoise
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, FinishedTrial
 
+_ENDED = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+
 
 def sides_of(
     result: ConfirmationResult,
@@ -63,8 +65,8 @@ def _side_of(
 ) -> SearchedSide | None:
     """One side of a job, its search or its baseline; None: none of its configs completed all its new seeds.
 
-    Trials that were cancelled, or lost through no fault of their own, say nothing of what a search finds: they are
-    left out.
+    A trial that was cancelled, as when the time was up, says as much as a pruned one if it was measured. Others, and
+    those lost through no fault of their own, say nothing of what a search finds: they are left out.
 
     Args:
         configs: of that side, the chosen one first.
@@ -85,7 +87,7 @@ def _side_of(
             _tried(trial, space, metric)
             for trial in trials
             if trial.phase is phase
-            and trial.state in (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+            and (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
             and not (trial.reason is not None and trial.reason.is_loss)
         ],
         repeats=repeats,

@@ -19,7 +19,7 @@ CHOICE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TriedTrial:
-    """A trial of a search that ended of itself: completed, pruned or failed."""
+    """A trial of a search: completed, pruned, cut off after a measurement, or failed."""
 
     number: int
     point: tuple[float, ...]

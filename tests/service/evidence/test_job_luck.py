@@ -98,20 +98,21 @@ def answered(
 
 def test_the_sides_of_a_job_are_its_trials_and_their_repeats() -> None:
     cut_off = finished(90, Phase.SEARCH, [2.0], {"lr": 0.01}, state=TrialState.CANCELLED, value=None)
+    never_begun = dataclasses.replace(cut_off, number=93, curve=())
     lost = dataclasses.replace(cut_off, number=91, state=TrialState.FAILED, reason=FailureReason.LOST)
     diverged = dataclasses.replace(lost, number=92, reason=FailureReason.DIVERGED)
-    trials = [*a_job(), cut_off, lost, diverged]
+    trials = [*a_job(), cut_off, lost, diverged, never_begun]
     choosing, comparing = split_seeds(SEEDS, top_k=TOP_K)
     result = confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
     assert result is not None
     sides = sides_of(result, trials, SPACES, metric=METRIC, top_k=TOP_K, num_choosing=len(choosing))
     side = sides[Phase.SEARCH]
     by_number = {trial.number: trial for trial in side.trials}
-    assert [*by_number] == [*range(NUM_TRIALS), 92]
+    assert [*by_number] == [*range(NUM_TRIALS), 90, 92]
     assert (by_number[92].has_completed, by_number[92].has_failed) == (False, True)
-    assert by_number[2] == TriedTrial(
-        2, point_of(SPACES[Phase.SEARCH], trials[2].parameters), [(10, trials[2].curve[0][2][METRIC])], False
-    )
+    pruned, value = by_number[2], trials[2].curve[0][2][METRIC]
+    assert value is not None
+    assert pruned == TriedTrial(2, point_of(SPACES[Phase.SEARCH], trials[2].parameters), [(10, value)], False)
     assert by_number[0].has_completed
     assert {number: len(own) for number, own in side.repeats.items()} == {0: 5, 1: 1}
     assert (side.chosen, side.top_k, side.num_choosing) == (0, TOP_K, 1)
