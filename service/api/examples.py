@@ -272,6 +272,7 @@ _CONFIRMATION: dict[str, Any] = {
             "further_low": 0.06997,
             "further_high": 0.07263,
             "choosing_mean": 0.0705,
+            "probability_best": None,
         }
     ],
     "baseline": {
@@ -283,6 +284,7 @@ _CONFIRMATION: dict[str, Any] = {
         "further_low": 0.08535,
         "further_high": 0.08885,
         "choosing_mean": 0.0869,
+        "probability_best": None,
     },
     "confidence": 0.95,
     "improvement_low": 0.1791,
@@ -355,7 +357,7 @@ RECOMMENDATION: dict[str, Any] = {
         "verdict_caveats": [],
         "status": "confirmed",
         "alternatives": [],
-        "search_interval": None,
+        "search_interval": [0.1402, 0.2173],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

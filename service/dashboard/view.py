@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.types import Evidence, SeedResult
-from service.evidence.words import Answer, answer_by_values, answer_of
+from service.evidence.words import Answer, answer_by_values, answer_of, chance
 from service.store.models import Trial
 from service.use_cases.progress import JobProgress
 
@@ -38,6 +38,8 @@ class SeedRow:
     """Its objective in the search."""
     mean: float | None
     standard_deviation: float | None
+    chance_best: str | None
+    """That it is in truth the best of its side, in words."""
     results: list[SeedResult | None]
     """For each of the table's seeds; None: not trained."""
 
@@ -50,6 +52,11 @@ class SeedTable:
     choosing: list[int]
     """Those of the seeds that chose the configs, and do not compare them."""
     rows: list[SeedRow]
+
+    @property
+    def has_chances(self) -> bool:
+        """True if of a config is known with what probability it is the best of its side."""
+        return any(row.chance_best is not None for row in self.rows)
 
     @property
     def numbers(self) -> set[int]:
@@ -157,6 +164,7 @@ def seed_table(evidence: Evidence | None, labels: Mapping[Phase, str]) -> SeedTa
                 found_value=config.found_value,
                 mean=config.mean,
                 standard_deviation=config.standard_deviation,
+                chance_best=None if config.probability_best is None else chance(config.probability_best),
                 results=[by_seed.get(seed) for seed in seeds],
             )
         )

@@ -10,15 +10,16 @@ from typing import Any
 
 from search_spaces import SearchSpace
 from service.domain import Direction, Objective, Phase, TrialState
-from service.evidence.alternatives import alternatives_of
 from service.evidence.best_values import best_of, compare, improvement_over
-from service.evidence.confirm import confirm, split_seeds, verdict_over_seeds
+from service.evidence.comparison.alternatives import alternatives_of
+from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
+from service.evidence.comparison.reached import reached_baseline
+from service.evidence.comparison.setbacks import setback_caveat
 from service.evidence.lineage import caveat_of_lineage, lineage_of
+from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
-from service.evidence.reached import reached_baseline
-from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,
@@ -80,6 +81,7 @@ def recommend(
         top_k: configs of each side that it was to confirm.
         parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
         spaces: those that search and baseline took their configs from; a caveat names values at the edge of a range.
+            Without them nothing is said of the luck of the searches, nor of the probability that a config is the best.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -88,6 +90,10 @@ def recommend(
     baseline = _winner(trials, Phase.BASELINE, direction)
     choosing, comparing = split_seeds(seeds, top_k=top_k)
     result = confirm(trials, direction, choosing=choosing, comparing=comparing)
+    search_interval = None
+    if result is not None:
+        sides = sides_of(result, trials, spaces or {}, metric=metric, top_k=top_k, num_choosing=len(choosing))
+        result, search_interval = with_luck(result, sides, direction)
     if result is not None and result.candidates:
         best = _with_seeds(_winner_of(trials, result.candidates[0].number), result.candidates[0])
     if result is not None and result.baseline is not None:
@@ -122,7 +128,10 @@ def recommend(
         confirmation=result,
         front=front,
         verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
-        alternatives=[] if over_seeds is None else alternatives_of(over_seeds, trials, direction),
+        alternatives=[]
+        if over_seeds is None
+        else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
+        search_interval=search_interval,
     )
     if baseline is not None and evidence.has_few_trials:
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)

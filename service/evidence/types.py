@@ -178,6 +178,9 @@ class ConfirmedConfig:
     further_high: float | None = None
     choosing_mean: float | None = None
     """Over the seeds that chose; None: there were none, or it did not complete them all."""
+    probability_best: float | None = None
+    """That in truth, over all seeds, it is the best of its side's configs that were trained again; None: it failed, it
+    is the only one, or too few seeds tell."""
 
     @property
     def has_failed(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from service.domain import Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
-from service.evidence.paired import SURE_SEEDS
+from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,
@@ -70,6 +70,13 @@ def share(value: float) -> str:
 def signed_share(value: float) -> str:
     """A share with its sign, in percent."""
     return f"{value:+.1%}"
+
+
+def chance(probability: float) -> str:
+    """A probability as far as it is known: to a tenth, or as beyond 5% and 95%."""
+    if probability < 0.05:
+        return "less than 5%"
+    return "more than 95%" if probability > 0.95 else f"about {min(9, max(1, round(10 * probability)))}0%"
 
 
 def times(ratio: float) -> str:
@@ -223,11 +230,21 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
         lines += [f"Best of the {theirs} baseline: {evidence.metric} {value}.", f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
-    lines += evidence.verdict_caveats
+    lines += [*_probability_lines(evidence), *evidence.verdict_caveats]
     if evidence.reached_baseline is not None:
         lines.append(_reached_words(evidence.reached_baseline))
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
     return [*lines, *_front_lines(evidence, num_front), _trials_line(evidence), *evidence.caveats]
+
+
+def _probability_lines(evidence: Evidence) -> list[str]:
+    """Says how probably each of the search's configs is the best; nothing if that is unknown, or there is one."""
+    configs = [] if evidence.confirmation is None else evidence.confirmation.candidates
+    known = [(config.number, config.probability_best) for config in configs]
+    told = [f"that of trial {number} ({chance(value)})" for number, value in known if value is not None]
+    if len(told) < 2:
+        return []
+    return [f"Which of the configs trained again is the best, by the seeds and the search: {', '.join(told)}."]
 
 
 def ratio_words(ratio: float, low: float | None, high: float | None) -> str:

@@ -3,10 +3,10 @@
     python -m tests.benchmarks.recommendation_regret
     python -m tests.benchmarks.recommendation_regret --tables '' --synthetic plain,noisy,loss
 
-A job searches with Shampoo and, as long, with AdamW, by the policies that jobs run, on tables of real curves with
-several seeds (`make_seed_curves`) and on synthetic tasks with noise (`search.curve_families`). Each side's best configs
-are trained with new seeds, the best of them by these is recommended, and further new seeds compare both sides. Truth is
-a config's mean over all seeds of its table. Jobs differ in all that chance decides.
+A job searches with Shampoo and, as long, with AdamW, and confirms the best of both, by the policies that jobs run, on
+tables of real curves with several seeds (`make_seed_curves`) and on synthetic tasks with noise
+(`search.curve_families`); the evidence says what it says of any job. Truth is a config's mean over all seeds of its
+table. Jobs differ in all that chance decides.
 
 - `regret`: (true mean of a config - best true mean of the table) / (median - best), on average over both sides: of the
   recommended config, and of that of the best trial.
@@ -25,21 +25,19 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.domain import Direction
-from service.evidence import student_t
-from service.evidence.best_probability import best_probabilities
-from service.evidence.search_luck import CONFIDENCE, interval_of_searches
+from service.domain import Direction, Phase
+from service.evidence.luck.job_luck import with_luck
 from tests.benchmarks.report import Cell, print_table, report
 from tests.benchmarks.search.curve_families import FAMILIES
-from tests.benchmarks.search.job_simulation import SEARCHES, Recommended, Size, recommended
+from tests.benchmarks.search.job_simulation import SEARCHES, Recommended, Size, simulated
 from tests.benchmarks.search.landscapes import Landscape, synthetic_pair, table_pair
 
 TABLES = ("digits-mlp", "digits-convnet")
-SIZES = (Size(8, 2, 1, 5), Size(16, 3, 2, 6), Size(32, 3, 2, 6))
+SIZES = (Size(8, 2, 6), Size(16, 3, 8), Size(32, 3, 8))
 CLASSES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 """Bounds of the classes of probabilities."""
 NUM_FOR_REGRET = 300
@@ -54,37 +52,46 @@ Said = tuple[float, bool]
 class Job:
     """A simulated job, and what the evidence says."""
 
-    sides: tuple[Recommended, Recommended]
+    sides: Mapping[Phase, Recommended]
     over_seeds: Interval
     of_searches: Interval
     said: Sequence[Said]
 
     @property
     def true_difference(self) -> float:
-        search, baseline = self.sides
-        return baseline.true_mean - search.true_mean
+        return self.sides[Phase.BASELINE].true_mean - self.sides[Phase.SEARCH].true_mean
 
 
 def simulate(pair: tuple[Landscape, Landscape], search: str, size: Size, number: int) -> Job | None:
-    """The job with that number; None: a side has nothing to recommend."""
-    ours = recommended(pair[0], search, size, 2 * number + 1)
-    theirs = recommended(pair[1], search, size, 2 * number + 2)
-    if ours is None or theirs is None:
+    """The job with that number; None: its two sides could not be compared."""
+    landscapes = dict(zip((Phase.SEARCH, Phase.BASELINE), pair, strict=True))
+    job = simulated(landscapes, search, size, number)
+    if job is None:
         return None
-    differences = [other - own for own, other in zip(ours.compared, theirs.compared, strict=True)]
-    mean, degrees = statistics.fmean(differences), len(differences) - 1
-    error = statistics.stdev(differences) / len(differences) ** 0.5
-    reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), degrees) * error
-    over_seeds = (mean - reach, mean + reach)
-    of_searches = interval_of_searches(differences, over_seeds, ours.side, theirs.side, Direction.MINIMIZE)
+    sides = {phase: own.side for phase, own in job.sides.items()}
+    result, of_searches = with_luck(job.result, sides, Direction.MINIMIZE)
+    over_seeds = result.improvement
+    assert over_seeds is not None
+    assert of_searches is not None
+    assert result.baseline is not None
+    assert result.baseline.mean is not None
     said = []
-    for side in (ours, theirs):
+    for side in job.sides.values():
         if len(set(side.true_means.values())) < max(2, len(side.true_means)):
             continue  # nothing to choose, or two of one row of a table
         best = min(side.true_means, key=side.true_means.__getitem__)
-        probabilities = best_probabilities(side.side, Direction.MINIMIZE)
-        said += [(probability, number == best) for number, probability in probabilities.items()]
-    return Job((ours, theirs), over_seeds, of_searches, said)
+        said += [
+            (config.probability_best, config.number == best)
+            for config in result.configs
+            if config.number in side.true_means and config.probability_best is not None
+        ]
+    share = abs(result.baseline.mean)
+    return Job(
+        job.sides,
+        (share * over_seeds[0], share * over_seeds[1]),
+        (share * of_searches[0], share * of_searches[1]),
+        said,
+    )
 
 
 def coverage(intervals: Sequence[Interval], truths: Sequence[Sequence[float]]) -> float:
@@ -102,7 +109,7 @@ def summary(jobs: Sequence[Job], scales: Sequence[Interval]) -> dict[str, float]
     differences = [job.true_difference for job in jobs]
     others = [differences[:index] + differences[index + 1 :] for index in range(len(jobs))]
     over_seeds, of_searches = [job.over_seeds for job in jobs], [job.of_searches for job in jobs]
-    sides = [(side, scale) for job in jobs for side, scale in zip(job.sides, scales, strict=True)]
+    sides = [(side, scale) for job in jobs for side, scale in zip(job.sides.values(), scales, strict=True)]
     return {
         "regret": statistics.fmean((side.true_mean - best) / (median - best) for side, (best, median) in sides),
         "regret_of_best_trial": statistics.fmean(

@@ -1,18 +1,20 @@
-"""Whole jobs, simulated: a search and a baseline with the policies that jobs run, the best of both trained again with
-new seeds, and what the evidence says."""
+"""Whole jobs, simulated: a search, a baseline and a confirmation with the policies that jobs run."""
 
 from __future__ import annotations
 
 import functools
 import math
 import random
-import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
-from service.evidence.searched_side import SearchedSide, TriedTrial, point_of
+from service.evidence.comparison.confirm import compare_over_seeds, confirm, split_seeds
+from service.evidence.luck.job_luck import sides_of
+from service.evidence.luck.searched_side import SearchedSide
+from service.evidence.types import ConfirmationResult, FinishedTrial
+from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start
 from service.scheduler.policy.searching.auto import AutoSearch
@@ -28,6 +30,7 @@ SEARCHES: Mapping[str, tuple[SamplerName | None, bool]] = {
     "auto": (None, True),
 }
 """Sampler, and whether it prunes; None: the `auto` search."""
+METRIC = "loss"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,18 @@ class Size:
 
     num_trials: int
     top_k: int
-    num_choosing: int
-    """New seeds that choose among the `top_k`."""
-    num_comparing: int
-    """New seeds with which the two chosen are compared."""
+    num_seeds: int
+    """New seeds: those that choose among the `top_k`, and those with which the two chosen are compared."""
+
+    @property
+    def seeds(self) -> tuple[list[int], list[int]]:
+        """The seeds that choose, and those that compare."""
+        return split_seeds(range(self.num_seeds), top_k=self.top_k)
 
     def __str__(self) -> str:
-        trials, seeds = f"{self.num_trials}+{self.num_trials}", f"{self.num_choosing}+{self.num_comparing}"
-        return f"{trials} trials, top {self.top_k}, {seeds} seeds"
+        choosing, comparing = self.seeds
+        seeds = f"{len(choosing)}+{len(comparing)} seeds"
+        return f"{self.num_trials}+{self.num_trials} trials, top {self.top_k}, {seeds}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,6 @@ class Recommended:
     """A side of a simulated job."""
 
     side: SearchedSide
-    compared: list[float]
-    """The chosen config's values with the comparing seeds."""
     true_means: Mapping[int, float]
     """Over all seeds, of each repeated config by the number of its trial."""
     best_trial: float
@@ -67,6 +72,14 @@ class Recommended:
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatedJob:
+    """A job whose search and baseline have ended, and been confirmed."""
+
+    result: ConfirmationResult
+    sides: Mapping[Phase, Recommended]
+
+
+@dataclass(frozen=True, slots=True)
 class _Search:
     parameters: Mapping[int, Mapping[str, Scalar]]
     completed: Mapping[int, float]
@@ -74,51 +87,88 @@ class _Search:
     """As far as each trial was trained."""
 
 
-def recommended(landscape: Landscape, search: str, size: Size, seed: int) -> Recommended | None:
-    """One side of the job that `seed` draws; None: nothing could be recommended.
-
-    A config that fails with a new seed gives way to the next one.
-    """
-    ended = _searched(landscape, search, size.num_trials, seed)
-    ranked = sorted(ended.completed, key=lambda number: (ended.completed[number], number))
-    candidates = [
-        n for i, n in enumerate(ranked) if all(ended.parameters[n] != ended.parameters[o] for o in ranked[:i])
+def simulated(landscapes: Mapping[Phase, Landscape], search: str, size: Size, number: int) -> SimulatedJob | None:
+    """The job with that number; None: its two sides could not be compared over new seeds."""
+    seeds = {phase: 2 * number + place for place, phase in enumerate(landscapes, start=1)}
+    searches = {phase: _searched(own, search, size.num_trials, seeds[phase]) for phase, own in landscapes.items()}
+    trials = [
+        trial
+        for place, (phase, ended) in enumerate(searches.items())
+        for trial in _finished(phase, ended, first=place * size.num_trials)
     ]
-    rng = random.Random(f"{seed}/new seeds")
-    new = rng.sample(range(1, 2**30), size.num_choosing + size.num_comparing)
-
-    def values(number: int, seeds: list[int]) -> list[float]:
-        return [landscape.curve(ended.parameters[number], other)[-1] for other in seeds]
-
-    chosen_by = {number: values(number, new[: size.num_choosing]) for number in candidates[: size.top_k]}
-    repeats = {number: own for number, own in chosen_by.items() if all(map(math.isfinite, own))}
-    while repeats:
-        chosen = min(repeats, key=lambda number: statistics.fmean(repeats[number]))
-        compared = values(chosen, new[size.num_choosing :])
-        if all(map(math.isfinite, compared)):
-            break
-        del repeats[chosen]
-    else:
+    trials += _confirmed(landscapes, trials, size, seeds)
+    choosing, comparing = size.seeds
+    result = confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
+    if result is None or compare_over_seeds(result, Direction.MINIMIZE) is None:
         return None
-    side = SearchedSide(
-        trials=[
-            TriedTrial(
-                number,
-                point_of(landscape.space, ended.parameters[number]),
-                [(step, value) for step, value in enumerate(curve, start=1) if math.isfinite(value)],
-                has_completed=number in ended.completed,
-                has_failed=not math.isfinite(curve[-1]),
+    spaces = {phase: landscape.space for phase, landscape in landscapes.items()}
+    sides = sides_of(result, trials, spaces, metric=METRIC, top_k=size.top_k, num_choosing=len(choosing))
+    by_number = {trial.number: trial for trial in trials}
+    found = {}
+    for phase, side in sides.items():
+        values = {own.number: own.curve[-1][1] for own in side.trials if own.has_completed}
+        best = min(values, key=values.__getitem__)
+        means = {own: landscapes[phase].mean(by_number[own].parameters) for own in {*side.repeats, best}}
+        found[phase] = Recommended(side, {own: means[own] for own in side.repeats}, means[best], values[best])
+    return SimulatedJob(result, found)
+
+
+def _finished(phase: Phase, ended: _Search, *, first: int) -> list[FinishedTrial]:
+    """The trials of a search, as a job stores them, numbered from `first`."""
+    trials = []
+    for number, curve in ended.curves.items():
+        state = TrialState.COMPLETED if number in ended.completed else TrialState.PRUNED
+        has_diverged = not math.isfinite(curve[-1])
+        trials.append(
+            FinishedTrial(
+                first + number,
+                phase,
+                TrialState.FAILED if has_diverged else state,
+                FailureReason.DIVERGED if has_diverged else None,
+                {"seed": 0},
+                ended.completed.get(number),
+                [(step, 0.0, {METRIC: value}) for step, value in enumerate(curve, start=1)],
+                parameters=ended.parameters[number],
             )
-            for number, curve in ended.curves.items()
-        ],
-        repeats={**repeats, chosen: [*repeats[chosen], *compared]},
-        chosen=chosen,
-        top_k=size.top_k,
-        num_choosing=size.num_choosing,
-    )
-    means = {number: landscape.mean(ended.parameters[number]) for number in {*repeats, ranked[0]}}
-    true_means = {number: means[number] for number in repeats}
-    return Recommended(side, compared, true_means, means[ranked[0]], ended.completed[ranked[0]])
+        )
+    return trials
+
+
+def _confirmed(
+    landscapes: Mapping[Phase, Landscape], found: Sequence[FinishedTrial], size: Size, seeds: Mapping[Phase, int]
+) -> list[FinishedTrial]:
+    """The confirmation trials that the policy asks for, one after another."""
+    choosing, comparing = size.seeds
+    policy = Confirmation(top_k=size.top_k, choosing=choosing, comparing=comparing, direction=Direction.MINIMIZE)
+    by_number = {trial.number: trial for trial in found}
+    for trial in found:
+        if trial.state is TrialState.COMPLETED:
+            policy.add(trial.number, trial.phase, trial.parameters, trial.value)
+    # What a seed does to all configs alike is not simulated: each side has seeds of its own.
+    new = {
+        phase: random.Random(f"{seed}/new seeds").sample(range(1, 2**30), len(choosing) + len(comparing))
+        for phase, seed in seeds.items()
+    }
+    trials: list[FinishedTrial] = []
+    while left := policy.left():
+        repeats = left[0]
+        policy.begin(repeats)
+        parameters = by_number[repeats.number].parameters
+        value = landscapes[repeats.phase].curve(parameters, new[repeats.phase][repeats.seed])[-1]
+        is_finite = math.isfinite(value)
+        trial = FinishedTrial(
+            len(found) + len(trials),
+            Phase.CONFIRMATION,
+            TrialState.COMPLETED if is_finite else TrialState.FAILED,
+            None if is_finite else FailureReason.DIVERGED,
+            {"seed": repeats.seed},
+            value if is_finite else None,
+            (),
+            confirms=repeats.number,
+        )
+        policy.end(repeats, trial.state, trial.value)
+        trials.append(trial)
+    return trials
 
 
 def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> _Search:

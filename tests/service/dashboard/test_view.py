@@ -187,5 +187,16 @@ def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_t
         [36, None],
     ]
     assert table.numbers == {4, 5, 6, 34, 35, 36, 45}
+    assert not table.has_chances
+    assert evidence.confirmation is not None
+    candidates = [
+        dataclasses.replace(config, probability_best=probability)
+        for config, probability in zip(evidence.confirmation.candidates, (0.68, None), strict=True)
+    ]
+    confirmation = dataclasses.replace(evidence.confirmation, candidates=candidates)
+    told = view.seed_table(dataclasses.replace(evidence, confirmation=confirmation), LABELS)
+    assert told is not None
+    assert told.has_chances
+    assert [row.chance_best for row in told.rows] == ["about 70%", None, None]
     assert view.seed_table(None, LABELS) is None
     assert view.seed_table(dataclasses.replace(evidence, confirmation=None), LABELS) is None

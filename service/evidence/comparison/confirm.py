@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from service.domain import Direction, Phase, TrialState
-from service.evidence import student_t
-from service.evidence.finalists import num_choosing, preferred
-from service.evidence.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
+from service.evidence.comparison import student_t
+from service.evidence.comparison.finalists import num_choosing, preferred
+from service.evidence.comparison.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,
@@ -80,7 +80,7 @@ def confirm(
         improvement_low=interval.low / share,
         improvement_high=interval.high / share,
         is_settled=is_settled(
-            _differences(result, direction), num_planned=len(comparing), equal_within=EQUAL_WITHIN * share
+            differences_of(result, direction), num_planned=len(comparing), equal_within=EQUAL_WITHIN * share
         ),
     )
 
@@ -98,12 +98,12 @@ def compare_over_seeds(result: ConfirmationResult, direction: Direction) -> Inte
     needs no allowance for the choice, and no equal spreads. `tests.benchmarks.verdict_errors` simulates how often the
     whole of it, choice and second chances included, errs.
     """
-    differences = _differences(result, direction)
+    differences = differences_of(result, direction)
     return interval_of(differences) if len(differences) >= MIN_SEEDS else None
 
 
-def _differences(result: ConfirmationResult, direction: Direction) -> list[float]:
-    """By seed; empty if the two are not compared."""
+def differences_of(result: ConfirmationResult, direction: Direction) -> list[float]:
+    """By how much the chosen config is better than the baseline's, by comparing seed; empty: they are not compared."""
     best, baseline = next(iter(result.candidates), None), result.baseline
     if best is None or baseline is None or best.mean is None or baseline.mean is None:
         return []

@@ -19,7 +19,7 @@ CHOICE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TriedTrial:
-    """A trial of a search that ended of itself: completed, pruned or failed."""
+    """A trial of a search: completed, pruned, cut off after a measurement, or failed."""
 
     number: int
     point: tuple[float, ...]
@@ -55,16 +55,19 @@ class SearchedSide:
 
         A pruned one is expected to go on as the completed ones did on average from where it was stopped.
         """
-        completed = [dict(trial.curve) for trial in self.trials if trial.has_completed and trial.curve]
-        ends = [curve[max(curve)] for curve in completed]
+        rests: dict[int, list[float]] = {}
+        for trial in self.trials:
+            if trial.has_completed and trial.curve:
+                end = trial.curve[-1][1]
+                for step, value in dict(trial.curve).items():
+                    rests.setdefault(step, []).append(end - value)
+        means = {step: statistics.fmean(own) for step, own in rests.items()}
         values = {}
         for trial in self.trials:
             if trial.has_failed or not trial.curve:
                 continue
             step, value = trial.curve[-1]
-            rest = [end - curve[step] for curve, end in zip(completed, ends, strict=True) if step in curve]
-            is_open = not trial.has_completed and rest
-            values[trial.number] = value + (statistics.fmean(rest) if is_open else 0.0)
+            values[trial.number] = value + (0.0 if trial.has_completed else means.get(step, 0.0))
         return values
 
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from search_spaces import SearchSpace
+from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
-from service.evidence.confirm import compare_over_seeds, confirm
+from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.recommend import recommend
 from service.evidence.snippet import python_snippet
 from service.evidence.types import (
@@ -302,11 +304,15 @@ def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either()
         )
         for trial in _repeated({0: [0.30, 0.29, 0.32, 0.31], 1: [0.31], 3: [0.80], 2: [0.41, 0.41, 0.42, 0.43]})
     ]
+    space = SearchSpace("shampoo", (Float("lr", 1e-4, 0.1, "log"),))
+    values = {0: {"lr": 0.1}, 1: {"lr": 0.05}}
+    searched = [dataclasses.replace(trial, parameters=values.get(trial.number, {})) for trial in FOUND]
     found = recommend(
-        [*FOUND, *PRUNED, cliff, *repeated],
+        [*searched, *PRUNED, cliff, *repeated],
         objectives=[Objective(METRIC, Direction.MINIMIZE)],
         seeds=[1, 2, 3, 4],
         top_k=3,
+        spaces={Phase.SEARCH: space},
     )
     assert found is not None
     (alike,) = found.evidence.alternatives
@@ -316,7 +322,7 @@ def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either()
     assert words == (
         "The config of trial 1 confirmed alike: 0.3100, where the recommended one had 0.3000 with the same seeds. For "
         "it speaks: 50% less time per step; farther from the cliff: a learning rate 4 times its own diverged, and of "
-        "the other 2 times."
+        "the other 2 times; no value at the edge of its range, where the other has lr."
     )
 
 

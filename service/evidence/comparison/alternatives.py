@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from search_spaces import SearchSpace
+from search_spaces.edges import edges
 from service.domain import Direction, FailureReason
 from service.evidence.types import Alternative, ConfirmationResult, ConfirmedConfig, FinishedTrial
 
@@ -20,7 +23,11 @@ COSTS = {
 
 
 def alternatives_of(
-    result: ConfirmationResult, trials: Sequence[FinishedTrial], direction: Direction
+    result: ConfirmationResult,
+    trials: Sequence[FinishedTrial],
+    direction: Direction,
+    *,
+    space: SearchSpace | None = None,
 ) -> list[Alternative]:
     """The other configs of the search that did no worse with new seeds than the chosen one, up to the noise.
 
@@ -28,6 +35,9 @@ def alternatives_of(
     those seeds lies within, or beyond the better end of, the interval in which the chosen one's mean over as many
     further seeds would lie: with m of them and n compared ones, mean +- t s sqrt(1/m + 1/n), as `confirm.further_seed`
     has it for m = 1.
+
+    Args:
+        space: that the search took its configs from; None: unknown, and nothing is said of the edges of its ranges.
     """
     chosen = next(iter(result.candidates), None)
     if chosen is None or chosen.choosing_mean is None or chosen.mean is None:
@@ -43,8 +53,8 @@ def alternatives_of(
             number=other.number,
             mean=other.choosing_mean,
             recommended_mean=chosen.choosing_mean,
-            speaks_for_it=_advantages(other, chosen, trials),
-            speaks_for_recommended=_advantages(chosen, other, trials),
+            speaks_for_it=_advantages(other, chosen, trials, space),
+            speaks_for_recommended=_advantages(chosen, other, trials, space),
         )
         for other in result.candidates[1:]
         if other.choosing_mean is not None
@@ -53,7 +63,9 @@ def alternatives_of(
     ]
 
 
-def _advantages(config: ConfirmedConfig, other: ConfirmedConfig, trials: Sequence[FinishedTrial]) -> list[str]:
+def _advantages(
+    config: ConfirmedConfig, other: ConfirmedConfig, trials: Sequence[FinishedTrial], space: SearchSpace | None
+) -> list[str]:
     """What speaks for `config` beside its value, in words."""
     found = []
     for metric, words in COSTS.items():
@@ -66,6 +78,10 @@ def _advantages(config: ConfirmedConfig, other: ConfirmedConfig, trials: Sequenc
             f"farther from the cliff: a learning rate {own_room:.2g} times its own diverged, and of the other "
             f"{other_room:.2g} times"
         )
+    if space is not None:
+        own_edges, other_edges = ({edge.name for edge in edges(space, _parameters(c, trials))} for c in (config, other))
+        if other_edges and not own_edges:
+            found.append(f"no value at the edge of its range, where the other has {' and '.join(sorted(other_edges))}")
     return found
 
 
@@ -93,6 +109,10 @@ def _room(config: ConfirmedConfig, trials: Sequence[FinishedTrial]) -> float | N
         and rate > own
     ]
     return min(cliffs) / own if cliffs and own else None
+
+
+def _parameters(config: ConfirmedConfig, trials: Sequence[FinishedTrial]) -> Mapping[str, Any]:
+    return next(trial for trial in trials if trial.number == config.number).parameters
 
 
 def _learning_rate(trial: FinishedTrial) -> float | None:

@@ -1,0 +1,159 @@
+"""What the models of luck say of a job: its trials as they see them, and their answers in its confirmation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from search_spaces import SearchSpace
+from service.domain import Direction, Phase, TrialState
+from service.evidence.comparison.confirm import compare_over_seeds, differences_of
+from service.evidence.luck.best_probability import best_probabilities
+from service.evidence.luck.search_luck import interval_of_searches
+from service.evidence.luck.searched_side import SearchedSide, TriedTrial, point_of
+from service.evidence.luck.true_means import NoNoise
+from service.evidence.types import ConfirmationResult, ConfirmedConfig, FinishedTrial
+
+_ENDED = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+
+
+def sides_of(
+    result: ConfirmationResult,
+    trials: Sequence[FinishedTrial],
+    spaces: Mapping[Phase, SearchSpace],
+    *,
+    metric: str,
+    top_k: int,
+    num_choosing: int,
+) -> dict[Phase, SearchedSide]:
+    """The sides of a job of which there is something to say.
+
+    Args:
+        spaces: those that search and baseline took their configs from; a side without one is left out.
+    """
+    rivals = [*([] if result.baseline is None else [result.baseline]), *result.baseline_others]
+    found = {}
+    for phase, configs in ((Phase.SEARCH, result.candidates), (Phase.BASELINE, rivals)):
+        if (space := spaces.get(phase)) is not None and (
+            side := _side_of(configs, trials, phase, space, metric=metric, top_k=top_k, num_choosing=num_choosing)
+        ) is not None:
+            found[phase] = side
+    return found
+
+
+def with_luck(
+    result: ConfirmationResult, sides: Mapping[Phase, SearchedSide], direction: Direction
+) -> tuple[ConfirmationResult, tuple[float, float] | None]:
+    """The confirmation with the probability of each config to be the best, and the interval of repeated searches.
+
+    The interval is that of the improvement, a share of the baseline's mean, and allows for the luck of both searches.
+    None: the two were not compared, the baseline's mean is 0, or on a side the noise over seeds is unknown.
+    """
+    return _with_probabilities(result, sides, direction), _search_interval(result, sides, direction)
+
+
+def _side_of(
+    configs: Sequence[ConfirmedConfig],
+    trials: Sequence[FinishedTrial],
+    phase: Phase,
+    space: SearchSpace,
+    *,
+    metric: str,
+    top_k: int,
+    num_choosing: int,
+) -> SearchedSide | None:
+    """One side of a job, its search or its baseline; None: none of its configs completed all its new seeds.
+
+    A trial that was cancelled, as when the time was up, says as much as a pruned one if it was measured. Others, and
+    those lost through no fault of their own, say nothing of what a search finds: they are left out.
+
+    Args:
+        configs: of that side, the chosen one first.
+        trials: all of the job's.
+        metric: the objective.
+        top_k: configs that were to be trained again.
+        num_choosing: new seeds that were to choose among them.
+    """
+    repeats = {
+        config.number: values
+        for config in configs
+        if not config.has_failed and (values := [own.value for own in config.results if own.value is not None])
+    }
+    if not configs or configs[0].number not in repeats:
+        return None
+    return SearchedSide(
+        trials=[
+            _tried(trial, space, metric)
+            for trial in trials
+            if trial.phase is phase
+            and (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
+            and not (trial.reason is not None and trial.reason.is_loss)
+        ],
+        repeats=repeats,
+        chosen=configs[0].number,
+        top_k=top_k,
+        num_choosing=num_choosing,
+    )
+
+
+def _with_probabilities(
+    result: ConfirmationResult, sides: Mapping[Phase, SearchedSide], direction: Direction
+) -> ConfirmationResult:
+    """The confirmation whose configs know with what probability each is the best of its side's."""
+    found: dict[int, float] = {}
+    for side in sides.values():
+        if len(side.repeats) > 1:
+            try:
+                found |= best_probabilities(side, direction)
+            except NoNoise:
+                continue
+
+    def known(config: ConfirmedConfig) -> ConfirmedConfig:
+        return dataclasses.replace(config, probability_best=found.get(config.number))
+
+    return dataclasses.replace(
+        result,
+        candidates=[known(config) for config in result.candidates],
+        baseline=None if result.baseline is None else known(result.baseline),
+        baseline_others=[known(config) for config in result.baseline_others],
+    )
+
+
+def _search_interval(
+    result: ConfirmationResult, sides: Mapping[Phase, SearchedSide], direction: Direction
+) -> tuple[float, float] | None:
+    """The interval of the improvement with the luck of both searches; None: as in `with_luck`."""
+    over_seeds, baseline = compare_over_seeds(result, direction), result.baseline
+    if over_seeds is None or baseline is None or not baseline.mean or len(sides) < 2:
+        return None
+    try:
+        low, high = interval_of_searches(
+            differences_of(result, direction),
+            (over_seeds.low, over_seeds.high),
+            sides[Phase.SEARCH],
+            sides[Phase.BASELINE],
+            direction,
+        )
+    except NoNoise:
+        return None
+    return low / abs(baseline.mean), high / abs(baseline.mean)
+
+
+def _tried(trial: FinishedTrial, space: SearchSpace, metric: str) -> TriedTrial:
+    is_whole = trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
+    curve = [
+        (step, value)
+        for step, _, metrics in trial.curve
+        if (value := metrics.get(metric)) is not None and math.isfinite(value)
+    ]
+    if is_whole and not curve:
+        assert trial.value is not None
+        curve = [(trial.config["num_steps"], trial.value)]
+    return TriedTrial(
+        trial.number,
+        point_of(space, trial.parameters),
+        curve,
+        has_completed=is_whole,
+        has_failed=trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and not is_whole),
+    )
