@@ -102,6 +102,8 @@ def _activations_told(space: SpaceMemory) -> str:
 
 def _minutes(seconds: float) -> str:
     minutes = seconds / 60
+    if minutes < 0.1:
+        return f"{seconds:.2g} s"
     return f"{minutes:.1f} min" if minutes < 100 else f"{minutes:,.0f} min"
 
 

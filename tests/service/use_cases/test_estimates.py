@@ -110,6 +110,7 @@ def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(databa
     other = _estimate(database, workload={"name": "digits-convnet"})
     assert (other.max_seconds, other.start_up) == (None, estimate.start_up)
     told = "\n".join(estimate_lines(estimate))
+    assert "A trial took 3 s beside its steps." in told
     assert f"Start-up, once per job: 0.8 min in job {lease.job_id}." in told
     assert "At most 2.0 min, start-up included; 0.0111 device-hours." in told
 
