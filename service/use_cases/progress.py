@@ -24,6 +24,7 @@ from service.store.repositories import (
 from service.store.session import Session
 from service.use_cases.budgets import device_hours, running_seconds
 
+
 @dataclass(frozen=True, slots=True)
 class PhaseProgress:
     """The progress of a phase of a job."""

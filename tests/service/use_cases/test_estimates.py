@@ -69,6 +69,8 @@ def test_the_share_of_the_confirmation_is_told_before_anything_is_trained(databa
     assert estimate.confirmation_share == 16 / 36
     assert estimate.max_steps == 36 * 40
     assert any(line.startswith("16 of them, 44%, train the best configs again") for line in estimate_lines(estimate))
+    without = estimate_lines(_estimate(database, budget={"num_trials": 8}, baseline={}))
+    assert "Nothing is trained again with new seeds: the answer will be provisional." in without
 
 
 def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(database: Database) -> None:

@@ -265,6 +265,23 @@ def test_the_trials_of_the_confirmation_are_no_part_of_the_budget_that_is_spent(
         resume(database, lease.job_id)
 
 
+@pytest.mark.parametrize("failure", [None, "the cluster is too small"])
+def test_confirmation_trials_that_went_with_their_job_are_trained_again_when_it_goes_on(
+    database: Database, failure: str | None
+) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 2}, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    begin_repeat(database, lease, 2, confirms=0, seed=1)
+    if failure is None:
+        with database.writing() as session:
+            cancel_job(session, lease.job_id, now=NOW)
+    else:
+        finish(database, lease, failure=failure)
+    resume(database, lease.job_id)
+    assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
+
+
 def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
     lease = finished(database)
     with pytest.raises(BudgetSpent, match=r"has succeeded and cannot go on: raise budget.num_trials first"):
