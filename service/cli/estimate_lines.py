@@ -17,6 +17,8 @@ def estimate_lines(estimate: Estimate) -> list[str]:
             f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "
             'ends: `"confirmation": null` leaves that out, and the answer provisional.'
         )
+    else:
+        lines.append("Nothing is trained again with new seeds: the answer will be provisional.")
     if estimate.measured is None:
         lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
     else:
@@ -102,6 +104,8 @@ def _activations_told(space: SpaceMemory) -> str:
 
 def _minutes(seconds: float) -> str:
     minutes = seconds / 60
+    if minutes < 0.1:
+        return f"{seconds:.2g} s"
     return f"{minutes:.1f} min" if minutes < 100 else f"{minutes:,.0f} min"
 
 

@@ -239,7 +239,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=room)
     bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
     if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
-        table.caption = f"* mean of {' or '.join(map(str, seeds))} new seeds; the others: one seed"
+        table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"
         table.caption_justify = "left"
     for job in jobs:
         table.add_row(
@@ -280,6 +280,12 @@ def state_words(job: JobRead) -> str:
 def waiting_words(waiting: WaitingRead) -> str:
     """The reason why a job waits, and since when."""
     return f"{waiting.reason} (waiting since {waiting.since:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """`2`, `2 or 4`, `2, 4 or 6`."""
+    *before, last = map(str, numbers)
+    return f"{', '.join(before)} or {last}" if before else last
 
 
 def _marked(best: BestTrial | None) -> str:

@@ -22,7 +22,7 @@ def edge_caveats(phase: Phase, space: SearchSpace, values: Mapping[str, Scalar])
         return []
     told = ", ".join(_told(edge) for edge in found)
     whose = "The baseline's best" if phase is Phase.BASELINE else "The recommended"
-    options = ["--phase baseline"] if phase is Phase.BASELINE else []
+    options = ["--beyond-bounds", *(["--phase baseline"] if phase is Phase.BASELINE else [])]
     options += [f"--set {edge.name}=..." for edge in found]
     return [
         f"{whose} config lies at the edge of what was searched: {told}. Better values may lie beyond: widen the range "

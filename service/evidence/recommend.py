@@ -37,7 +37,7 @@ from service.evidence.words import optimizer_title
 from trainers.workload.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (
-    "Each config was trained once, with one seed, and the best of many is partly luck: "
+    "The values are those of the search, of one seed each, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
 

@@ -81,7 +81,7 @@ def chance(probability: float) -> str:
 
 def times(ratio: float) -> str:
     """A ratio as a factor: `1.8×`."""
-    return f"{ratio:.2g}×"
+    return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:,.0f}×"
 
 
 def duration(seconds: float | None) -> str:
@@ -247,9 +247,13 @@ def _probability_lines(evidence: Evidence) -> list[str]:
     return [f"Which of the configs trained again is the best, by the seeds and the search: {', '.join(told)}."]
 
 
-def ratio_words(ratio: float, low: float | None, high: float | None) -> str:
-    """A ratio with its interval: `1.8× (1.2× to 2.7×)`."""
-    return times(ratio) if low is None or high is None else f"{times(ratio)} ({times(low)} to {times(high)})"
+def ratio_words(ratio: float, low: float | None, high: float | None, of: str) -> str:
+    """A ratio with its interval over the seeds: `1.8× as many steps (1.2× to 2.7×)`."""
+    if low is None or high is None:
+        return f"{times(ratio)} {of}"
+    # Measurements are rare: often each seed's curve crosses at the same one.
+    told = "with every seed" if times(low) == times(high) else f"{times(low)} to {times(high)}"
+    return f"{times(ratio)} {of} ({told})"
 
 
 def alternative_words(alternative: Alternative, recommended: int) -> str:
@@ -267,15 +271,17 @@ def alternative_words(alternative: Alternative, recommended: int) -> str:
 
 
 def _reached_words(reached: ReachedBaseline) -> str:
-    steps = ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high)
+    steps = ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high, "as many steps")
     words = (
-        f"It was as good as the baseline's best at step {reached.step:.0f}; the baseline was at step "
-        f"{reached.baseline_step:.0f} ({steps})"
+        f"It was as good as the baseline's best at step {reached.step:.0f}. The baseline was so at step "
+        f"{reached.baseline_step:.0f}: {steps}"
     )
     if reached.seconds_ratio is None:
         return f"{words}."
-    seconds = ratio_words(reached.seconds_ratio, reached.seconds_ratio_low, reached.seconds_ratio_high)
-    return f"{words}. In seconds: {seconds}."
+    seconds = ratio_words(
+        reached.seconds_ratio, reached.seconds_ratio_low, reached.seconds_ratio_high, "as much training time"
+    )
+    return f"{words}, {seconds}."
 
 
 def _front_lines(evidence: Evidence, num_shown: int | None) -> list[str]:

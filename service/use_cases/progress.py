@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,15 +18,11 @@ from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
     RecommendationRepository,
-    TrainedTrial,
     TrialRepository,
     TrialSummary,
 )
 from service.store.session import Session
 from service.use_cases.budgets import device_hours, running_seconds
-
-RECENT_TRIALS = 50
-"""Trials from which the time left is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +53,7 @@ class JobProgress:
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
-    """Estimate from the trials finished last; None without any, and unless the job runs."""
+    """Estimate from the training time of the steps so far; None without any, and unless the job runs."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     front: list[FrontPoint] = field(default_factory=list)
@@ -71,28 +66,26 @@ class JobProgress:
 
 @dataclass(slots=True)
 class _PhaseCount:
-    """Trials of one phase of a job."""
+    """Trials of one phase of a job, and their steps."""
 
     begun: int = 0
     finished: int = 0
+    finished_steps: int = 0
+    unfinished_steps: int = 0
+    trained: int = 0
+    """Trials that went as far as they were meant to: completed or pruned."""
+    trained_steps: int = 0
 
     def add(self, summary: TrialSummary) -> None:
         self.begun += summary.count
-        self.finished += summary.count if summary.state.is_final else 0
-
-
-@dataclass(slots=True)
-class _StepCount:
-    """Steps of a job's trials."""
-
-    ended: int = 0
-    unfinished: int = 0
-
-    def add(self, summary: TrialSummary) -> None:
-        if summary.state.is_final:
-            self.ended += summary.num_steps
-        else:
-            self.unfinished += summary.num_steps
+        if not summary.state.is_final:
+            self.unfinished_steps += summary.num_steps
+            return
+        self.finished += summary.count
+        self.finished_steps += summary.num_steps
+        if summary.state in (TrialState.COMPLETED, TrialState.PRUNED):
+            self.trained += summary.count
+            self.trained_steps += summary.num_steps
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
@@ -102,30 +95,23 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
     phases: dict[str, dict[Phase, _PhaseCount]] = {job_id: defaultdict(_PhaseCount) for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
-    steps: dict[str, _StepCount] = {job_id: _StepCount() for job_id in ids}
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
         phases[summary.job_id][summary.phase].add(summary)
         spent_seconds[summary.job_id] += summary.spent_seconds
-        steps[summary.job_id].add(summary)
     best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
     for leading in repository.leading(ids):
         best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
     completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if len(job.objectives) > 1}
     for trial in repository.completed(completed) if completed else ():
         completed[trial.job_id].append(trial)
-    recent: dict[str, list[TrainedTrial]] = {job.id: [] for job in jobs if job.state is JobState.RUNNING}
-    for trained in repository.last_finished(recent, limit=RECENT_TRIALS) if recent else ():
-        recent[trained.job_id].append(trained)
     progress = {
         job.id: _progress(
             job,
             counts[job.id],
             phases[job.id],
-            steps[job.id],
             best[job.id],
             completed.get(job.id, []),
-            recent.get(job.id, []),
             spent_seconds=spent_seconds[job.id],
             now=now,
         )
@@ -154,10 +140,8 @@ def _progress(
     job: Job,
     counts: Counter[TrialState],
     phases: Mapping[Phase, _PhaseCount],
-    steps: _StepCount,
     best: Mapping[Phase, BestTrial],
     completed: Sequence[CompletedTrial],
-    recent: Sequence[TrainedTrial],
     *,
     spent_seconds: float,
     now: datetime,
@@ -167,17 +151,29 @@ def _progress(
     by_phase = _phases(job, specification, phases)
     num_trials = sum(phase.num_trials for phase in by_phase.values())
     num_left = num_trials - sum(phase.num_finished for phase in by_phase.values())
+    num_steps = sum(count.finished_steps + count.unfinished_steps for count in phases.values())
+    finished_steps = sum(count.finished_steps for count in phases.values())
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         phases=by_phase,
         num_trials=num_trials,
-        num_steps=steps.ended + steps.unfinished,
-        max_steps=steps.ended + (0 if job.state.is_final else num_left * job.num_steps),
+        num_steps=num_steps,
+        max_steps=finished_steps + (0 if job.state.is_final else num_left * job.num_steps),
         best=best.get(Phase.SEARCH),
         baseline_best=best.get(Phase.BASELINE),
         front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives),
         seconds_elapsed=elapsed,
-        seconds_left=None if elapsed is None else _seconds_left(specification, num_left, counts, recent, elapsed),
+        seconds_left=(
+            None
+            if elapsed is None or job.state is not JobState.RUNNING or not spent_seconds
+            else _seconds_left(
+                specification,
+                sum(_steps_left(phase, by_phase[phase], phases.get(phase), job.num_steps) for phase in by_phase)
+                * (spent_seconds / num_steps),
+                counts,
+                elapsed,
+            )
+        ),
         device_hours=device_hours(specification, spent_seconds),
     )
 
@@ -195,20 +191,18 @@ def _phases(
     return found
 
 
+def _steps_left(phase: Phase, progress: PhaseProgress, count: _PhaseCount | None, num_steps: int) -> float:
+    """Steps to come in a phase: each trial goes on as far as those that have ended did, a confirmation's to its end."""
+    if count is None:
+        count = _PhaseCount()
+    each = count.trained_steps / count.trained if count.trained and phase is not Phase.CONFIRMATION else num_steps
+    return max(0.0, (progress.num_trials - progress.num_finished) * each - count.unfinished_steps)
+
+
 def _seconds_left(
-    specification: JobSpecification,
-    num_left: int,
-    counts: Counter[TrialState],
-    recent: Sequence[TrainedTrial],
-    seconds_elapsed: float,
-) -> float | None:
-    """Trials to come, each as long as the recent ones took, as many at once as there are now."""
-    # A job's first trial waits for its ranks to start, which the later ones find warm. An interrupted one has waited.
-    typical = [trial for trial in recent if trial.number > 0 and trial.runs == 1] or recent
-    durations = [(trial.finished_at - trial.started_at).total_seconds() for trial in typical]
-    if not durations:
-        return None
-    at_once = max(1, counts[TrialState.RUNNING])
-    left = num_left * statistics.fmean(durations) / at_once
+    specification: JobSpecification, training_seconds: float, counts: Counter[TrialState], seconds_elapsed: float
+) -> float:
+    """The time left until `training_seconds` more have been trained, by as many trials at once as there are now."""
+    left = training_seconds / max(1, counts[TrialState.RUNNING])
     limit = specification.budget.wall_clock_seconds
     return left if limit is None else max(0.0, min(left, limit - seconds_elapsed))

@@ -37,7 +37,6 @@ from service.store.session import Session
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.transitions import (
-    CUT_OFF,
     STOPPED,
     cancel_unfinished_trials,
     move_job,
@@ -71,8 +70,8 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
 def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
-    Trials that have ended stay as they are, but for those of the confirmation that the end of the job's time cut off:
-    their configs are to be compared on equal seeds, so they are trained again.
+    Trials that have ended stay as they are, but for those of the confirmation that were cancelled with the job or cut
+    off by the end of its time: their configs are to be compared on equal seeds, so they are trained again.
 
     Raises:
         NotFound: no such job.
@@ -318,9 +317,9 @@ def _begin_again(session: Session, trial: Trial, *, now: datetime, detail: str) 
 
 
 def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
-    """The confirmation trials that the end of the job's time has cut off; to its budget they have not begun."""
+    """The confirmation trials that the end of the job has cut off; to its budget they have not begun."""
     found = TrialRepository(session).page(job.id, states=(TrialState.CANCELLED,), phase=Phase.CONFIRMATION)
-    return [trial for trial in found if trial.detail == CUT_OFF]
+    return [trial for trial in found if trial.detail != STOPPED]
 
 
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
@@ -331,7 +330,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         job.reopened_at = now
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in _cut_off_confirmations(session, job):
-            _begin_again(session, trial, now=now, detail="cut off by the end of the job's time; begins again")
+            _begin_again(session, trial, now=now, detail="cut off by the end of the job; begins again")
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
 

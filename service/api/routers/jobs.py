@@ -174,8 +174,8 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
 @router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(403, 404, 409, 422, 503))
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
-    raise it with PATCH first. Trials that have ended stay as they are, but for confirmation trials that the end of the
-    job's time cut off: they begin again. At the end the recommendation is made anew.
+    raise it with PATCH first. Trials that have ended stay as they are, but for confirmation trials that were cancelled
+    with the job or cut off by the end of its time: they begin again. At the end the recommendation is made anew.
     """
     return reader.one(session, steer.resume_job(session, job_id, now=now))
 

@@ -8,7 +8,6 @@ from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
     MeasurementRepository,
-    TrainedTrial,
     TrialRepository,
     TrialSummary,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "MeasurementRepository",
     "RecommendationQuery",
     "RecommendationRepository",
-    "TrainedTrial",
     "TrialRepository",
     "TrialSummary",
     "WorkerRepository",

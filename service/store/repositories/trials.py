@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select, union_all
@@ -46,17 +45,6 @@ class CompletedTrial:
     number: int
     phase: Phase
     metrics: dict[str, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedTrial:
-    """A trial that has ended: how often it ran, and from when to when."""
-
-    job_id: str
-    number: int
-    runs: int
-    started_at: datetime
-    finished_at: datetime
 
 
 class TrialRepository:
@@ -171,20 +159,6 @@ class TrialRepository:
         # "IS NOT NULL" is what the index is for.
         asked = select(Trial.number).where(Trial.job_id == job_id, Trial.requested.is_not(None))
         return list(self._session.scalars(asked.where(Trial.requested == TrialRequest.STOP)))
-
-    def last_finished(self, job_ids: Iterable[str], *, limit: int) -> list[TrainedTrial]:
-        """Up to `limit` trials of each of these jobs that were started and have ended, a job's last one first."""
-        place = func.row_number().over(
-            partition_by=Trial.job_id, order_by=(Trial.finished_at.desc(), Trial.number.desc())
-        )
-        ranked = (
-            select(Trial.job_id, Trial.number, Trial.runs, Trial.started_at, Trial.finished_at, place.label("place"))
-            .where(Trial.job_id.in_(list(job_ids)), Trial.started_at.is_not(None), Trial.finished_at.is_not(None))
-            .subquery()
-        )
-        columns = (getattr(ranked.c, name) for name in ("job_id", "number", "runs", "started_at", "finished_at"))
-        statement = select(*columns).where(ranked.c.place <= limit).order_by(ranked.c.job_id, ranked.c.place)
-        return [TrainedTrial(*row) for row in self._session.execute(statement)]
 
     def leading(self, job_ids: Iterable[str]) -> list[LeadingTrial]:
         """The best trial of each phase of these jobs, in the direction of the job's objective.

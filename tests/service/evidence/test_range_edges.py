@@ -34,11 +34,11 @@ def test_the_sentence_says_which_value_at_which_bound_and_what_to_do() -> None:
     assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.0289, "weight_decay": 0.01}) == [
         "The recommended config lies at the edge of what was searched: lr = 0.0289 by the upper bound 0.03, "
         "weight_decay = 0.01 by the lower bound 0.01. Better values may lie beyond: widen the range in the job's "
-        "search space, or `try` such values (--set lr=... --set weight_decay=...)."
+        "search space, or `try` such values (--beyond-bounds --set lr=... --set weight_decay=...)."
     ]
     assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.01, "weight_decay": 0.1}) == []
     [of_baseline] = edge_caveats(Phase.BASELINE, SPACES[Phase.BASELINE], {"lr": 0.01})
-    assert "`try` such values (--phase baseline --set lr=...)." in of_baseline
+    assert "`try` such values (--beyond-bounds --phase baseline --set lr=...)." in of_baseline
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def test_the_share_of_the_confirmation_is_told_before_anything_is_trained(databa
     assert estimate.confirmation_share == 16 / 36
     assert estimate.max_steps == 36 * 40
     assert any(line.startswith("16 of them, 44%, train the best configs again") for line in estimate_lines(estimate))
+    without = estimate_lines(_estimate(database, budget={"num_trials": 8}, baseline={}))
+    assert "Nothing is trained again with new seeds: the answer will be provisional." in without
 
 
 def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(database: Database) -> None:
@@ -110,6 +112,7 @@ def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(databa
     other = _estimate(database, workload={"name": "digits-convnet"})
     assert (other.max_seconds, other.start_up) == (None, estimate.start_up)
     told = "\n".join(estimate_lines(estimate))
+    assert "A trial took 3 s beside its steps." in told
     assert f"Start-up, once per job: 0.8 min in job {lease.job_id}." in told
     assert "At most 2.0 min, start-up included; 0.0111 device-hours." in told
 

@@ -255,6 +255,33 @@ def test_an_extended_job_may_confirm_more_configs_than_it_was_to(database: Datab
     assert change(database, lease.job_id, wall_clock_seconds=100.0).num_trials == 5 + 2
 
 
+def test_the_trials_of_the_confirmation_are_no_part_of_the_budget_that_is_spent(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 1}, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    for seed in (1, 2):
+        repeat_trial(database, lease, seed, 0.5, confirms=0, seed=seed)
+    finish(database, lease)
+    with pytest.raises(BudgetSpent, match=r"raise budget.num_trials first: 1 of 1 are spent"):
+        resume(database, lease.job_id)
+
+
+@pytest.mark.parametrize("failure", [None, "the cluster is too small"])
+def test_confirmation_trials_that_went_with_their_job_are_trained_again_when_it_goes_on(
+    database: Database, failure: str | None
+) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 2}, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    begin_repeat(database, lease, 2, confirms=0, seed=1)
+    if failure is None:
+        with database.writing() as session:
+            cancel_job(session, lease.job_id, now=NOW)
+    else:
+        finish(database, lease, failure=failure)
+    resume(database, lease.job_id)
+    assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
+
+
 def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
     lease = finished(database)
     with pytest.raises(BudgetSpent, match=r"has succeeded and cannot go on: raise budget.num_trials first"):

@@ -23,6 +23,8 @@ from trainers.workloads.clicks.parser import BLOCK_BYTES, EXAMPLE, ParsedLines, 
 
 logger = getLogger(__name__)
 
+_FORMAT = "a line is a label (0 or 1), 13 integers and 26 hexadecimal numbers, separated by tabs, or empty"
+
 PART_BYTES = 64 * 2**20
 """Bytes that one process parses at a time, roughly; a compressed file is one part."""
 
@@ -120,7 +122,10 @@ def _prepare(directory: Path, option: str, files: Sequence[DataFile], max_malfor
     first = _first_malformed_line([part for result in results for part in result["parts"]])
     _check_malformed(option, num_malformed, first, max_malformed_lines)
     if sum(result["num_examples"] for result in results) == 0:
-        raise ValueError(f"{option} has no examples: {len(files)} empty files, the first of them {files[0].path}")
+        if num_malformed:
+            raise ValueError(f"{option} has no examples: every line is malformed, the first of them {first}: {_FORMAT}")
+        empty = f"{len(files)} empty file{'' if len(files) == 1 else 's'}"
+        raise ValueError(f"{option} has no examples: {empty}, the first of them {files[0].path}")
     with (directory / "examples").open("wb") as whole:
         for index in range(len(jobs)):
             part = directory / f"part-{index}"
@@ -133,8 +138,7 @@ def _prepare(directory: Path, option: str, files: Sequence[DataFile], max_malfor
 def _check_malformed(option: str, number: int, first: str, limit: int) -> None:
     if number > limit:
         raise ValueError(
-            f"max_malformed_lines is {limit}, but {option} has at least {number}, the first of them {first}: "
-            "a line is a label (0 or 1), 13 integers and 26 hexadecimal numbers, separated by tabs, or empty"
+            f"max_malformed_lines is {limit}, but {option} has at least {number}, the first of them {first}: {_FORMAT}"
         )
 
 

@@ -26,7 +26,7 @@ from service.evidence.types import (
     Verdict,
     recommendation_from_json,
 )
-from service.evidence.words import answer_of, evidence_lines
+from service.evidence.words import answer_of, evidence_lines, ratio_words
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"
@@ -158,6 +158,8 @@ def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surel
     assert reached is not None
     assert (reached.step, reached.baseline_step) == (10, 20)
     assert (reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high) == pytest.approx((2.0, 2.0, 2.0))
+    assert ratio_words(125.0, 12.0, 1300.0, "as many steps") == "125× as many steps (12× to 1,300×)"
+    assert ratio_words(2.0, 2.0, 2.0, "as many steps") == "2× as many steps (with every seed)"
     reached = _recommend({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline
     assert reached is not None
     assert reached.step_ratio == pytest.approx(4 ** (1 / 3))
@@ -166,7 +168,9 @@ def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surel
     assert reached.seconds_ratio == pytest.approx(reached.step_ratio)
     lines = evidence_lines(_recommend({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence)
     assert any(
-        "at step 13; the baseline was at step 20 (1.6× (0.59× to 4.3×)). In seconds: 1.6×" in line for line in lines
+        "at step 13. The baseline was so at step 20: 1.6× as many steps (0.59× to 4.3×), 1.6× as much training time"
+        in line
+        for line in lines
     )
     assert _recommend({0: [0.20, 0.21, 0.43], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline is None
 

@@ -128,8 +128,11 @@ def test_a_log_is_parsed_once(tmp_path: Path) -> None:
 
 def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").touch()
-    with pytest.raises(ValueError, match=r"path has no examples: 1 empty files, the first of them .*empty.tsv"):
+    with pytest.raises(ValueError, match=r"path has no examples: 1 empty file, the first of them .*empty.tsv"):
         read(tmp_path, tmp_path / "empty.tsv")
+    (tmp_path / "prose.tsv").write_text("no log\nat all\n")
+    with pytest.raises(ValueError, match=r"every line is malformed, the first of them .*prose.tsv, line 1: a line is"):
+        read(tmp_path, tmp_path / "prose.tsv", limit=5)
     packed = gzip.compress(LINES)
     for content in (packed[:-1000], b"plain", packed[:500] + b"\xff" * 500 + packed[1000:]):
         (tmp_path / "clicks.gz").write_bytes(content)
