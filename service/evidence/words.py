@@ -12,7 +12,7 @@ from typing import Literal
 
 from service.domain import Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
-from service.evidence.paired import SURE_SEEDS
+from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,

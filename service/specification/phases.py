@@ -13,7 +13,7 @@ from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Phase
 from service.errors import InvalidInput
-from service.evidence.finalists import num_choosing
+from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
 from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
 from trainers.workload.description import WorkloadDescription

@@ -35,7 +35,7 @@ from typing import TypeAlias
 import torch
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace, preset
-from service.evidence.student_t import quantile
+from service.evidence.comparison.student_t import quantile
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training.training_runs import Curve, Recipe, Task, curve
 from tests.benchmarks.training.tuning import Trial, recipe, search

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.domain import Direction, Phase
-from service.evidence.job_luck import with_luck
+from service.evidence.luck.job_luck import with_luck
 from tests.benchmarks.report import Cell, print_table, report
 from tests.benchmarks.search.curve_families import FAMILIES
 from tests.benchmarks.search.job_simulation import SEARCHES, Recommended, Size, simulated

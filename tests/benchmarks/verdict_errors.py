@@ -4,12 +4,12 @@
     python -m tests.benchmarks.verdict_errors --jobs 1000
 
 On each side a search tries so many configs with one seed, and the confirmation then goes as in a job: the policy
-(`service.scheduler.policy.confirmation`) says what is trained, and `service.evidence.confirm` compares. All configs of
-both sides have the same typical value, the median over seeds, and differ in their noise. `calls_better`: the share of
-jobs with the verdict `better`, meant to be at most 2.5%; beside it the share by the paired t interval of the very same
-seeds, and the mean number of trials. `fooled`: what no few seeds can tell, a config of the same mean that goes wrong
-with one seed in five. `finds`: the share of jobs that find the difference where our configs are better by so many
-standard deviations of one trial.
+(`service.scheduler.policy.confirmation`) says what is trained, and `service.evidence.comparison.confirm` compares. All
+configs of both sides have the same typical value, the median over seeds, and differ in their noise. `calls_better`:
+the share of jobs with the verdict `better`, meant to be at most 2.5%; beside it the share by the paired t interval of
+the very same seeds, and the mean number of trials. `fooled`: what no few seeds can tell, a config of the same mean
+that goes wrong with one seed in five. `finds`: the share of jobs that find the difference where our configs are better
+by so many standard deviations of one trial.
 
 `found_looks_lucky`: share of jobs in which the value with which the best of so many equal configs was found lies beyond
 the better end of `further_seed` of its own new seeds, nominally 2.5%.
@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence import student_t
-from service.evidence.confirm import confirm, further_seed, split_seeds, verdict_over_seeds
-from service.evidence.paired import CONFIDENCE
+from service.evidence.comparison import student_t
+from service.evidence.comparison.confirm import confirm, further_seed, split_seeds, verdict_over_seeds
+from service.evidence.comparison.paired import CONFIDENCE
 from service.evidence.types import FinishedTrial, Verdict
 from service.scheduler.policy.confirmation import Confirmation
 from tests.benchmarks.report import Cell, report

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces import Scalar
 from service.domain import Direction, Phase, TrialState
-from service.evidence.finalists import preferred
-from service.evidence.paired import is_settled
+from service.evidence.comparison.finalists import preferred
+from service.evidence.comparison.paired import is_settled
 from service.evidence.types import EQUAL_WITHIN
 from service.scheduler.policy.protocol import Repeats
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
-from service.evidence.confirm import compare_over_seeds, confirm, split_seeds
-from service.evidence.job_luck import sides_of
-from service.evidence.searched_side import SearchedSide
+from service.evidence.comparison.confirm import compare_over_seeds, confirm, split_seeds
+from service.evidence.luck.job_luck import sides_of
+from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.types import ConfirmationResult, FinishedTrial
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, PhasePlan

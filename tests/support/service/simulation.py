@@ -11,7 +11,7 @@ from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
-from service.evidence.confirm import split_seeds
+from service.evidence.comparison.confirm import split_seeds
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, PhasePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory

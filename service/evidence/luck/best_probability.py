@@ -6,8 +6,8 @@ import random
 from collections import Counter
 
 from service.domain import Direction
-from service.evidence.searched_side import SearchedSide
-from service.evidence.true_means import draw_means
+from service.evidence.luck.searched_side import SearchedSide
+from service.evidence.luck.true_means import draw_means
 
 NUM_DRAWS = 1000
 

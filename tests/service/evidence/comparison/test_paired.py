@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.evidence.paired import interval_of, is_settled, num_outliers
+from service.evidence.comparison.paired import interval_of, is_settled, num_outliers
 
 
 def test_the_ends_that_the_sign_test_leaves_out_are_those_of_the_binomial() -> None:

@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from service.domain import Direction, Phase, TrialState
-from service.evidence import student_t
-from service.evidence.finalists import num_choosing, preferred
-from service.evidence.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
+from service.evidence.comparison import student_t
+from service.evidence.comparison.finalists import num_choosing, preferred
+from service.evidence.comparison.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,

@@ -13,10 +13,10 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Categorical, Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
-from service.evidence.confirm import confirm, split_seeds
-from service.evidence.job_luck import sides_of
+from service.evidence.comparison.confirm import confirm, split_seeds
+from service.evidence.luck.job_luck import sides_of
+from service.evidence.luck.searched_side import TriedTrial, point_of
 from service.evidence.recommend import recommend
-from service.evidence.searched_side import TriedTrial, point_of
 from service.evidence.types import FinishedTrial, RecommendedConfig, Verdict, recommendation_from_json
 from service.evidence.words import answer_of, chance, evidence_lines
 from trainers.config import OptimizerConfig, TrialConfig

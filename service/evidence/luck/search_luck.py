@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.domain import Direction
-from service.evidence.searched_side import SearchedSide, typical_distance
-from service.evidence.true_means import Draw, draw_means
+from service.evidence.luck.searched_side import SearchedSide, typical_distance
+from service.evidence.luck.true_means import Draw, draw_means
 
 CONFIDENCE = 0.95
 NUM_DRAWS = 600

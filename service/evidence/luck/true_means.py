@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.domain import Direction
-from service.evidence.searched_side import SearchedSide
+from service.evidence.luck.searched_side import SearchedSide
 
 MAX_RANKS = 48
 """Trials that are drawn, the best ones by value: what a search recommends is among them."""

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.evidence import student_t
+from service.evidence.comparison import student_t
 
 CONFIDENCE = 0.95
 MIN_SEEDS = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.evidence.student_t import quantile
+from service.evidence.comparison.student_t import quantile
 
 
 @pytest.mark.parametrize("degrees_of_freedom", [1, 2, 3, 4, 5, 8, 31, 400])

@@ -11,11 +11,11 @@ import pytest
 
 from search_spaces import preset
 from service.domain import Direction
-from service.evidence import student_t
-from service.evidence.best_probability import best_probabilities
-from service.evidence.search_luck import interval_of_searches
-from service.evidence.searched_side import SearchedSide, TriedTrial, point_of
-from service.evidence.true_means import NoNoise
+from service.evidence.comparison import student_t
+from service.evidence.luck.best_probability import best_probabilities
+from service.evidence.luck.search_luck import interval_of_searches
+from service.evidence.luck.searched_side import SearchedSide, TriedTrial, point_of
+from service.evidence.luck.true_means import NoNoise
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
 TOP_K, NUM_CHOOSING, NUM_COMPARING = 2, 2, 4

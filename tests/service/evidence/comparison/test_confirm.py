@@ -15,7 +15,7 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
-from service.evidence.confirm import compare_over_seeds, confirm
+from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.recommend import recommend
 from service.evidence.snippet import python_snippet
 from service.evidence.types import (

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from service.domain import Direction
-from service.evidence.paired import MIN_SEEDS, interval_of
+from service.evidence.comparison.paired import MIN_SEEDS, interval_of
 from service.evidence.types import FinishedTrial, ReachedBaseline
 
 Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]

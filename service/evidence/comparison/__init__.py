@@ -1,0 +1,1 @@
+"""The comparison of configs over new seeds: who is chosen, the interval and its formulas, what else speaks."""
