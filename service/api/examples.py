@@ -298,7 +298,6 @@ RECOMMENDATION: dict[str, Any] = {
     "id": "rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P",
     "job_id": JOB_ID,
     "model": "my-mlp",
-    "status": "confirmed",
     "superseded": False,
     "key": {
         "fingerprint": "7f46a1be53b5d8f2c0b4e91d2a6c8e37",
