@@ -14,12 +14,12 @@ from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
 from service.evidence.comparison.reached import reached_baseline
-from service.evidence.comparison.setbacks import setback_caveat
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
+from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
     ConfirmationResult,
