@@ -165,7 +165,7 @@ def _progress(
         seconds_elapsed=elapsed,
         seconds_left=(
             None
-            if elapsed is None or job.state is not JobState.RUNNING or not spent_seconds
+            if elapsed is None or job.state is not JobState.RUNNING or not (spent_seconds and num_steps)
             else _seconds_left(
                 specification,
                 sum(_steps_left(phase, by_phase[phase], phases.get(phase), job.num_steps) for phase in by_phase)
