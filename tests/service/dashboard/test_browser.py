@@ -110,7 +110,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#budget")).to_contain_text("41 of 41 trials finished, 9 of 9 to confirm (22% of the trials)")
     table = page.get_by_role("region", name="Trained again with new seeds")
     expect(table.get_by_role("columnheader")).to_have_text(
-        ["Config of trial", "Search value", "Mean", "±", "seed 1 chose", "seed 2", "seed 3", "seed 4"]
+        ["Config of trial", "Search value", "Mean", "±", "Is the best", "seed 1 chose", "seed 2", "seed 3", "seed 4"]
     )
     rows = table.locator("tbody tr")
     expect(rows).to_have_count(3)
