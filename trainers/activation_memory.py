@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from trainers.config import TrialConfig
 from trainers.parallel.model_blocks import blocks_of
 from trainers.parallel.recomputation import recompute_in_backward
 from trainers.precision import DTYPES
-from trainers.workload.batches import train_batches
+from trainers.workload.batches import tensors_in, train_batches
 from trainers.workload.protocol import Workload
 
 MAX_BYTES = 2**30
@@ -71,7 +71,7 @@ def kept_bytes(model: nn.Module, workload: Workload, batch: object) -> int:
     Raises:
         TooLarge: they are more than `MAX_BYTES`.
     """
-    given = list(_tensors(batch))
+    given = list(tensors_in(batch))
     known = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers(), *given)}
     total = sum(tensor.nbytes for tensor in given)
 
@@ -114,14 +114,3 @@ def _first(batch: object, num_examples: int) -> object:
             return {key: _first(part, num_examples) for key, part in batch.items()}
         case _:
             return batch
-
-
-def _tensors(batch: object) -> Iterator[Tensor]:
-    match batch:
-        case Tensor():
-            yield batch
-        case tuple() | list():
-            for part in batch:
-                yield from _tensors(part)
-        case dict():
-            yield from _tensors(list(batch.values()))

@@ -10,10 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from trainers.config import Json
 from trainers.identity.values import DIGEST_LENGTH, digest_of
+from trainers.workload.batches import tensors_in
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import CountsEvents, GivesBatches, Workload
 
@@ -109,19 +109,7 @@ def _digest_of_examples(workload: Workload) -> str:
     total = workload.num_train_examples
     count = min(NUM_EXAMPLES, total)
     digest = hashlib.sha256(digest_of(total).encode())
-    for tensor in _tensors(workload.batch(torch.arange(count) * total // max(count, 1))):
+    for tensor in tensors_in(workload.batch(torch.arange(count) * total // max(count, 1))):
         digest.update(digest_of([list(tensor.shape), str(tensor.dtype)]).encode())
         digest.update(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:DIGEST_LENGTH]
-
-
-def _tensors(batch: object) -> Iterator[Tensor]:
-    match batch:
-        case Tensor():
-            yield batch
-        case tuple() | list():
-            for part in batch:
-                yield from _tensors(part)
-        case dict():
-            for name in sorted(batch):
-                yield from _tensors(batch[name])

@@ -1,9 +1,12 @@
-"""A rank's training batches: of indices that are drawn here, or from a workload that follows the order by itself."""
+"""A rank's training batches, of indices that are drawn here or from a workload that follows the order by itself, and
+the tensors in a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+from torch import Tensor
 
 from trainers.config import InvalidConfig
 from trainers.data.order import rank_batches
@@ -35,3 +38,16 @@ def train_batches(
         start_step=start_step,
     )
     return map(workload.batch, order)
+
+
+def tensors_in(batch: object) -> Iterator[Tensor]:
+    """Every tensor in nested tuples, lists and dicts; of a dict in the order of its names."""
+    match batch:
+        case Tensor():
+            yield batch
+        case tuple() | list():
+            for part in batch:
+                yield from tensors_in(part)
+        case dict():
+            for name in sorted(batch, key=str):
+                yield from tensors_in(batch[name])
