@@ -53,7 +53,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, needs_trials: bo
     if budget.device_hours is not None and spent.device_hours >= budget.device_hours:
         return _raise("device_hours", budget.device_hours, f"{spent.device_hours:.4g}")
     if needs_trials and all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
-        return _raise("num_trials", budget.num_searched, str(sum(spent.trials.values())))
+        return _raise("num_trials", specification.num_searched, str(sum(spent.trials.values())))
     return None
 
 

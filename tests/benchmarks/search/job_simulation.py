@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
 from service.evidence.searched_side import SearchedSide, TriedTrial, point_of
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
@@ -124,7 +124,7 @@ def recommended(landscape: Landscape, search: str, size: Size, seed: int) -> Rec
 def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> _Search:
     """A search with one worker, and all its trials with one seed."""
     make = functools.partial(_phase_search, landscape, search, num_trials, seed)
-    policy = JobPolicy([PhasePlan(Phase.SEARCH, landscape.space, num_trials, make)])
+    policy = JobPolicy([SidePlan(Phase.SEARCH, landscape.space, num_trials, make)])
     parameters: dict[int, Mapping[str, Scalar]] = {}
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}

@@ -242,7 +242,7 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     result = run("submit", job_file, "--dry-run")
     assert result.exit_code == 0, result.output
     first, second, third, *memory = result.stdout.splitlines()
-    assert first == "4 trials (search 3, baseline 1) of up to 100 steps, 400 steps in all if none are pruned."
+    assert first == "4 trials (search 2, baseline 2) of up to 100 steps, 400 steps in all if none are pruned."
     assert second == "No earlier job like this one has completed a trial here, so its time is unknown."
     assert third == "Start-up, once per job: 1.0 min assumed; no job has been run here."
     if "cannot be predicted" not in memory[0]:  # a slow machine gives up
