@@ -101,12 +101,19 @@ def claimed_job(database: Database, **fields: Any) -> Lease:
 
 
 def begin_trial(
-    database: Database, lease: Lease, number: int, phase: Phase = Phase.SEARCH, *, now: datetime = NOW
+    database: Database,
+    lease: Lease,
+    number: int,
+    phase: Phase = Phase.SEARCH,
+    *,
+    optimizer: str | None = None,
+    now: datetime = NOW,
 ) -> None:
-    """A running trial with the default parameters of the search, or of the only baseline."""
+    """A running trial with the default parameters of the search, or of the baseline with this optimizer (None: the
+    only one)."""
     with database.writing() as session:
         plan = plan_job(JobRepository(session).get(lease.job_id).specification)
-        side = proposed_side(plan, phase, None)
+        side = proposed_side(plan, phase, optimizer)
         parameters = plan.spaces[side].defaults()
         config = plan.trial_config(side, parameters)
         add_trial(session, lease, number=number, phase=phase, parameters=parameters, config=config, now=now)
