@@ -212,12 +212,14 @@ class Client:
         parameters: Mapping[str, Any],
         *,
         phase: Phase = Phase.SEARCH,
+        optimizer: str | None = None,
         beyond_bounds: bool = False,
         idempotency_key: str | None = None,
     ) -> TrialRead:
         """Has a config tried next; parameters left out take their defaults. A finished job thereby goes on.
 
-        With `beyond_bounds`, numbers may lie beyond the search space's ranges, as far as the optimizer accepts them.
+        `optimizer` says of which baseline, where the job has several. With `beyond_bounds`, numbers may lie beyond the
+        search space's ranges, as far as the optimizer accepts them.
 
         Raises:
             ApiError: 404; 422: the problem names the parameter; 409: the job has finished, and its budget leaves no
@@ -225,6 +227,7 @@ class Client:
         """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
         body = {"phase": phase.value, "parameters": dict(parameters), "beyond_bounds": beyond_bounds}
+        body.update({} if optimizer is None else {"optimizer": optimizer})
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials", body=body, headers=headers)
 
     def stop_trial(self, job_id: str, number: int) -> TrialRead:

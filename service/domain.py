@@ -78,6 +78,20 @@ class Phase(StrEnum):
     """The best configs of the two, trained again with new seeds."""
 
 
+Side: TypeAlias = str
+"""Those whose trials share a search space and a budget: `search`, or a baseline, by its optimizer's name."""
+
+
+def side_of(phase: Phase, optimizer: str) -> Side:
+    """The side of a trial of search or baseline that trains with this optimizer."""
+    return Phase.SEARCH.value if phase is Phase.SEARCH else optimizer
+
+
+def phase_of(side: Side) -> Phase:
+    """The phase of a side's trials."""
+    return Phase.SEARCH if side == Phase.SEARCH else Phase.BASELINE
+
+
 class Direction(StrEnum):
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"

@@ -12,7 +12,7 @@ JOB_CREATE: dict[str, Any] = {
     "search_space": "shampoo",
     "budget": {"num_trials": 20},
     "resources": {"workers_per_trial": 2},
-    "baseline": {"search_space": "adamw", "budget_share": 0.5},
+    "baselines": [{"search_space": "adamw"}],
     "name": "digits, first try",
     "model": "my-mlp",
     "tags": {"team": "vision"},
@@ -31,7 +31,7 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "objectives": [{"metric": "validation_accuracy"}],
     "budget": {"num_trials": 8, "wall_clock_seconds": 600},
     "training": {"num_steps": 100, "seed": 1},
-    "baseline": None,
+    "baselines": [],
 }
 
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
@@ -74,7 +74,7 @@ SPECIFICATION: dict[str, Any] = {
     },
     "sampler": {"name": "auto", "seed": 0},
     "pruner": {"name": None, "min_steps": None, "reduction_factor": None, "population": None, "interval": None},
-    "baseline": {"search_space": "adamw", "budget_share": 0.5},
+    "baselines": [{"search_space": "adamw", "budget_share": None, "pinned": [], "extra_trials": 0}],
     "confirmation": "auto",
 }
 
@@ -129,6 +129,7 @@ JOB: dict[str, Any] = {
 
 JOB_ESTIMATE: dict[str, Any] = {
     "num_trials": {"search": 10, "baseline": 10, "confirmation": 16},
+    "num_baseline_trials": {"adamw": 10},
     "num_steps": 200,
     "max_steps": 7200,
     "confirmation_share": 0.4444,
@@ -358,6 +359,7 @@ RECOMMENDATION: dict[str, Any] = {
         "status": "confirmed",
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
+        "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from search_spaces import preset
-from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence.words import optimizer_title
+from service.domain import Direction, FailureReason, Phase, Side, TrialState, side_of
+from service.evidence.words import optimizer_title, rivals_title
 from service.specification.job import JobSpecification
 from service.store.models import Trial
 
@@ -30,6 +30,8 @@ LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 
 PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f", Phase.CONFIRMATION: "#9a6ee0"}
+FURTHER_BASELINES = ("#b8578f", "#8a7a1d", "#5d8a3a")
+"""Colours of the baselines beside the first."""
 PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot", Phase.CONFIRMATION: "dash"}
 PRUNED_COLOUR = "#8b949e"
 DIVERGED_COLOUR = "#dc4a41"
@@ -54,6 +56,13 @@ class PlotTrial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
     """(step, objective) in order of steps; None where it was not finite."""
+    side: Side = ""
+    """Whose it is, of search and baselines; empty: told by the phase alone."""
+
+    @property
+    def group(self) -> str:
+        """That with which it shares colour and label: its side, or its phase."""
+        return self.side or self.phase.value
 
 
 def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
@@ -63,6 +72,7 @@ def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
         number=trial.number,
         phase=trial.phase,
         state=trial.state,
+        side="" if trial.confirms is not None else side_of(trial.phase, trial.config["optimizer"]["name"]),
         reason=trial.reason,
         value=trial.value,
         finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
@@ -72,15 +82,27 @@ def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
 
 
 def phase_labels(specification: JobSpecification) -> dict[Phase, str]:
-    """The optimizer that each phase tunes, as a person calls it."""
-    labels = {Phase.SEARCH: "Search", Phase.BASELINE: "Baseline", Phase.CONFIRMATION: "Confirmation"}
-    spaces = {Phase.SEARCH: specification.search_space}
-    if specification.baseline is not None:
-        spaces[Phase.BASELINE] = specification.baseline.search_space
-    for phase, space in spaces.items():
-        optimizer = preset(space).optimizer if isinstance(space, str) else space["optimizer"]
-        labels[phase] = optimizer_title(str(optimizer))
-    return labels
+    """The optimizer that each phase tunes, as a person calls it; of several baselines, the best of them."""
+    baselines = [_optimizer(baseline.search_space) for baseline in specification.baselines]
+    return {
+        Phase.SEARCH: optimizer_title(_optimizer(specification.search_space)),
+        Phase.BASELINE: rivals_title(baselines) or "Baseline",
+        Phase.CONFIRMATION: "Confirmation",
+    }
+
+
+def side_labels(specification: JobSpecification) -> dict[str, str]:
+    """The optimizer of each side, the baselines in their order, and the name of the confirmation."""
+    baselines = [_optimizer(baseline.search_space) for baseline in specification.baselines]
+    return {
+        Phase.SEARCH: optimizer_title(_optimizer(specification.search_space)),
+        **{optimizer: optimizer_title(optimizer) for optimizer in baselines},
+        Phase.CONFIRMATION: "Confirmation",
+    }
+
+
+def _optimizer(space: str | Mapping[str, Any]) -> str:
+    return preset(space).optimizer if isinstance(space, str) else str(space["optimizer"])
 
 
 def best_so_far(
@@ -88,16 +110,16 @@ def best_so_far(
     *,
     metric: str,
     direction: Direction,
-    labels: Mapping[Phase, str],
+    labels: Mapping[str, str],
     axis: Axis = "trials",
 ) -> Figure:
-    """The best value reached by search and baseline, over their finished trials or over the job's time.
+    """The best value reached by the search and each baseline, over their finished trials or over the job's time.
 
-    The confirmation seeks nothing and has no line. Over trials, each phase is counted by itself: the two lines compare
-    equal numbers of trials.
+    The confirmation seeks nothing and has no line. Over trials, each side is counted by itself: the lines compare equal
+    numbers of trials.
 
     Args:
-        labels: name of each phase in the legend.
+        labels: name of each side in the legend.
     """
     finished = [
         trial
@@ -108,8 +130,9 @@ def best_so_far(
     end = max((trial.finished_after or 0.0 for trial in finished), default=0.0)
     data: list[Figure] = []
     values: list[float] = []
-    for phase in (Phase.SEARCH, Phase.BASELINE):
-        own = [trial for trial in finished if trial.phase is phase]
+    colours = _colours(labels, finished)
+    for group in colours:
+        own = [trial for trial in finished if trial.group == group]
         placed = [
             (float(position) if axis == "trials" else trial.finished_after or 0.0, trial)
             for position, trial in enumerate(own, start=1)
@@ -121,8 +144,9 @@ def best_so_far(
         ]
         if not completed:
             continue
+        phase, colour = own[0].phase, colours[group]
         values += [value for _, _, value in completed]
-        label = _text(labels.get(phase, phase.value))
+        label = _text(labels.get(group, group))
         line = _best_line([(x, value) for x, _, value in completed], direction)
         line.append((float(len(own)) if axis == "trials" else end, line[-1][1]))
         dots = thin([(x, value) for x, _, value in completed])
@@ -132,11 +156,11 @@ def best_so_far(
                 "type": "scatter",
                 "mode": "lines",
                 "name": label,
-                "legendgroup": phase.value,
+                "legendgroup": group,
                 "meta": {"role": phase.value},
                 "x": [x for x, _ in line],
                 "y": [y for _, y in line],
-                "line": {"shape": "hv", "width": 2.5, "color": PHASE_COLOURS[phase], "dash": PHASE_DASHES[phase]},
+                "line": {"shape": "hv", "width": 2.5, "color": colour, "dash": PHASE_DASHES[phase]},
                 "hovertemplate": f"{label}<br>best found %{{y:.4g}}<extra></extra>",
             }
         )
@@ -145,17 +169,17 @@ def best_so_far(
                 "type": "scatter",
                 "mode": "markers",
                 "name": f"{label} trials",
-                "legendgroup": phase.value,
+                "legendgroup": group,
                 "showlegend": False,
                 "meta": {"role": phase.value},
                 "x": [x for x, _ in dots],
                 "y": [y for _, y in dots],
                 "customdata": [numbers[x, y] for x, y in dots if y is not None],
-                "marker": {"size": 6, "color": PHASE_COLOURS[phase], "opacity": 0.55},
+                "marker": {"size": 6, "color": colour, "opacity": 0.55},
                 "hovertemplate": f"<b>#%{{customdata}}</b> {label}<br>%{{y:.4g}}<extra></extra>",
             }
         )
-    title = "finished trials of each phase" if axis == "trials" else "seconds since the job started"
+    title = "finished trials of each side" if axis == "trials" else "seconds since the job started"
     layout = _layout(x_title=title, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     if axis == "trials" and len(finished) <= 10:
@@ -164,7 +188,7 @@ def best_so_far(
 
 
 def learning_curves(
-    trials: Sequence[PlotTrial], *, metric: str, direction: Direction, labels: Mapping[Phase, str]
+    trials: Sequence[PlotTrial], *, metric: str, direction: Direction, labels: Mapping[str, str]
 ) -> Figure:
     """The objective of every trial over its steps; a cross ends the curve of a trial that diverged."""
     chosen = choose_curves(trials, direction=direction)
@@ -220,9 +244,9 @@ def trade_off(
     front: Sequence[int],
     *,
     metrics: tuple[str, str],
-    labels: Mapping[Phase, str],
+    labels: Mapping[str, str],
 ) -> Figure:
-    """Another objective against the first, a point for each completed trial of search and baseline; those of the
+    """Another objective against the first, a point for each completed trial of search and baselines; those of the
     front are ringed.
 
     Args:
@@ -232,8 +256,9 @@ def trade_off(
     """
     data: list[Figure] = []
     drawn: list[tuple[float, float]] = []
-    for phase in (Phase.SEARCH, Phase.BASELINE):
-        own = [trial for trial in trials if trial.phase is phase and trial.state is TrialState.COMPLETED]
+    searched = [trial for trial in trials if trial.phase is not Phase.CONFIRMATION]
+    for group, colour in _colours(labels, searched).items():
+        own = [trial for trial in searched if trial.group == group and trial.state is TrialState.COMPLETED]
         points = {}
         for trial in own:
             x, y = (_finite(value) for value in values.get(trial.number, (None, None)))
@@ -242,18 +267,18 @@ def trade_off(
         if not points:
             continue
         drawn += points.values()
-        label = _text(labels.get(phase, phase.value))
+        label = _text(labels.get(group, group))
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
                 "name": label,
-                "meta": {"role": phase.value},
+                "meta": {"role": own[0].phase.value},
                 "x": [x for x, _ in points.values()],
                 "y": [y for _, y in points.values()],
                 "customdata": list(points),
                 "text": [_hover_text(trial, labels) for trial in own if trial.number in points],
-                "marker": {"size": 8, "color": PHASE_COLOURS[phase], "opacity": 0.75},
+                "marker": {"size": 8, "color": colour, "opacity": 0.75},
                 "hovertemplate": "%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             }
         )
@@ -325,19 +350,34 @@ def _best_line(points: Sequence[tuple[float, float]], direction: Direction) -> l
     return line
 
 
-def _role(trial: PlotTrial, labels: Mapping[Phase, str]) -> tuple[str, str, str]:
+def _role(trial: PlotTrial, labels: Mapping[str, str]) -> tuple[str, str, str]:
     """(group in the legend, its label, colour) of a trial's curve."""
     if trial.reason is FailureReason.DIVERGED:
         return "diverged", "diverged", DIVERGED_COLOUR
     if trial.state in (TrialState.PRUNED, TrialState.CANCELLED, TrialState.FAILED):
         return "pruned", "stopped early", PRUNED_COLOUR
-    return trial.phase.value, _text(labels.get(trial.phase, trial.phase.value)), PHASE_COLOURS[trial.phase]
+    return trial.group, _text(labels.get(trial.group, trial.group)), _colours(labels, [trial])[trial.group]
 
 
-def _hover_text(trial: PlotTrial, labels: Mapping[Phase, str]) -> str:
+def _colours(labels: Mapping[str, str], trials: Sequence[PlotTrial]) -> dict[str, str]:
+    """The colour of each group that has trials, in the order of `labels`."""
+    phases = {trial.group: trial.phase for trial in trials}
+    order = [name for name in labels if name in phases] + [name for name in phases if name not in labels]
+    baselines = [name for name in labels if name not in (Phase.SEARCH, Phase.CONFIRMATION)]
+    found = {}
+    for name in order:
+        place = baselines.index(name) if name in baselines else 0
+        is_further = phases[name] is Phase.BASELINE and place > 0
+        found[name] = (
+            FURTHER_BASELINES[(place - 1) % len(FURTHER_BASELINES)] if is_further else PHASE_COLOURS[phases[name]]
+        )
+    return found
+
+
+def _hover_text(trial: PlotTrial, labels: Mapping[str, str]) -> str:
     """Of a curve it is part of the template: Plotly takes `%{text}` for each point alone."""
     state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
-    label = _text(labels.get(trial.phase, trial.phase.value))
+    label = _text(labels.get(trial.group, trial.group))
     of = "" if trial.confirms is None else f" of #{trial.confirms}"
     lines = [f"<b>#{trial.number}</b> {label}{of}, {_text(state)}"]
     for name, value in list(trial.parameters.items())[:8]:

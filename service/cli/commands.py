@@ -157,7 +157,7 @@ def submit(
             estimate = client.estimate(content)
             for line in estimate_lines(estimate):
                 say(line)
-            if estimate.hopeless_phases:
+            if estimate.hopeless_sides:
                 raise typer.Exit(1)
             return
         job = client.submit(content, name=name, idempotency_key=idempotency_key)

@@ -30,7 +30,7 @@ STOP_SECONDS = 45.0
 
 JOB = {
     "search_space": "shampoo",
-    "baseline": {"search_space": "adamw"},
+    "baselines": [{"search_space": "adamw"}],
     "training": {"num_steps": 100, "evaluate_every": 10},
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
 }

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from service.domain import Phase
-from service.evidence.words import share
+from service.domain import Phase, Side
+from service.evidence.words import optimizer_title, share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
 
 
 def estimate_lines(estimate: Estimate) -> list[str]:
     """The cost of a job at most, in plain words: minutes, and MiB of each rank."""
-    phases = ", ".join(f"{phase} {num}" for phase, num in estimate.num_trials.items())
+    several = len(estimate.num_baseline_trials) > 1
+    baselines = ", ".join(f"{optimizer_title(side)} {num}" for side, num in estimate.num_baseline_trials.items())
+    phases = ", ".join(
+        f"{phase} {num}{f' ({baselines})' if several and phase is Phase.BASELINE else ''}"
+        for phase, num in estimate.num_trials.items()
+    )
     trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
     lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
     if num := estimate.num_trials.get(Phase.CONFIRMATION):
@@ -31,16 +36,16 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     most += [] if estimate.max_device_hours is None else [f"{estimate.max_device_hours:.3g} device-hours"]
     if most:
         lines.append(f"At most {'; '.join(most)}.")
-    for phase, winners in estimate.winners.items():
+    for side, winners in estimate.winners.items():
         if not winners:
-            lines.append(f"No earlier job with this model, objective and optimizer has a winner for the {phase}.")
+            lines.append(f"No earlier job with this model, objective and optimizer has a winner for the {_side(side)}.")
             continue
         told = (
             f"trial {winner.trial} of {winner.job_id}"
             + (f" ({', '.join(winner.clipped)} clipped)" if winner.clipped else "")
             for winner in winners
         )
-        lines.append(f"The {phase} begins with winners of earlier jobs: {'; '.join(told)}.")
+        lines.append(f"The {_side(side)} begins with winners of earlier jobs: {'; '.join(told)}.")
     return lines
 
 
@@ -71,23 +76,26 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.problem is not None:
         return [f"The memory of trials cannot be predicted: {memory.problem}."]
     lines = [
-        f"Weights, gradients and optimizer of a {phase} trial need {_mib(space.default_bytes)} on each rank with the "
-        f"defaults, up to {_mib(space.largest_bytes)} in {space.num_points} points of the space."
-        + _share_told(space)
-        + _activations_told(space)
-        for phase, space in memory.spaces.items()
+        f"Weights, gradients and optimizer of a trial of the {_side(side)} need "
+        f"{_mib(space.default_bytes)} on each rank with the defaults, up to {_mib(space.largest_bytes)} in "
+        f"{space.num_points} points of the space." + _share_told(space) + _activations_told(space)
+        for side, space in memory.spaces.items()
     ]
     if memory.activations_problem is not None:
         lines.append(f"Activations come on top and are not known: {memory.activations_problem}.")
     if memory.limit_bytes is None:
         return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
     lines.append(f"The limit is {_mib(memory.limit_bytes)} for each rank.")
-    for phase, space in memory.spaces.items():
+    for side, space in memory.spaces.items():
         if space.fits_nowhere:
-            lines.append(f"NOTHING FITS: the {phase} of such a job would train nothing.")
+            lines.append(f"NOTHING FITS: the {_side(side)} of such a job would train nothing.")
         elif space.default_bytes + (space.activation_bytes or 0) > memory.limit_bytes >= space.default_bytes:
-            lines.append(f"With its activations, the default of the {phase} is likely to run out of memory.")
+            lines.append(f"With its activations, the default of the {_side(side)} is likely to run out of memory.")
     return lines
+
+
+def _side(side: Side) -> str:
+    return side if side == Phase.SEARCH else f"baseline {optimizer_title(side)}"
 
 
 def _share_told(space: SpaceMemory) -> str:

@@ -107,6 +107,7 @@ def try_(
         ),
     ] = None,
     phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
+    optimizer: Annotated[str | None, typer.Option(help="Of which baseline, where the job has several.")] = None,
     beyond_bounds: Annotated[
         bool, typer.Option("--beyond-bounds", help="Numbers may lie beyond the ranges of the search space.")
     ] = False,
@@ -122,6 +123,11 @@ def try_(
     parameters = read_values(setting or [])
     with client_at(url) as client:
         trial = client.propose_trial(
-            job, parameters, phase=Phase(phase), beyond_bounds=beyond_bounds, idempotency_key=idempotency_key
+            job,
+            parameters,
+            phase=Phase(phase),
+            optimizer=optimizer,
+            beyond_bounds=beyond_bounds,
+            idempotency_key=idempotency_key,
         )
         say(f"trial {trial.number} of job {job} is queued")

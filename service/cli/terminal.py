@@ -212,8 +212,9 @@ def progress_panel(
     if len(progress.phases) > 1:
         table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
     table.add_row(f"best {job.objectives[0].metric}", described(progress.best) if progress.best else "none yet")
-    if job.specification.baseline is not None:
-        table.add_row("baseline's best", described(progress.baseline_best) if progress.baseline_best else "none yet")
+    if job.specification.baselines:
+        whose = "baseline's" if len(job.specification.baselines) == 1 else "baselines'"
+        table.add_row(f"{whose} best", described(progress.baseline_best) if progress.baseline_best else "none yet")
     if (limit := job.specification.budget.device_hours) is not None:
         table.add_row("budget", device_hours(progress.device_hours, limit))
     if not job.state.is_final:

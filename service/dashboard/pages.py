@@ -22,7 +22,15 @@ from service.domain import JobState
 from service.errors import NotFound
 from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
-from service.evidence.words import alternative_words, device_hours, duration, number, ratio_words, spread
+from service.evidence.words import (
+    alternative_words,
+    device_hours,
+    duration,
+    number,
+    optimizer_title,
+    ratio_words,
+    spread,
+)
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
@@ -122,19 +130,24 @@ def job_page(
     stored = RecommendationRepository(session).of_job(job.id)
     recommendation = recommendation_from_json(stored.content) if stored else None
     evidence = recommendation.evidence if recommendation else None
-    seeds = view.seed_table(evidence, labels)
+    seeds = view.seed_table(evidence)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
     trials = TrialRepository(session)
     shown = trials.newest(job.id, limit=TRIALS_SHOWN, always=best_numbers | front | (seeds.numbers if seeds else set()))
-    has_baseline = specification.baseline is not None
+    has_baseline = bool(specification.baselines)
+    label_of = {trial.number: optimizer_title(trial.config["optimizer"]["name"]) for trial in shown}
+    named = {str(phase): label for phase, label in labels.items()}
+    if progress.baseline_best is not None:
+        named["baseline"] = label_of[progress.baseline_best.number]
     context = {
         "job": job,
         "now": now,
         "progress": progress,
         "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
         "bar": view.bar(progress),
-        "labels": labels,
+        "labels": named,
+        "label_of": label_of,
         "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
@@ -142,7 +155,6 @@ def job_page(
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,
-        "phase_of": trials.phases(job.id, {trial.confirms for trial in shown if trial.confirms is not None}),
         "trials": shown,
         "remarked": view.remarked(shown),
         "num_trials": sum(progress.trials.values()),

@@ -31,7 +31,6 @@ class SeedRow:
 
     number: int
     """The trial that found it."""
-    label: str
     is_best: bool
     is_baseline: bool
     found_value: float
@@ -123,9 +122,10 @@ def answer(
     has_baseline: bool,
     evidence: Evidence | None = None,
 ) -> Answer:
-    """The comparison of the search's best with the baseline's, whichever way it went.
+    """The comparison of the search's best with the baselines', whichever way it went.
 
     Args:
+        labels: what the search tunes, and what it is compared with.
         evidence: of the job's recommendation: once the job has ended, it decides.
     """
     best, baseline = progress.best, progress.baseline_best
@@ -140,12 +140,12 @@ def answer(
     if not has_baseline:
         return Answer("open", "No baseline was asked for", NOTHING_TO_COMPARE)
     if baseline is None:
-        missing = f"No {theirs} trial completed" if is_over else f"No {theirs} trial has completed yet"
+        missing = "No baseline trial completed" if is_over else "No baseline trial has completed yet"
         return Answer("open", missing, NOTHING_TO_COMPARE)
     return answer_by_values(best.value, baseline.value, direction, ours=ours, theirs=theirs, is_over=is_over)
 
 
-def seed_table(evidence: Evidence | None, labels: Mapping[Phase, str]) -> SeedTable | None:
+def seed_table(evidence: Evidence | None) -> SeedTable | None:
     """The confirmation behind a recommendation; None: there was none."""
     result = None if evidence is None else evidence.confirmation
     if evidence is None or result is None:
@@ -158,7 +158,6 @@ def seed_table(evidence: Evidence | None, labels: Mapping[Phase, str]) -> SeedTa
         rows.append(
             SeedRow(
                 number=config.number,
-                label=labels[Phase.BASELINE if is_baseline else Phase.SEARCH],
                 is_best=config.number == evidence.best.number,
                 is_baseline=is_baseline,
                 found_value=config.found_value,

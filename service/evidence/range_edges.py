@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.edges import Edge, edges
-from service.domain import Phase
+from service.domain import Phase, Side
 
 
-def edge_caveats(phase: Phase, space: SearchSpace, values: Mapping[str, Scalar]) -> list[str]:
+def edge_caveats(side: Side, space: SearchSpace, values: Mapping[str, Scalar]) -> list[str]:
     """Says in a sentence that a winner has values at the edge of their ranges; nothing if it has none.
 
     Args:
-        phase: search, whose winner is recommended, or baseline.
+        side: the search, whose winner is recommended, or a baseline.
         space: in which it was found.
         values: its own, by the name of the parameter.
     """
@@ -21,8 +21,8 @@ def edge_caveats(phase: Phase, space: SearchSpace, values: Mapping[str, Scalar])
     if not found:
         return []
     told = ", ".join(_told(edge) for edge in found)
-    whose = "The baseline's best" if phase is Phase.BASELINE else "The recommended"
-    options = ["--beyond-bounds", *(["--phase baseline"] if phase is Phase.BASELINE else [])]
+    whose = "The recommended" if side == Phase.SEARCH else "The baseline's best"
+    options = ["--beyond-bounds", *([] if side == Phase.SEARCH else [f"--phase baseline --optimizer {side}"])]
     options += [f"--set {edge.name}=..." for edge in found]
     return [
         f"{whose} config lies at the edge of what was searched: {told}. Better values may lie beyond: widen the range "

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.domain import Direction, Objective, Phase, TrialState
+from service.domain import Direction, Objective, Phase, Side, TrialState
 from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
@@ -22,6 +22,7 @@ from service.evidence.range_edges import edge_caveats
 from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
+    BaselineBest,
     ConfirmationResult,
     ConfirmedConfig,
     Evidence,
@@ -60,35 +61,37 @@ def recommend(
     num_planned: int | None = None,
     seeds: Sequence[int] = (),
     top_k: int = 1,
+    num_baselines: int = 1,
     parameter_groups: Sequence[ParameterGroup] = (),
-    spaces: Mapping[Phase, SearchSpace] | None = None,
+    spaces: Mapping[Side, SearchSpace] | None = None,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
     Where configs were trained again with new seeds, those trials alone decide: which config is the best, how it
-    compares with the baseline (`confirm.compare_over_seeds`), and by how much. A config that failed with a new
-    seed gives way to one that did not. Without, the best completed trial stands, provisionally.
+    compares with the best of the baselines (`confirm.compare_over_seeds`), and by how much. A config that failed with a
+    new seed gives way to one that did not. Without, the best completed trial stands, provisionally.
 
-    A search that lost to the baseline still gives its best config, with verdict `worse`. Where a side had fewer than
+    A search that lost to a baseline still gives its best config, with verdict `worse`. Where a side had fewer than
     `MIN_TRIED` trials, the verdict is `undecided`, whatever the seeds say.
 
     Args:
         trials: all of the job's.
         objectives: the first decides; with several, the evidence has the front of all of them.
-        num_planned: trials of search and baseline that the job was to have; if fewer ran to an end of their own,
+        num_planned: trials of search and baselines that the job was to have; if fewer ran to an end of their own,
             because the time was up or the run failed, a caveat says so.
         seeds: new seeds of the job's confirmation, in its order; empty: the job was to confirm nothing.
         top_k: configs of each side that it was to confirm.
+        num_baselines: sides beside the search that the job has.
         parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
-        spaces: those that search and baseline took their configs from; a caveat names values at the edge of a range.
-            Without them nothing is said of the luck of the searches, nor of the probability that a config is the best.
+        spaces: those that the sides took their configs from; a caveat names values at the edge of a range. Without them
+            nothing is said of the luck of the searches, nor of the probability that a config is the best.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
     if best is None:
         return None
     baseline = _winner(trials, Phase.BASELINE, direction)
-    choosing, comparing = split_seeds(seeds, top_k=top_k)
+    choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
     result = confirm(trials, direction, choosing=choosing, comparing=comparing)
     search_interval = None
     if result is not None:
@@ -132,6 +135,7 @@ def recommend(
         if over_seeds is None
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
         search_interval=search_interval,
+        baselines=_baselines(trials, result, choosing, direction),
     )
     if baseline is not None and evidence.has_few_trials:
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)
@@ -176,6 +180,32 @@ def _caveat_of_no_front(objectives: Sequence[Objective]) -> list[str]:
     """The first objective has been measured: there is a best trial."""
     others = " and ".join(objective.metric for objective in objectives[1:])
     return [f"No completed trial measured {others} as a number."] if others else []
+
+
+def _baselines(
+    trials: Sequence[FinishedTrial], result: ConfirmationResult | None, choosing: Sequence[int], direction: Direction
+) -> list[BaselineBest]:
+    """The best of each baseline: by the seeds that chose where there were any, else by the values found."""
+    own = [trial for trial in trials if trial.phase is Phase.BASELINE]
+    rivals = result.configs[len(result.candidates) :] if result is not None else []
+    found = []
+    for optimizer in dict.fromkeys(_optimizer(trial) for trial in own):
+        tried = [trial for trial in own if _optimizer(trial) == optimizer]
+        numbers = {trial.number for trial in tried}
+        chosen = next((c for c in rivals if c.number in numbers and c.choosing_mean is not None), None)
+        best = _winner(tried, Phase.BASELINE, direction)
+        num_tried = sum(trial.state in (TrialState.COMPLETED, TrialState.PRUNED) for trial in tried)
+        if chosen is not None:
+            found.append(BaselineBest(optimizer, chosen.number, chosen.choosing_mean, len(choosing), num_tried))
+        elif best is not None:
+            found.append(BaselineBest(optimizer, best.number, best.value, 0, num_tried))
+        else:
+            found.append(BaselineBest(optimizer, None, None, 0, num_tried))
+    return found
+
+
+def _optimizer(trial: FinishedTrial) -> str:
+    return str(trial.config["optimizer"]["name"])
 
 
 def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:
@@ -255,14 +285,15 @@ def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
 
 
 def _edge_caveats(
-    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Phase, SearchSpace]
+    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Side, SearchSpace]
 ) -> list[str]:
     values = {trial.number: trial.parameters for trial in trials}
+    winners = {Phase.SEARCH.value: best} | ({} if baseline is None else {baseline.optimizer: baseline})
     return [
         caveat
-        for phase, winner in ((Phase.SEARCH, best), (Phase.BASELINE, baseline))
-        if winner is not None and phase in spaces
-        for caveat in edge_caveats(phase, spaces[phase], values[winner.number])
+        for side, winner in winners.items()
+        if side in spaces
+        for caveat in edge_caveats(side, spaces[side], values[winner.number])
     ]
 
 
@@ -272,13 +303,16 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
     num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
     if num_planned is not None and num_ended < num_planned:
         caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
-    num_baseline = sum(trial.phase is Phase.BASELINE for trial in found)
+    of_baselines = Counter(_optimizer(trial) for trial in found if trial.phase is Phase.BASELINE)
     num_search = sum(trial.phase is Phase.SEARCH for trial in found)
     if baseline is None:
-        why = "none of its trials completed" if num_baseline else "the job had none"
+        why = "none of its trials completed" if of_baselines else "the job had none"
         caveats.append(f"There is no baseline to compare with: {why}.")
-    elif num_baseline < num_search:
-        caveats.append(f"The search had {num_search} trials and the baseline {num_baseline}, which favours the search.")
+        return caveats
+    for optimizer, num in of_baselines.items():
+        if num < num_search:
+            whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
+            caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
     return caveats
 
 

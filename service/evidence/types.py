@@ -116,6 +116,21 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
+class BaselineBest:
+    """The best of one baseline, as they were chosen among: the best of all is `Evidence.baseline`."""
+
+    optimizer: str
+    number: int | None
+    """The trial that found its best config; None: none completed."""
+    value: float | None
+    """That config's mean over the seeds that chose, or without any the value that the trial reached."""
+    num_new_seeds: int
+    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
+    num_tried: int
+    """Trials of the baseline that completed or were pruned."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReachedBaseline:
     """The point at which the recommended config was first as good as the baseline's best was in the end.
 
@@ -202,15 +217,15 @@ class ConfirmedConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationResult:
-    """The best configs of search and baseline, trained again with the same new seeds: some choose one config of each
-    side, the others compare the two."""
+    """The best configs of search and baselines, trained again with the same new seeds: some choose one config of the
+    search and one of all baselines, the others compare the two."""
 
     seeds: list[int]
     """The compared seeds: those with which both chosen configs completed; fewer than two: none was compared."""
     candidates: list[ConfirmedConfig]
     """Of the search, the chosen one first, those that failed last."""
     baseline: ConfirmedConfig | None
-    """The chosen config of the baseline."""
+    """The chosen config of all baselines."""
     confidence: float
     """Of the interval: how often it holds the true difference."""
     improvement_low: float | None
@@ -219,7 +234,7 @@ class ConfirmationResult:
     choosing_seeds: list[int] = field(default_factory=list)
     """The seeds that chose, which do not compare."""
     baseline_others: list[ConfirmedConfig] = field(default_factory=list)
-    """The baseline's other configs, in the order of `candidates`."""
+    """The baselines' other configs, in the order of `candidates`."""
     is_settled: bool = False
     """True if the comparison stopped early, as the seeds contradicted each other beyond remedy."""
 
@@ -232,7 +247,7 @@ class ConfirmationResult:
 
     @property
     def configs(self) -> list[ConfirmedConfig]:
-        """The candidates and the baseline's."""
+        """The candidates and the baselines'."""
         return [*self.candidates, *([] if self.baseline is None else [self.baseline]), *self.baseline_others]
 
 
@@ -258,7 +273,7 @@ class Evidence:
     direction: Direction
     best: Winner
     baseline: Winner | None
-    """None: the job had no baseline, or none of its trials completed."""
+    """The best of all baselines; None: the job had none, or none of their trials completed."""
     verdict: Verdict
     equal_within: float
     """Relative difference that `verdict` calls equal."""
@@ -284,10 +299,13 @@ class Evidence:
     """Configs that confirmed alike."""
     search_interval: tuple[float, float] | None = None
     """The interval of `improvement` that covers, beside seeds, the luck of a search of this size; None: unknown."""
+    baselines: list[BaselineBest] = field(default_factory=list)
+    """The best of each baseline, in the order in which they began. Empty: the job had none, or ended when there could
+    be but one."""
 
     @property
     def num_tried(self) -> dict[str, int]:
-        """Trials of search and baseline that completed or were pruned."""
+        """Trials of search and baselines that completed or were pruned."""
         states = (TrialState.COMPLETED, TrialState.PRUNED)
         return {
             phase: sum(self.num_trials.get(phase, {}).get(state, 0) for state in states)
@@ -297,7 +315,8 @@ class Evidence:
     @property
     def has_few_trials(self) -> bool:
         """True if a side had fewer than `MIN_TRIED` trials: then what it found is a matter of luck."""
-        return min(self.num_tried.values()) < MIN_TRIED
+        of_baselines = [best.num_tried for best in self.baselines] or [self.num_tried[Phase.BASELINE]]
+        return min(self.num_tried[Phase.SEARCH], *of_baselines) < MIN_TRIED
 
 
 class PasteableConfig(BaseModel):

@@ -6,7 +6,7 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,7 @@ from service.evidence.types import (
     EvidenceStatus,
     ReachedBaseline,
     Verdict,
+    Winner,
 )
 
 DASH = "–"
@@ -41,7 +42,7 @@ NOT_WORTH_IT = "Not worth it for this model"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The comparison of the search's best with the baseline's: a headline, and the numbers behind it."""
+    """The comparison of the search's best with the baselines': a headline, and the numbers behind it."""
 
     kind: Literal["better", "worse", "equal", "open"]
     headline: str
@@ -110,6 +111,14 @@ def optimizer_title(name: str) -> str:
     return OPTIMIZER_TITLES.get(name, name)
 
 
+def rivals_title(optimizers: Sequence[str]) -> str:
+    """The baselines that a search is compared with: `AdamW`, or `the best of AdamW and Muon`."""
+    titles = [optimizer_title(name) for name in optimizers]
+    if len(titles) < 2:
+        return "".join(titles)
+    return f"the best of {', '.join(titles[:-1])} and {titles[-1]}"
+
+
 def described(best: BestTrial) -> str:
     """A best value with its spread and its origin: `0.07680 ± 0.00035 (mean of 3 new seeds, config of trial 8)`."""
     deviation = "" if best.standard_deviation is None else f" {spread(best.standard_deviation)}"
@@ -129,7 +138,7 @@ def answer_by_values(
 
     Args:
         ours: what the search tunes, as people call it.
-        theirs: what the baseline tunes.
+        theirs: what the baselines tune.
         is_over: the job has ended.
     """
     outcome = compare(best, baseline, direction)
@@ -147,7 +156,7 @@ def answer_of(evidence: Evidence) -> Answer | None:
     """The comparison that a recommendation's evidence makes; None: it has no baseline."""
     if evidence.baseline is None:
         return None
-    ours, theirs = optimizer_title(evidence.best.optimizer), optimizer_title(evidence.baseline.optimizer)
+    ours, theirs = optimizer_title(evidence.best.optimizer), _theirs(evidence)
     result = evidence.confirmation
     interval = None if result is None else result.improvement
     detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
@@ -168,6 +177,12 @@ def answer_of(evidence: Evidence) -> Answer | None:
         case Verdict.EQUAL:
             return Answer("equal", f"{NOT_WORTH_IT}: {ours} and {theirs} are level", detail)
     return Answer("open", f"{len(result.seeds)} new seeds do not tell {ours} from {theirs}", detail)
+
+
+def _theirs(evidence: Evidence) -> str:
+    """What the search was compared with, where it was."""
+    assert evidence.baseline is not None
+    return rivals_title([best.optimizer for best in evidence.baselines] or [evidence.baseline.optimizer])
 
 
 def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tuple[float, float]) -> str:
@@ -194,10 +209,13 @@ def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tu
 def _few(evidence: Evidence) -> str:
     tried, baseline = evidence.num_tried, evidence.baseline
     assert baseline is not None
+    rivals = [(best.optimizer, best.num_tried) for best in evidence.baselines]
+    of_baselines = [
+        f"{num} of {optimizer_title(name)}" for name, num in rivals or [(baseline.optimizer, tried[Phase.BASELINE])]
+    ]
     return (
-        f"{tried[Phase.SEARCH]} trials of {optimizer_title(evidence.best.optimizer)} and {tried[Phase.BASELINE]} of "
-        f"{optimizer_title(baseline.optimizer)} completed or were pruned; below {MIN_TRIED} on a side, another search "
-        "as short may find the opposite."
+        f"{tried[Phase.SEARCH]} trials of {optimizer_title(evidence.best.optimizer)} and {' and '.join(of_baselines)} "
+        f"completed or were pruned; below {MIN_TRIED} on a side, another search as short may find the opposite."
     )
 
 
@@ -227,7 +245,8 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     if baseline is not None and answer is not None:
         theirs = optimizer_title(baseline.optimizer)
         value = described(best_of(evidence.confirmation, baseline))
-        lines += [f"Best of the {theirs} baseline: {evidence.metric} {value}.", f"{answer.headline}. {answer.detail}"]
+        lines += [f"Best of the {theirs} baseline: {evidence.metric} {value}."]
+        lines += [*_baselines_lines(evidence, baseline), f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats]
@@ -245,6 +264,20 @@ def _probability_lines(evidence: Evidence) -> list[str]:
     if len(told) < 2:
         return []
     return [f"Which of the configs trained again is the best, by the seeds and the search: {', '.join(told)}."]
+
+
+def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:
+    """Says of each baseline how good its best was, where there are several."""
+    if len(evidence.baselines) < 2:
+        return []
+    told = [
+        f"{optimizer_title(best.optimizer)} "
+        + ("completed no trial" if best.number is None else f"{number(best.value)} (trial {best.number})")
+        for best in evidence.baselines
+    ]
+    num_seeds = max(best.num_new_seeds for best in evidence.baselines)
+    by = f"over the {num_seeds} new {'seed' if num_seeds == 1 else 'seeds'} that chose" if num_seeds else "found"
+    return [f"{optimizer_title(chosen.optimizer)} stands for the baselines, by the values {by}: {'; '.join(told)}."]
 
 
 def ratio_words(ratio: float, low: float | None, high: float | None, of: str) -> str:

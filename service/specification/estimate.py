@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from service.domain import Phase
+from service.domain import Phase, Side
 from service.specification.job import EarlierWinner
 
 _DESCRIBED = ConfigDict(use_attribute_docstrings=True)
@@ -75,7 +75,8 @@ class MemoryEstimate:
     limit_bytes: int | None
     """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs, if trials run there,
     too; null: unknown. The run asks the machines of a cluster."""
-    spaces: Mapping[Phase, SpaceMemory] = Field(default_factory=dict)
+    spaces: Mapping[Side, SpaceMemory] = Field(default_factory=dict)
+    """By side: `search`, and the name of each baseline's optimizer."""
     problem: str | None = None
     """Why nothing could be predicted."""
     activations_problem: str | None = None
@@ -89,6 +90,8 @@ class Estimate(BaseModel):
 
     num_trials: Mapping[Phase, int]
     """Trials by phase."""
+    num_baseline_trials: Mapping[Side, int] = Field(default_factory=dict)
+    """Those of each baseline, by its optimizer's name."""
     num_steps: int
     """Steps of a full trial."""
     max_steps: int
@@ -108,13 +111,13 @@ class Estimate(BaseModel):
     unknown."""
     max_device_hours: float | None
     """Those of `max_steps` at `step_seconds`, or the budget's `device_hours` if they are less; null: unknown."""
-    winners: Mapping[Phase, Sequence[EarlierWinner]] = Field(default_factory=dict)
-    """The configs that each phase whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
+    winners: Mapping[Side, Sequence[EarlierWinner]] = Field(default_factory=dict)
+    """The configs that each side whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryEstimate | None = None
     """Null: it was not asked for."""
 
     @property
-    def hopeless_phases(self) -> list[Phase]:
-        """The phases of which no trial is going to fit into memory, as far as was looked."""
+    def hopeless_sides(self) -> list[Side]:
+        """The sides of which no trial is going to fit into memory, as far as was looked."""
         spaces = {} if self.memory is None else self.memory.spaces
-        return [phase for phase, space in spaces.items() if space.fits_nowhere]
+        return [side for side, space in spaces.items() if space.fits_nowhere]

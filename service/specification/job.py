@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from service.domain import PrunerName, SamplerName
 from service.specification.resources import Resources
@@ -18,6 +18,7 @@ MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
 MAX_OBJECTIVES = 4
+MAX_BASELINES = 4
 
 
 class EarlierWinner(StrictModel):
@@ -86,11 +87,9 @@ class Constraint(StrictModel):
 
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
-    """Trials of search and baseline together; those of the confirmation come on top."""
+    """Trials of search and baselines together; those of the confirmation come on top."""
     extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
     """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
-    extra_baseline_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
-    """The same of the baseline."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
     """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
     Null: no limit."""
@@ -100,11 +99,6 @@ class Budget(StrictModel):
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
     several objectives, after the last one on its front. Null: it starts all."""
-
-    @property
-    def num_searched(self) -> int:
-        """Trials of search and baseline, the extra ones included."""
-        return self.num_trials + self.extra_search_trials + self.extra_baseline_trials
 
 
 class SamplerChoice(StrictModel):
@@ -130,7 +124,7 @@ class PrunerChoice(StrictModel):
     population: int | None = Field(default=None, ge=2, le=MAX_TRIALS)
     """With `pbt`: trials that train side by side, the first ones the sampler's, fewer than the search has; those that
     it has beside them are forks. A population smaller than `resources.parallel_trials` leaves some of those idle. Null:
-    8, or half of the search's trials if they are fewer; of the baseline's the same, and no more than the search's."""
+    8, or half of the search's trials if they are fewer; of a baseline's the same, and no more than the search's."""
     interval: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """With `pbt`: steps between the checkpoints at which trials are compared, dropped and forked, a multiple of
     `training.evaluate_every`. Null: a tenth of the trial."""
@@ -138,31 +132,35 @@ class PrunerChoice(StrictModel):
 
 class Baseline(StrictModel):
     search_space: str | dict[str, JsonValue] = "adamw"
-    """A preset's name or a search space."""
-    budget_share: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the budget's trials that the baseline gets: with 0.5 neither side is favoured."""
+    """A preset's name (`adamw`, `muon`, `sgd`, or `soap-peer`, which needs the extra `peers`) or a search space."""
+    budget_share: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the budget's trials that the baseline gets. Null: as large a one as the search, so that neither is
+    favoured: with one baseline a half, with two a third."""
     pinned: Pinned = Field(default_factory=list)
     """As the search's."""
+    extra_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
+    """Trials beside those of `budget.num_trials`: each one that a user proposes adds one."""
 
 
 class ConfirmationChoice(StrictModel):
-    """The best configs of search and baseline trained again, at full length, with new seeds, the same for all. These
-    trials alone then decide which config is recommended and how it compares with the baseline: a quarter of the seeds
-    choose one config of each side, and only those two get the others, which compare them."""
+    """The best configs of search and baselines trained again, at full length, with new seeds, the same for all. These
+    trials alone then decide which config is recommended and how it compares with the best of the baselines: a quarter
+    of the seeds choose one config of the search and one of all baselines, and only those two get the others, which
+    compare them."""
 
     top_k: int | None = Field(default=None, ge=1, le=MAX_SEEDS)
-    """Configs of the search and as many of the baseline, the best first. Null: 2, or 1 where a side has but one
-    trial. With 1 there is nothing to choose, and all seeds compare."""
+    """Configs of the search and as many of each baseline, the best first. Null: 2, or 1 where a side has but one
+    trial. With 1 and no more than one baseline there is nothing to choose, and all seeds compare."""
     num_seeds: int = Field(default=7, ge=2, le=MAX_SEEDS)
-    """New seeds. With `top_k` above 1, `num_seeds // 4`, at least one, choose, and the others compare. The job gets
-    `2 * top_k` trials for each that chooses and 2 for each that compares more than `budget.num_trials`, 16 by default,
-    and half of that without a baseline; more where a config fails and another takes its place, fewer where the seeds
-    contradict each other early. `budget.wall_clock_seconds` holds for them, too. Fewer than six that compare tell
-    less, and with one nothing."""
+    """New seeds. Where there is something to choose, `num_seeds // 4` of them, at least one, do, and the others
+    compare. Beside `budget.num_trials` the job gets `top_k` trials of the search and of each baseline for each seed
+    that chooses, and 2 for each that compares: with one baseline 16 by default, and half of that without any; more
+    where a config fails and another takes its place, fewer where the seeds contradict each other early.
+    `budget.wall_clock_seconds` holds for them, too. Fewer than six that compare tell less, and with one nothing."""
 
 
 class JobSpecification(StrictModel):
-    """A tuning job: one workload, one search, and the baseline it is compared with."""
+    """A tuning job: one workload, one search, and the baselines it is compared with."""
 
     workload: WorkloadChoice
     search_space: str | dict[str, JsonValue] = "shampoo"
@@ -170,14 +168,14 @@ class JobSpecification(StrictModel):
     objectives: list[ObjectiveChoice] = Field(
         default_factory=list, max_length=MAX_OBJECTIVES, examples=[[{"metric": "validation_loss"}]]
     )
-    """Empty: the workload's default objective. What is recommended, compared with the baseline and confirmed goes by
+    """Empty: the workload's default objective. What is recommended, compared with the baselines and confirmed goes by
     the first. With several, the search looks for configs that none beats in every objective, and the job and its
     recommendation list them as `front`; no trial is pruned, and the sampler is `tpe`, `nsga2`, `nsga3` or one that does
     not learn."""
     target: Target | None = None
     """Null: trials do not measure how soon they reach a value."""
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
-    """Bounds that every trial must keep, the baseline's too."""
+    """Bounds that every trial must keep, the baselines' too."""
     budget: Budget = Field(default_factory=Budget)
     training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
@@ -185,9 +183,34 @@ class JobSpecification(StrictModel):
     pruner: PrunerChoice = Field(default_factory=PrunerChoice)
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
-    baseline: Baseline | None = Field(default_factory=Baseline)
-    """Null: no baseline, and so no evidence against one."""
+    baselines: list[Baseline] = Field(
+        default_factory=lambda: [Baseline()], max_length=MAX_BASELINES, examples=[[{"search_space": "adamw"}]]
+    )
+    """Each with an optimizer of its own, by whose name it is known; the search is compared with the best of them.
+    Empty: no baseline, and so no evidence against one. `baseline`, with one or null, is read as a list of one or
+    none."""
     confirmation: ConfirmationChoice | Literal["auto"] | None = "auto"
-    """`auto`: one of the default size where search and baseline have at least 8 trials each, as a comparison of fewer
+    """`auto`: one of the default size where search and baselines have at least 8 trials each, as a comparison of fewer
     is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,
     and the recommendation stays provisional."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_one_baseline(cls, value: Any) -> Any:
+        """Reads `baseline`, as jobs are stored that were submitted when there could be but one."""
+        if not isinstance(value, dict) or "baseline" not in value or "baselines" in value:
+            return value
+        changed = {name: given for name, given in value.items() if name != "baseline"}
+        one, budget = value["baseline"], value.get("budget")
+        if isinstance(budget, dict) and "extra_baseline_trials" in budget:
+            extra = budget["extra_baseline_trials"]
+            changed["budget"] = {name: given for name, given in budget.items() if name != "extra_baseline_trials"}
+            one = {**one, "extra_trials": extra} if isinstance(one, dict) else one
+        changed["baselines"] = [] if one is None else [one]
+        return changed
+
+    @property
+    def num_searched(self) -> int:
+        """Trials of search and baselines, the extra ones included."""
+        extra = self.budget.extra_search_trials + sum(baseline.extra_trials for baseline in self.baselines)
+        return self.budget.num_trials + extra

@@ -1,17 +1,18 @@
-"""The phases of a job: their search spaces, what each tries first, and how many trials each gets."""
+"""The phases of a job and its sides: their search spaces, what each tries first, and how many trials each gets."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
-from service.domain import Phase
+from service.domain import Phase, Side
 from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
@@ -19,8 +20,15 @@ from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpec
 from trainers.workload.description import WorkloadDescription
 
 DEFAULT_TOP_K = 2
-FIELDS = {Phase.SEARCH: "search_space", Phase.BASELINE: "baseline.search_space"}
-"""The field of a specification that holds each phase's space."""
+_FINEST_SHARE = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class SideFields:
+    """The fields of a specification that say what a side searches, and what it tries first."""
+
+    space: str
+    pinned: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class ConfirmationSizes:
     num_choosing: int
     """New seeds that each of them is trained with."""
     num_comparing: int
-    """New seeds that the chosen one of each side is trained with."""
+    """New seeds that the search's chosen one and that of the baselines are trained with."""
 
     @property
     def num_seeds(self) -> int:
@@ -40,58 +48,112 @@ class ConfirmationSizes:
         return self.num_choosing + self.num_comparing
 
 
-def spaces_of(specification: JobSpecification) -> dict[Phase, SearchSpace]:
-    """The search spaces of search and baseline.
+def fields_of(specification: JobSpecification) -> dict[Side, SideFields]:
+    """The fields of each side, the search first, the baselines in their order.
 
     Raises:
-        InvalidInput: one is none; names what is wrong in it.
+        InvalidInput: a baseline's space is none, or two have the same optimizer; names the field.
     """
-    spaces = {Phase.SEARCH: _space(FIELDS[Phase.SEARCH], specification.search_space)}
-    if specification.baseline is not None:
-        spaces[Phase.BASELINE] = _space(FIELDS[Phase.BASELINE], specification.baseline.search_space)
-    return spaces
+    fields = {Phase.SEARCH.value: SideFields("search_space", "pinned")}
+    for index, baseline in enumerate(specification.baselines):
+        own = SideFields(f"baselines[{index}].search_space", f"baselines[{index}].pinned")
+        optimizer = _space(own.space, baseline.search_space).optimizer
+        if optimizer in fields:
+            raise InvalidInput(
+                own.space, f"tunes {optimizer!r}, as {fields[optimizer].space} does: leave one of them out"
+            )
+        fields[optimizer] = own
+    return fields
+
+
+def spaces_of(specification: JobSpecification) -> dict[Side, SearchSpace]:
+    """The search spaces of the sides.
+
+    Raises:
+        InvalidInput: one is none, or two baselines have the same optimizer; names what is wrong.
+    """
+    given = [specification.search_space, *(baseline.search_space for baseline in specification.baselines)]
+    fields = fields_of(specification)
+    return {side: _space(own.space, space) for (side, own), space in zip(fields.items(), given, strict=True)}
 
 
 def pinned_of(
-    specification: JobSpecification, spaces: Mapping[Phase, SearchSpace]
-) -> dict[Phase, tuple[dict[str, Scalar], ...]]:
-    """The assignments that search and baseline try first, after the defaults.
+    specification: JobSpecification, spaces: Mapping[Side, SearchSpace]
+) -> dict[Side, tuple[dict[str, Scalar], ...]]:
+    """The assignments that each side tries first, after the defaults.
 
     Raises:
         InvalidInput: the space has no such values; names the parameter.
     """
-    pinned = {Phase.SEARCH: _pinned("pinned", specification.pinned, spaces[Phase.SEARCH])}
-    if specification.baseline is not None:
-        pinned[Phase.BASELINE] = _pinned("baseline.pinned", specification.baseline.pinned, spaces[Phase.BASELINE])
-    return pinned
+    given = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
+    fields = fields_of(specification)
+    return {
+        side: _pinned(own.pinned, pinned, spaces[side])
+        for (side, own), pinned in zip(fields.items(), given, strict=True)
+    }
 
 
 def allot(specification: JobSpecification) -> dict[Phase, int]:
     """The number of trials of each phase; the confirmation has fewer if fewer configs complete than it is to confirm.
 
-    More trials for the job are never fewer for a phase.
+    Raises:
+        InvalidInput: there are too few for the phases, or the baselines' shares leave the search none.
+    """
+    of_sides = _allot_sides(specification)
+    allotments = {Phase.SEARCH: of_sides[0]}
+    if specification.baselines:
+        allotments[Phase.BASELINE] = sum(of_sides[1:])
+    if (sizes := _sizes(specification, of_sides)) is not None:
+        allotments[Phase.CONFIRMATION] = (
+            len(of_sides) * sizes.top_k * sizes.num_choosing + len(allotments) * sizes.num_comparing
+        )
+    return allotments
+
+
+def allot_sides(specification: JobSpecification) -> dict[Side, int]:
+    """The number of trials of each side.
 
     Raises:
-        InvalidInput: there are too few for the phases.
+        InvalidInput: as `allot` and `fields_of`.
     """
-    budget, baseline = specification.budget, specification.baseline
-    num_trials = budget.num_trials
-    allotments = {Phase.SEARCH: num_trials}
-    if baseline is None and budget.extra_baseline_trials:
-        raise InvalidInput("budget.extra_baseline_trials", "has no effect without a baseline")
-    if baseline is not None:
-        if num_trials < 2:
-            raise InvalidInput("budget.num_trials", f"a job with a baseline needs at least 2 trials, got {num_trials}")
-        # Of half a trial more, the search gets it.
-        of_baseline = min(max(math.ceil(num_trials * baseline.budget_share - 0.5), 1), num_trials - 1)
-        allotments = {
-            Phase.SEARCH: num_trials - of_baseline,
-            Phase.BASELINE: of_baseline + budget.extra_baseline_trials,
-        }
-    allotments[Phase.SEARCH] += budget.extra_search_trials
-    if (sizes := _sizes(specification, allotments)) is not None:
-        allotments[Phase.CONFIRMATION] = len(allotments) * (sizes.top_k * sizes.num_choosing + sizes.num_comparing)
-    return allotments
+    return dict(zip(fields_of(specification), _allot_sides(specification), strict=True))
+
+
+def _allot_sides(specification: JobSpecification) -> list[int]:
+    """The trials of the search, and of each baseline."""
+    budget, baselines = specification.budget, specification.baselines
+    given = [baseline.budget_share for baseline in baselines]
+    left = 1 - sum(
+        (Fraction(share).limit_denominator(_FINEST_SHARE) for share in given if share is not None), Fraction()
+    )
+    if left <= 0:
+        index = max(index for index, share in enumerate(given) if share is not None)
+        raise InvalidInput(f"baselines[{index}].budget_share", "leaves nothing to the search: they add up to 1 or more")
+    if budget.num_trials < 1 + len(baselines):
+        of = "a baseline" if len(baselines) == 1 else f"{len(baselines)} baselines"
+        raise InvalidInput(
+            "budget.num_trials",
+            f"a job with {of} needs at least {1 + len(baselines)} trials, got {budget.num_trials}",
+        )
+    even = left / (1 + given.count(None))
+    shares = [even if share is None else Fraction(share).limit_denominator(_FINEST_SHARE) for share in given]
+    allotted = _divided(budget.num_trials, (1 - sum(shares, Fraction()), *shares))
+    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
+    return [own + more for own, more in zip(allotted, extra, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def _divided(num_trials: int, shares: tuple[Fraction, ...]) -> tuple[int, ...]:
+    """`num_trials` divided by `shares`, at least one each; of equal claims the first named has it.
+
+    The method of Webster and Sainte-Laguë: of two sides it rounds to the nearest, and more trials to divide are never
+    fewer for anyone.
+    """
+    found = [1] * len(shares)
+    for _ in range(num_trials - len(shares)):
+        claims = [share / (2 * own + 1) for share, own in zip(shares, found, strict=True)]
+        found[claims.index(max(claims))] += 1
+    return tuple(found)
 
 
 def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None:
@@ -100,25 +162,21 @@ def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None
     Raises:
         InvalidInput: the phases have too few trials.
     """
-    found = allot(specification)
-    found.pop(Phase.CONFIRMATION, None)
-    return _sizes(specification, found)
+    return _sizes(specification, _allot_sides(specification))
 
 
-def _sizes(specification: JobSpecification, allotments: Mapping[Phase, int]) -> ConfirmationSizes | None:
-    """The sizes, from the trials of search and baseline."""
-    asked, fewest = specification.confirmation, min(allotments.values())
+def _sizes(specification: JobSpecification, of_sides: Sequence[int]) -> ConfirmationSizes | None:
+    """The sizes, from the trials of the search and of each baseline."""
+    asked, fewest = specification.confirmation, min(of_sides)
     if asked == "auto":
         is_worth_it = fewest >= MIN_TRIED and specification.pruner.name != "pbt"
         asked = ConfirmationChoice() if is_worth_it else None
     if asked is None:
         return None
-    if asked.top_k is not None and asked.top_k > allotments[Phase.SEARCH]:
-        raise InvalidInput(
-            "confirmation.top_k", f"{asked.top_k} exceeds the search's {allotments[Phase.SEARCH]} trials"
-        )
+    if asked.top_k is not None and asked.top_k > of_sides[0]:
+        raise InvalidInput("confirmation.top_k", f"{asked.top_k} exceeds the search's {of_sides[0]} trials")
     top_k = asked.top_k or min(DEFAULT_TOP_K, fewest)
-    choosing = num_choosing(top_k=top_k, num_seeds=asked.num_seeds)
+    choosing = num_choosing(top_k=top_k, num_seeds=asked.num_seeds, num_baselines=len(of_sides) - 1)
     return ConfirmationSizes(top_k, choosing, asked.num_seeds - choosing)
 
 

@@ -12,16 +12,17 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
-from service.domain import Direction, Objective, Phase, PrunerName, SamplerName
+from service.domain import Direction, Objective, Phase, PrunerName, SamplerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
 from service.specification.phases import (
-    FIELDS,
     ConfirmationSizes,
     allot,
+    allot_sides,
     check_workload_options,
     confirmation_of,
+    fields_of,
     pinned_of,
     spaces_of,
 )
@@ -54,11 +55,14 @@ class JobPlan:
     min_pruning_steps: int
     population: PopulationPlan | None
     """With the pruner `pbt`, and only then."""
-    spaces: dict[Phase, SearchSpace]
+    spaces: dict[Side, SearchSpace]
+    """The search's first, then the baselines' in their order."""
     allotments: dict[Phase, int]
     """Trials of each phase; of the confirmation about so many: fewer if fewer configs completed, more if some fail."""
-    pinned: dict[Phase, tuple[dict[str, Scalar], ...]]
-    """Assignments that a phase tries first, after the defaults."""
+    side_allotments: dict[Side, int]
+    """Trials of each side."""
+    pinned: dict[Side, tuple[dict[str, Scalar], ...]]
+    """Assignments that a side tries first, after the defaults."""
 
     @property
     def metric(self) -> str:
@@ -85,13 +89,18 @@ class JobPlan:
         """The new seeds, those that choose first; empty without a confirmation."""
         return confirmation_seeds(self.specification)
 
-    def trial_config(self, phase: Phase, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
-        """The config of a trial of search or baseline with these sampled values ({parameter name: value}).
+    @property
+    def baselines(self) -> list[Side]:
+        """The optimizers of the baselines, in their order."""
+        return [side for side in self.spaces if side != Phase.SEARCH]
+
+    def trial_config(self, side: Side, parameters: dict[str, Any], *, seed: int | None = None) -> TrialConfig:
+        """The config of a trial of this side with these sampled values ({parameter name: value}).
 
         Args:
             seed: None: the job's.
         """
-        space, requested = self.spaces[phase], self.specification
+        space, requested = self.spaces[side], self.specification
         assignment = space.assign(parameters)
         training = dataclasses.replace(requested.training.with_assigned(assignment), evaluate_every=self.evaluate_every)
         if self.population is not None:
@@ -136,7 +145,7 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     sampler, pruner = search_method(specification)
     spaces = spaces_of(specification)
     pinned = pinned_of(specification, spaces)
-    allotments = allot(specification)
+    side_allotments = allot_sides(specification)
     plan = JobPlan(
         specification=specification,
         workload=workload,
@@ -147,13 +156,14 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         sampler=sampler,
         pruner=pruner,
         min_pruning_steps=min_pruning_steps,
-        population=_population(specification, pruner, spaces, allotments, length),
+        population=_population(specification, pruner, spaces, side_allotments, length),
         spaces=spaces,
-        allotments=allotments,
+        allotments=allot(specification),
+        side_allotments=side_allotments,
         pinned=pinned,
     )
-    for phase in spaces:
-        _check_default_trial(plan, phase)
+    for side in spaces:
+        _check_default_trial(plan, side)
     mode = specification.training.parallelism.mode
     if specification.resources.workers_per_trial == 1 and mode != "ddp":
         raise InvalidInput("training.parallelism.mode", f"{mode!r} has no effect with workers_per_trial = 1")
@@ -201,8 +211,8 @@ def _min_pruning_steps(specification: JobSpecification, length: _Length) -> int:
 def _population(
     specification: JobSpecification,
     pruner: Literal["auto"] | PrunerName,
-    spaces: Mapping[Phase, SearchSpace],
-    allotments: Mapping[Phase, int],
+    spaces: Mapping[Side, SearchSpace],
+    allotments: Mapping[Side, int],
     length: _Length,
 ) -> PopulationPlan | None:
     if pruner != "pbt":
@@ -231,12 +241,13 @@ def check_population_is_measured(plan: JobPlan, num_train_examples: int) -> None
         )
 
 
-def _check_default_trial(plan: JobPlan, phase: Phase) -> None:
-    """Checks that a phase's space goes with the workload and the training, by the trial of its defaults."""
-    specification, space, field = plan.specification, plan.spaces[phase], FIELDS[phase]
+def _check_default_trial(plan: JobPlan, side: Side) -> None:
+    """Checks that a side's space goes with the workload and the training, by the trial of its defaults."""
+    specification, space = plan.specification, plan.spaces[side]
+    field = fields_of(specification)[side].space
     check_workload_options(field, space, plan.workload, given=specification.workload.options)
     try:
-        config = plan.trial_config(phase, space.defaults())
+        config = plan.trial_config(side, space.defaults())
     except InvalidConfig as error:
         section = error.field.partition(".")[0]
         if getattr(specification.training, section, None) is not None:
@@ -249,8 +260,32 @@ def _check_default_trial(plan: JobPlan, phase: Phase) -> None:
         raise InvalidInput(where, "compression of gradients has no effect with workers_per_trial = 1")
 
 
+def proposed_side(plan: JobPlan, phase: Phase, optimizer: str | None) -> Side:
+    """The side of a trial that is proposed for a phase.
+
+    Args:
+        optimizer: of the baseline; None: of the only one, or of the search.
+
+    Raises:
+        InvalidInput: the job has no such side; names the field.
+    """
+    sides = list(plan.spaces) if phase is Phase.SEARCH else plan.baselines
+    if phase not in plan.allotments or phase is Phase.CONFIRMATION:
+        known = ", ".join(phase for phase in plan.allotments if phase is not Phase.CONFIRMATION)
+        raise InvalidInput("phase", f"trials can be proposed for {known}, got {phase.value!r}")
+    if optimizer is None and (phase is Phase.SEARCH or len(sides) == 1):
+        return sides[0]
+    known = ", ".join(plan.spaces[side].optimizer for side in (sides[:1] if phase is Phase.SEARCH else sides))
+    if optimizer is None:
+        raise InvalidInput("optimizer", f"must say which baseline: {known}")
+    side = side_of(phase, optimizer)
+    if side not in sides or plan.spaces[side].optimizer != optimizer:
+        raise InvalidInput("optimizer", f"the {phase} tunes {known}, got {optimizer!r}")
+    return side
+
+
 def check_proposal(
-    plan: JobPlan, phase: Phase, given: Mapping[str, JsonValue], *, beyond_bounds: bool = False
+    plan: JobPlan, side: Side, given: Mapping[str, JsonValue], *, beyond_bounds: bool = False
 ) -> tuple[dict[str, Scalar], TrialConfig]:
     """The values of a proposed trial, those left out at their defaults, and its config.
 
@@ -258,25 +293,22 @@ def check_proposal(
         beyond_bounds: whether numbers may lie beyond the space's ranges, as far as the optimizer accepts them.
 
     Raises:
-        InvalidInput: the job has no such phase, or the phase's space no such values; names the field.
+        InvalidInput: the side's space has no such values; names the field.
     """
-    if phase not in plan.spaces:
-        known = ", ".join(plan.spaces)
-        raise InvalidInput("phase", f"trials can be proposed for {known}, got {phase.value!r}")
-    space = plan.spaces[phase]
+    space = plan.spaces[side]
     names = {parameter.name for parameter in space.parameters}
     for name in given:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             hint = did_you_mean(name, names)
-            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {phase} space (known: {known}){hint}")
+            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
     try:
         values = space.defaults(given, beyond_bounds=beyond_bounds)  # type: ignore[arg-type]  # it checks the values
     except SpaceError as error:
         hint = "" if beyond_bounds or not _is_possible(space, given) else BEYOND_BOUNDS_HINT
         raise InvalidInput(f"parameters.{error.field}", error.message + hint) from error
     try:
-        return values, plan.trial_config(phase, values)
+        return values, plan.trial_config(side, values)
     except ValueError as error:
         raise InvalidInput("parameters", f"give an impossible trial: {error}") from error
 

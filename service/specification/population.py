@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from search_spaces import SearchSpace, may_change_in_flight
-from service.domain import Phase
+from service.domain import Phase, Side
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
+from service.specification.phases import fields_of
 
 DEFAULT_POPULATION = 8
 DEFAULT_INTERVALS = 10
@@ -21,15 +22,15 @@ MIN_KEPT_CHECKPOINTS = 2
 class PopulationPlan:
     """The populations of a job, and how often their trials are compared."""
 
-    sizes: Mapping[Phase, int]
+    sizes: Mapping[Side, int]
     interval: int
     """Steps between ready steps, each with a checkpoint."""
 
 
 def plan_populations(
     specification: JobSpecification,
-    spaces: Mapping[Phase, SearchSpace],
-    allotments: Mapping[Phase, int],
+    spaces: Mapping[Side, SearchSpace],
+    allotments: Mapping[Side, int],
     *,
     num_steps: int,
     evaluate_every: int | None,
@@ -67,9 +68,9 @@ def plan_populations(
             f"must be at least {MIN_KEPT_CHECKPOINTS} with the pruner 'pbt', got {training.keep_checkpoints}: trials "
             "begin from the checkpoints of others",
         )
-    for phase, space in spaces.items():
+    for side, space in spaces.items():
         if not any(may_change_in_flight(space, parameter) for parameter in space.parameters):
-            field = "search_space" if phase is Phase.SEARCH else "baseline.search_space"
+            field = fields_of(specification)[side].space
             names = ", ".join(sorted(parameter.name for parameter in space.parameters)) or "none"
             raise InvalidInput(
                 field, f"has no parameter that may change in training, as 'pbt' wants to (its parameters: {names})"
@@ -92,8 +93,8 @@ def refuse_without_pbt(specification: JobSpecification) -> None:
             raise InvalidInput(f"pruner.{name}", f"has no effect without the pruner 'pbt', got {value}")
 
 
-def population_sizes(given: int | None, allotments: Mapping[Phase, int]) -> dict[Phase, int]:
-    """The number of trials that train side by side in each phase.
+def population_sizes(given: int | None, allotments: Mapping[Side, int]) -> dict[Side, int]:
+    """The number of trials of each side that train at once.
 
     Raises:
         InvalidInput: the search has too few trials for `given`, or at all.
@@ -105,10 +106,11 @@ def population_sizes(given: int | None, allotments: Mapping[Phase, int]) -> dict
         )
     if num_search < 3:
         raise InvalidInput("budget.num_trials", f"'pbt' needs at least 3 trials of the search, which has {num_search}")
-    sizes = {Phase.SEARCH: given or min(DEFAULT_POPULATION, max(2, num_search // 2))}
-    if Phase.BASELINE in allotments:
-        sizes[Phase.BASELINE] = min(sizes[Phase.SEARCH], max(2, allotments[Phase.BASELINE] // 2))
-    return sizes
+    of_search = given or min(DEFAULT_POPULATION, max(2, num_search // 2))
+    return {
+        side: of_search if side == Phase.SEARCH else min(of_search, max(2, num // 2))
+        for side, num in allotments.items()
+    }
 
 
 def _interval(given: int | None, *, num_steps: int, evaluate_every: int | None) -> int:

@@ -55,7 +55,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, needs_trials: bo
     if needs_trials and all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
         # The confirmation's trials come on top of the budget's.
         searched = sum(num for phase, num in spent.trials.items() if phase is not Phase.CONFIRMATION)
-        return _raise("num_trials", budget.num_searched, str(searched))
+        return _raise("num_trials", specification.num_searched, str(searched))
     return None
 
 

@@ -4,12 +4,13 @@ specification, so that the same is tried whatever finishes later."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pydantic import JsonValue
 
 from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_active, is_same
-from service.domain import JobState, Phase
+from service.domain import JobState, Phase, Side
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
 from service.specification.planning import JobPlan
 from service.store.models import Job
@@ -17,7 +18,7 @@ from service.store.repositories import JobRepository, RecommendationRepository, 
 from service.store.session import Session
 
 MAX_WINNERS = 5
-"""For each phase that asks for them."""
+"""For each side that asks for them."""
 JOBS_LOOKED_AT = 50
 """The number of a model's newest recommendations that are searched."""
 
@@ -29,42 +30,54 @@ def resolve_winners(session: Session, plan: JobPlan, fingerprint: str | None = N
         fingerprint: of the job's model; None only where no winners are asked for.
     """
     specification = plan.specification
-    changes: dict[str, object] = {"pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned)}
-    if specification.baseline is not None:
-        pinned = _resolved(session, plan, fingerprint, Phase.BASELINE, specification.baseline.pinned)
-        changes["baseline"] = specification.baseline.model_copy(update={"pinned": pinned})
-    return specification.model_copy(update=changes)
+    return specification.model_copy(
+        update={
+            "pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned),
+            "baselines": [
+                baseline.model_copy(update={"pinned": _resolved(session, plan, fingerprint, side, baseline.pinned)})
+                for side, baseline in zip(plan.baselines, specification.baselines, strict=True)
+            ],
+        }
+    )
 
 
-def find_winners(session: Session, plan: JobPlan, fingerprint: str, phase: Phase) -> Iterator[EarlierWinner]:
+def find_winners(session: Session, plan: JobPlan, fingerprint: str, side: Side) -> Iterator[EarlierWinner]:
     """The best configs that earlier jobs found for the model of this fingerprint and the objective of `plan`, with the
-    optimizer of its phase; the newest job's first.
+    optimizer of its side; the newest job's first.
 
     A job counts if it succeeded, and a trial if its model had the fingerprint. Of the parameters that its trials
-    varied, those that the phase's space has, too, keep their values, as far as the conditions of the space let them be
+    varied, those that the side's space has, too, keep their values, as far as the conditions of the space let them be
     active; numbers out of range are clipped. All others take the space's defaults. A config that has none of the
     parameters, or a value that is no choice, is left out; so is the last config of a fork, with which alone nothing was
     trained from the start.
     """
-    space = plan.spaces[phase]
+    space = plan.spaces[side]
     jobs, trials = JobRepository(session), TrialRepository(session)
     newest = RecommendationRepository(session).of_fingerprint(fingerprint, limit=JOBS_LOOKED_AT)
     for recommendation in newest:
         job = jobs.get(recommendation.job_id)
         if job.state is not JobState.SUCCEEDED or not _has_same_objective(job, plan):
             continue
-        evidence = recommendation.content["evidence"]
-        for winner in (evidence["best"], evidence["baseline"]):
-            if winner is None or winner["config"]["optimizer"]["name"] != space.optimizer or winner.get("lineage"):
-                continue
-            trial = trials.get(job.id, winner["number"])
-            fitted = fit(space, trial.parameters) if trial.fingerprint == fingerprint else None
-            if fitted is None or not _is_possible(plan, phase, fitted[0]):
+        for number, value in _winners_of(recommendation.content["evidence"], space.optimizer):
+            trial = trials.get(job.id, number)
+            fits = trial.fingerprint == fingerprint and trial.forked_from is None
+            fitted = fit(space, trial.parameters) if fits else None
+            if fitted is None or not _is_possible(plan, side, fitted[0]):
                 continue
             values, clipped = fitted
-            yield EarlierWinner(
-                job_id=job.id, trial=winner["number"], value=winner["value"], parameters=values, clipped=clipped
-            )
+            yield EarlierWinner(job_id=job.id, trial=number, value=value, parameters=values, clipped=clipped)
+
+
+def _winners_of(evidence: Mapping[str, Any], optimizer: str) -> Iterator[tuple[int, float]]:
+    """Number and value of the best trials with this optimizer that a stored evidence names."""
+    named = set()
+    for winner in (evidence["best"], evidence["baseline"]):
+        if winner is not None and winner["config"]["optimizer"]["name"] == optimizer:
+            named.add(winner["number"])
+            yield winner["number"], winner["value"]
+    for best in evidence.get("baselines", []):
+        if best["optimizer"] == optimizer and best["value"] is not None and best["number"] not in named:
+            yield best["number"], best["value"]
 
 
 def fit(space: SearchSpace, given: Mapping[str, Scalar]) -> tuple[dict[str, JsonValue], list[str]] | None:
@@ -103,15 +116,15 @@ def _has_same_objective(job: Job, plan: JobPlan) -> bool:
     return job.objectives[0] == plan.objectives[0]
 
 
-def _is_possible(plan: JobPlan, phase: Phase, values: dict[str, JsonValue]) -> bool:
+def _is_possible(plan: JobPlan, side: Side, values: dict[str, JsonValue]) -> bool:
     try:
-        plan.trial_config(phase, values)
+        plan.trial_config(side, values)
     except ValueError:
         return False
     return True
 
 
-def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, phase: Phase, pinned: Pinned) -> Pinned:
+def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, side: Side, pinned: Pinned) -> Pinned:
     resolved: Pinned = []
     seen: list[object] = [entry for entry in pinned if isinstance(entry, dict)]
     room = min(MAX_WINNERS, MAX_PINNED - sum(entry != "winners" for entry in pinned))
@@ -120,7 +133,7 @@ def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, phase: P
             resolved.append(entry)
             continue
         assert fingerprint is not None, "it is known where winners are asked for"
-        for winner in find_winners(session, plan, fingerprint, phase):
+        for winner in find_winners(session, plan, fingerprint, side):
             if room > 0 and winner.parameters not in seen:
                 seen.append(winner.parameters)
                 resolved.append(winner)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain import Phase, TrialState
+from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
@@ -63,6 +63,7 @@ def estimate_job(
         seconds.append(start_up.seconds + (max_steps * found.step_seconds + overhead) / at_once)
     return Estimate(
         num_trials=dict(plan.allotments),
+        num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
         num_steps=plan.num_steps,
         max_steps=max_steps,
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
@@ -76,14 +77,14 @@ def estimate_job(
     )
 
 
-def _winners(session: Session, plan: JobPlan, fingerprint: str | None) -> dict[Phase, list[EarlierWinner]]:
-    asked, resolved = plan.specification, resolve_winners(session, plan, fingerprint)
-    by_phase = {Phase.SEARCH: (asked.pinned, resolved.pinned)}
-    if asked.baseline is not None and resolved.baseline is not None:
-        by_phase[Phase.BASELINE] = (asked.baseline.pinned, resolved.baseline.pinned)
+def _winners(session: Session, plan: JobPlan, fingerprint: str | None) -> dict[Side, list[EarlierWinner]]:
+    asked, resolved = (
+        [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
+        for specification in (plan.specification, resolve_winners(session, plan, fingerprint))
+    )
     return {
-        phase: [entry for entry in found if isinstance(entry, EarlierWinner)]
-        for phase, (pinned, found) in by_phase.items()
+        side: [entry for entry in found if isinstance(entry, EarlierWinner)]
+        for side, pinned, found in zip(plan.spaces, asked, resolved, strict=True)
         if "winners" in pinned
     }
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from service.domain import Phase
+from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan, check_population_is_measured
@@ -186,10 +186,10 @@ def estimate_memory(
             # The first one's time is that of the imports; those after it cost milliseconds.
             started_by = time.monotonic() + start_seconds
             defaults = {
-                phase: predictor.predict(
-                    plan.trial_config(phase, space.defaults()), timeout_seconds=started_by - time.monotonic()
+                side: predictor.predict(
+                    plan.trial_config(side, space.defaults()), timeout_seconds=started_by - time.monotonic()
                 )
-                for phase, space in plan.spaces.items()
+                for side, space in plan.spaces.items()
             }
             if data_are_here and predictor.num_train_examples is not None:
                 check_population_is_measured(plan, predictor.num_train_examples)
@@ -198,12 +198,12 @@ def estimate_memory(
                 limit = predictor.device_bytes if is_local else None
             deadline = time.monotonic() + SAMPLE_SECONDS
             spaces = {}
-            for left, phase in zip(range(len(defaults), 0, -1), defaults, strict=True):
+            for left, side in zip(range(len(defaults), 0, -1), defaults, strict=True):
                 now = time.monotonic()
-                points = _sample(predictor, plan, phase, deadline=now + (deadline - now) / left)
-                needed = [defaults[phase], *points]
-                spaces[phase] = SpaceMemory(
-                    default_bytes=defaults[phase],
+                points = _sample(predictor, plan, side, deadline=now + (deadline - now) / left)
+                needed = [defaults[side], *points]
+                spaces[side] = SpaceMemory(
+                    default_bytes=defaults[side],
                     largest_bytes=max(needed),
                     share_infeasible=None if limit is None else sum(n > limit for n in needed) / len(needed),
                     num_points=len(needed),
@@ -217,15 +217,15 @@ def estimate_memory(
 
 
 def _with_activations(
-    predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Phase, SpaceMemory]
-) -> tuple[dict[Phase, SpaceMemory], str | None]:
+    predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Side, SpaceMemory]
+) -> tuple[dict[Side, SpaceMemory], str | None]:
     """What is known of the spaces, and their activations as far as they can be measured; why the first could not."""
     deadline = time.monotonic() + STEP_SECONDS
-    known: dict[Phase, SpaceMemory] = {}
+    known: dict[Side, SpaceMemory] = {}
     problem: str | None = None
     measured: dict[str, int] = {}
-    for phase, space in spaces.items():
-        config = plan.trial_config(phase, plan.spaces[phase].defaults())
+    for side, space in spaces.items():
+        config = plan.trial_config(side, plan.spaces[side].defaults())
         # The optimizer has no part in them.
         key = json.dumps({name: value for name, value in config.to_json().items() if name not in _OF_THE_OPTIMIZER})
         try:
@@ -233,7 +233,7 @@ def _with_activations(
                 measured[key] = predictor.activations(config, timeout_seconds=deadline - time.monotonic())
         except NotPredictable as error:
             problem = problem or str(error)
-        known[phase] = dataclasses.replace(space, activation_bytes=measured.get(key))
+        known[side] = dataclasses.replace(space, activation_bytes=measured.get(key))
     return known, problem
 
 
@@ -248,15 +248,15 @@ def _slot() -> Iterator[None]:
         _SLOTS.release()
 
 
-def _sample(predictor: MemoryPredictor, plan: JobPlan, phase: Phase, *, deadline: float) -> list[int]:
+def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: float) -> list[int]:
     found: list[int] = []
-    rng = random.Random(f"memory/{phase}")
+    rng = random.Random(f"memory/{side}")
     for _ in range(NUM_SAMPLES):
         left = deadline - time.monotonic()
         if left <= 0:
             break
         try:
-            config = plan.trial_config(phase, plan.spaces[phase].sample(rng))
+            config = plan.trial_config(side, plan.spaces[side].sample(rng))
         except ValueError:
             continue  # a config that cannot be needs nothing
         try:

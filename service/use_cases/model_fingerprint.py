@@ -19,8 +19,8 @@ def field_with_winners(specification: JobSpecification) -> str | None:
     """The field in which a job asks for winners of earlier ones; None: it does not."""
     if WINNERS in specification.pinned:
         return "pinned"
-    baseline = specification.baseline
-    return "baseline.pinned" if baseline is not None and WINNERS in baseline.pinned else None
+    asking = (index for index, baseline in enumerate(specification.baselines) if WINNERS in baseline.pinned)
+    return next((f"baselines[{index}].pinned" for index in asking), None)
 
 
 def fingerprint_for_winners(plan: JobPlan) -> str | None:

@@ -306,9 +306,10 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         objectives=job.objectives,
-        num_planned=job.specification.budget.num_searched,
+        num_planned=job.specification.num_searched,
         seeds=confirmation_seeds(job.specification),
         top_k=1 if sizes is None else sizes.top_k,
+        num_baselines=len(job.specification.baselines),
         parameter_groups=parameter_groups_of(job),
         spaces=spaces_of(job.specification),
     )

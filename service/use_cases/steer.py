@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import JsonValue
 from ulid import ULID
 
-from service.domain import JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.domain import JobRequest, JobState, Phase, Side, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
     ForkNotRetriable,
@@ -28,8 +28,8 @@ from service.errors import (
     TrialNotRetriable,
 )
 from service.specification.job import MAX_TRIALS, Budget, JobSpecification
-from service.specification.phases import allot
-from service.specification.planning import check_proposal, plan_job
+from service.specification.phases import allot, allot_sides
+from service.specification.planning import JobPlan, check_proposal, plan_job, proposed_side
 from service.specification.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -209,18 +209,20 @@ def propose_trial(
     *,
     phase: Phase,
     parameters: Mapping[str, JsonValue],
+    optimizer: str | None = None,
     beyond_bounds: bool = False,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, Trial, bool]:
     """Queues a trial that a user proposes, beside those that the job was to have; (job, trial, whether it is new).
 
-    The phase gets one trial more. A running job tries it within seconds, before anything that the search would choose;
+    Its side gets one trial more. A running job tries it within seconds, before anything that the search would choose;
     a paused one when it is resumed; a finished one thereby goes on. A repeated `idempotency_key` gives back the trial
     that it proposed before.
 
     Args:
         parameters: values by name; those left out take their defaults.
+        optimizer: of which baseline; None: of the only one, or of the search.
         beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
 
     Raises:
@@ -230,18 +232,20 @@ def propose_trial(
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     jobs, trials = JobRepository(session), TrialRepository(session)
-    values, config = check_proposal(
-        plan_job(jobs.get(job_id).specification), phase, parameters, beyond_bounds=beyond_bounds
-    )
+    plan = plan_job(jobs.get(job_id).specification)
+    side = proposed_side(plan, phase, optimizer)
+    values, config = check_proposal(plan, side, parameters, beyond_bounds=beyond_bounds)
     job = jobs.get_locked(job_id)
-    digest = hashlib.sha256(json.dumps([phase, dict(parameters)], sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(
+        json.dumps([phase, dict(parameters), *([optimizer] if optimizer else [])], sort_keys=True).encode()
+    ).hexdigest()
     if idempotency_key is not None:
         earlier = trials.find_by_idempotency_key(job_id, idempotency_key)
         if earlier is not None:
             if earlier.request_digest != digest:
                 raise IdempotencyKeyReused(idempotency_key)
             return job, earlier, False
-    _add_trial_to_budget(job, phase)
+    _add_trial_to_budget(job, plan, side)
     trial = Trial(
         id=f"trial_{ULID()}",
         job_id=job_id,
@@ -266,14 +270,19 @@ def propose_trial(
     return job, trial, True
 
 
-def _add_trial_to_budget(job: Job, phase: Phase) -> None:
+def _add_trial_to_budget(job: Job, plan: JobPlan, side: Side) -> None:
     specification = job.specification
-    field = f"extra_{phase}_trials"
-    extra = getattr(specification.budget, field) + 1
+    budget, baselines = specification.budget, list(specification.baselines)
+    if side == Phase.SEARCH:
+        extra, field = budget.extra_search_trials + 1, "budget.extra_search_trials"
+        budget = budget.model_copy(update={"extra_search_trials": extra})
+    else:
+        index = plan.baselines.index(side)
+        extra, field = baselines[index].extra_trials + 1, f"baselines[{index}].extra_trials"
+        baselines[index] = baselines[index].model_copy(update={"extra_trials": extra})
     if extra > MAX_TRIALS:
-        raise InvalidInput("phase", f"budget.{field} is {MAX_TRIALS} already, which is the most there can be")
-    budget = specification.budget.model_copy(update={field: extra})
-    changed = specification.model_copy(update={"budget": budget})
+        raise InvalidInput("phase", f"{field} is {MAX_TRIALS} already, which is the most there can be")
+    changed = specification.model_copy(update={"budget": budget, "baselines": baselines})
     job.specification = changed
     job.num_trials = sum(allot(changed).values())
 
@@ -292,10 +301,9 @@ def _unfinished_job(session: Session, job_id: str) -> Job:
 
 def _allot(specification: JobSpecification) -> dict[Phase, int]:
     try:
-        allotments = allot(specification)
         if specification.pruner.name == "pbt":
-            population_sizes(specification.pruner.population, allotments)
-        return allotments
+            population_sizes(specification.pruner.population, allot_sides(specification))
+        return allot(specification)
     except InvalidInput as error:
         if error.field.startswith("budget."):
             raise

@@ -135,7 +135,7 @@ def confirmed(
         own = _trial(
             len(trials),
             Phase.CONFIRMATION,
-            value(repeats.phase, repeats.seed),
+            value(trials[repeats.number].phase, repeats.seed),
             seed=repeats.seed,
             confirms=repeats.number,
         )

@@ -93,7 +93,7 @@ def create_job(
         bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")
     ] = False,
 ) -> JobRead | Response:
-    """Queues a tuning job: one workload, one search, and the baseline that it is compared with."""
+    """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
     if data_are_here:
         check_paths(body.workload)

@@ -17,8 +17,8 @@ from service.api.figures import (
     best_so_far,
     choose_curves,
     learning_curves,
-    phase_labels,
     plot_trial,
+    side_labels,
     trade_off,
 )
 from service.domain import TrialState
@@ -63,7 +63,7 @@ def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
         [plot_trial(trial, started_at=job.started_at) for trial in trials],
         metric=job.metric,
         direction=job.direction,
-        labels=phase_labels(job.specification),
+        labels=side_labels(job.specification),
         axis=axis,
     )
 
@@ -79,7 +79,7 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
         [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
         metric=job.metric,
         direction=job.direction,
-        labels=phase_labels(job.specification),
+        labels=side_labels(job.specification),
     )
 
 
@@ -100,7 +100,7 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
             for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
         ],
         metrics=metrics,
-        labels=phase_labels(job.specification),
+        labels=side_labels(job.specification),
     )
 
 

@@ -82,9 +82,9 @@ def propose_trial(
 ) -> TrialRead:
     """Has a config of your own tried, before anything else that the search would choose, and judged like the others.
 
-    The budget of its phase grows by one trial (`budget.extra_search_trials` or `extra_baseline_trials`). A running job
-    tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A paused job
-    tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
+    The budget of its side grows by one trial (`budget.extra_search_trials`, or `extra_trials` of the baseline). A
+    running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
+    paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
     refuse_module_workload(JobRepository(session).get(job_id).specification.workload.name, settings)
     job, trial, is_new = steer.propose_trial(
@@ -92,6 +92,7 @@ def propose_trial(
         job_id,
         phase=Phase(body.phase),
         parameters=body.parameters,
+        optimizer=body.optimizer,
         beyond_bounds=body.beyond_bounds,
         idempotency_key=idempotency_key,
         now=now,

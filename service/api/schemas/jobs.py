@@ -120,6 +120,8 @@ class TrialCreate(StrictModel):
 
     phase: Literal["search", "baseline"] = "search"
     """Whose search space it is of, and whose trials it counts among."""
+    optimizer: str | None = None
+    """Of which baseline, where the job has several."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
     beyond_bounds: bool = False
@@ -154,7 +156,7 @@ class ProgressRead(ReadModel):
     """The best trial of the search; null: none completed yet. While the job runs: the completed one with the best final
     value. Once it has ended: the one whose config is recommended."""
     baseline_best: BestTrial | None
-    """The same of the baseline."""
+    """The same of the baselines: the best of all of them."""
     front: list[FrontPoint] = Field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""

@@ -29,9 +29,9 @@ def confirm(
 ) -> ConfirmationResult | None:
     """The result of a job's confirmation trials; None if it has none.
 
-    On each side, search and baseline, `finalists.preferred` chooses by the choosing seeds, and a config that failed
-    with any new seed has given way. The two chosen are compared over the comparing seeds that both completed, so that
-    each seed's luck with data and initial weights is the same for both.
+    Of the search's configs and of those of all baselines, `finalists.preferred` chooses one each by the choosing seeds,
+    and a config that failed with any new seed has given way. The two chosen are compared over the comparing seeds that
+    both completed, so that each seed's luck with data and initial weights is the same for both.
     """
     by_source: dict[int, list[FinishedTrial]] = {}
     for trial in trials:
@@ -85,9 +85,9 @@ def confirm(
     )
 
 
-def split_seeds(seeds: Sequence[int], *, top_k: int) -> tuple[list[int], list[int]]:
+def split_seeds(seeds: Sequence[int], *, top_k: int, num_baselines: int = 1) -> tuple[list[int], list[int]]:
     """The seeds of a confirmation of `top_k` configs a side: those that choose, and those that compare."""
-    num = num_choosing(top_k=top_k, num_seeds=len(seeds))
+    num = num_choosing(top_k=top_k, num_seeds=len(seeds), num_baselines=num_baselines)
     return list(seeds[:num]), list(seeds[num:])
 
 
@@ -119,7 +119,7 @@ def _ranked(
     *,
     direction: Direction,
 ) -> list[int]:
-    """The configs of a side, the chosen one first and those that failed last.
+    """The configs of the search or of all baselines, the chosen one first and those that failed last.
 
     Where the time was up before all of those that did not fail had the choosing seeds, the best found value stands.
     """

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from search_spaces import SearchSpace
-from service.domain import Direction, Phase, TrialState
+from service.domain import Direction, Phase, Side, TrialState, side_of
 from service.evidence.comparison.confirm import compare_over_seeds, differences_of
 from service.evidence.luck.best_probability import best_probabilities
 from service.evidence.luck.search_luck import interval_of_searches
@@ -21,25 +21,35 @@ _ENDED = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
 def sides_of(
     result: ConfirmationResult,
     trials: Sequence[FinishedTrial],
-    spaces: Mapping[Phase, SearchSpace],
+    spaces: Mapping[Side, SearchSpace],
     *,
     metric: str,
     top_k: int,
     num_choosing: int,
 ) -> dict[Phase, SearchedSide]:
-    """The sides of a job of which there is something to say.
+    """The sides of a job of which there is something to say: of several baselines, the one that was compared.
 
     Args:
-        spaces: those that search and baseline took their configs from; a side without one is left out.
+        spaces: those that the sides took their configs from; a side without one is left out.
     """
+    by_number = {trial.number: trial for trial in trials}
     rivals = [*([] if result.baseline is None else [result.baseline]), *result.baseline_others]
     found = {}
-    for phase, configs in ((Phase.SEARCH, result.candidates), (Phase.BASELINE, rivals)):
-        if (space := spaces.get(phase)) is not None and (
-            side := _side_of(configs, trials, phase, space, metric=metric, top_k=top_k, num_choosing=num_choosing)
+    for phase, all_configs in ((Phase.SEARCH, result.candidates), (Phase.BASELINE, rivals)):
+        if not all_configs:
+            continue
+        name = _name_of_side(by_number[all_configs[0].number])
+        configs = [config for config in all_configs if _name_of_side(by_number[config.number]) == name]
+        own = [trial for trial in trials if trial.phase is phase and _name_of_side(trial) == name]
+        if (space := spaces.get(name)) is not None and (
+            side := _side_of(configs, own, space, metric=metric, top_k=top_k, num_choosing=num_choosing)
         ) is not None:
             found[phase] = side
     return found
+
+
+def _name_of_side(trial: FinishedTrial) -> Side:
+    return side_of(trial.phase, str(trial.config["optimizer"]["name"]))
 
 
 def with_luck(
@@ -56,21 +66,20 @@ def with_luck(
 def _side_of(
     configs: Sequence[ConfirmedConfig],
     trials: Sequence[FinishedTrial],
-    phase: Phase,
     space: SearchSpace,
     *,
     metric: str,
     top_k: int,
     num_choosing: int,
 ) -> SearchedSide | None:
-    """One side of a job, its search or its baseline; None: none of its configs completed all its new seeds.
+    """One side of a job, its search or a baseline; None: none of its configs completed all its new seeds.
 
     A trial that was cancelled, as when the time was up, says as much as a pruned one if it was measured. Others, and
     those lost through no fault of their own, say nothing of what a search finds: they are left out.
 
     Args:
         configs: of that side, the chosen one first.
-        trials: all of the job's.
+        trials: of that side.
         metric: the objective.
         top_k: configs that were to be trained again.
         num_choosing: new seeds that were to choose among them.
@@ -86,8 +95,7 @@ def _side_of(
         trials=[
             _tried(trial, space, metric)
             for trial in trials
-            if trial.phase is phase
-            and (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
+            if (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
             and not (trial.reason is not None and trial.reason.is_loss)
         ],
         repeats=repeats,

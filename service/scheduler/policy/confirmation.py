@@ -1,4 +1,4 @@
-"""The confirmation: configs that are trained again with new seeds, when search and baseline have ended.
+"""The confirmation: configs that are trained again with new seeds, when search and baselines have ended.
 
 Pure, like the policy that consults it: the same history gives the same order, so a job goes on after an interruption.
 """
@@ -9,20 +9,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 from search_spaces import Scalar
-from service.domain import Direction, Phase, TrialState
+from service.domain import Direction, Phase, Side, TrialState, phase_of
 from service.evidence.comparison.finalists import preferred
 from service.evidence.comparison.paired import is_settled
 from service.evidence.types import EQUAL_WITHIN
 from service.scheduler.policy.protocol import Repeats
 
-_SIDES = (Phase.SEARCH, Phase.BASELINE)
+_RIVALS = (Phase.SEARCH, Phase.BASELINE)
 
 
 class Confirmation:
-    """The `top_k` best configs of the search and as many of the baseline, trained again in two stages.
+    """The `top_k` best configs of the search and as many of each baseline, trained again in two stages.
 
-    First all of them with the choosing seeds; then the best of each side, by its mean over those, with the comparing
-    seeds, which alone say how the two differ. One that fails gives way to the next of its side, on both sides alike.
+    First all of them with the choosing seeds; then the best of the search and the best of all baselines, by their means
+    over those, with the comparing seeds, which alone say how the two differ. One that fails gives way to the next, in
+    search and baselines alike.
     Once the comparing seeds contradict each other so much that no verdict could come of them, no more are begun.
 
     Only completed trials count; if fewer than `top_k` completed, those are all. Of trials with equal parameters the
@@ -48,19 +49,19 @@ class Confirmation:
         self._choosing, self._comparing = tuple(choosing), tuple(comparing)
         self._direction = direction
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-        self._found: dict[int, tuple[Phase, Mapping[str, Scalar], float]] = {}
+        self._found: dict[int, tuple[Side, Mapping[str, Scalar], float]] = {}
         self._begun: set[tuple[int, int]] = set()
         self._outcomes: dict[int, dict[int, float | None]] = {}
         self._cancelled: set[tuple[int, int]] = set()
 
-    def add(self, number: int, phase: Phase, parameters: Mapping[str, Scalar], value: float | None) -> None:
-        """Takes in a completed trial of search or baseline, with its objective; one without a finite one is passed."""
+    def add(self, number: int, side: Side, parameters: Mapping[str, Scalar], value: float | None) -> None:
+        """Takes in a completed trial of a side, with its objective; one without a finite one is passed."""
         if value is not None and math.isfinite(value):
-            self._found[number] = (phase, parameters, value)
+            self._found[number] = (side, parameters, value)
 
-    def num_lacking(self, phase: Phase) -> int:
-        """The configs of search or baseline that are missing to `top_k`."""
-        return self._top_k - len(self._best(phase))
+    def num_lacking(self, side: Side) -> int:
+        """The configs of a side that are missing to `top_k`."""
+        return self._top_k - len(self._best(side))
 
     def begin(self, repeats: Repeats) -> None:
         """Takes in that a confirmation trial began; however it ends, it is not repeated.
@@ -82,28 +83,28 @@ class Confirmation:
         self._outcomes.setdefault(repeats.number, {})[repeats.seed] = value if is_whole else None
 
     def left(self) -> list[Repeats]:
-        """The confirmation trials to be begun now, in order; it makes sense when search and baseline have ended.
+        """The confirmation trials to be begun now, in order; it makes sense when all sides have ended.
 
         Empty while the next stage waits for trials of this one to end.
         """
-        sides = [(phase, self._best(phase)) for phase in _SIDES]
-        chosen = self._missing([(phase, number) for phase, numbers in sides for number in numbers], self._choosing)
-        if chosen or any(self._is_open(number, self._choosing) for _, numbers in sides for number in numbers):
+        rivals = [self._candidates(phase) for phase in _RIVALS]
+        chosen = self._missing([number for numbers in rivals for number in numbers], self._choosing)
+        if chosen or any(self._is_open(number, self._choosing) for numbers in rivals for number in numbers):
             return chosen
         finalists = [
-            (phase, ranked[0])
-            for phase, numbers in sides
+            ranked[0]
+            for numbers in rivals
             if (ranked := preferred(numbers, self._outcomes, choosing=self._choosing, direction=self._direction))
         ]
-        if self._is_settled([number for _, number in finalists]):
+        if self._is_settled(finalists):
             return []
         return self._missing(finalists, self._comparing)
 
-    def _missing(self, configs: Sequence[tuple[Phase, int]], seeds: Sequence[int]) -> list[Repeats]:
+    def _missing(self, configs: Sequence[int], seeds: Sequence[int]) -> list[Repeats]:
         return [
-            Repeats(number, phase, seed)
+            Repeats(number, self._found[number][0], seed)
             for seed in seeds
-            for phase, number in configs
+            for number in configs
             if (number, seed) not in self._begun and None not in self._outcomes.get(number, {}).values()
         ]
 
@@ -116,7 +117,7 @@ class Confirmation:
         )
 
     def _is_settled(self, finalists: Sequence[int]) -> bool:
-        if len(finalists) < len(_SIDES):
+        if len(finalists) < len(_RIVALS):
             return False
         ours, theirs = (self._outcomes.get(number, {}) for number in finalists)
         pairs = [
@@ -130,9 +131,15 @@ class Confirmation:
             equal_within=EQUAL_WITHIN * abs(sum(other for _, other in pairs)) / max(1, len(pairs)),
         )
 
-    def _best(self, phase: Phase) -> list[int]:
-        """The numbers of the `top_k` best trials of `phase`, the best first."""
-        ranked = sorted((self._sign * value, number) for number, (own, _, value) in self._found.items() if own is phase)
+    def _candidates(self, phase: Phase) -> list[int]:
+        """The numbers of the best trials of each side of `phase`, the best of all first."""
+        sides = {side for side, _, _ in self._found.values() if phase_of(side) is phase}
+        best = [number for side in sides for number in self._best(side)]
+        return sorted(best, key=lambda number: (self._sign * self._found[number][2], number))
+
+    def _best(self, side: Side) -> list[int]:
+        """The numbers of the `top_k` best trials of a side, the best first."""
+        ranked = sorted((self._sign * value, number) for number, (own, _, value) in self._found.items() if own == side)
         best: list[int] = []
         for _, number in ranked:
             if len(best) == self._top_k:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from service.domain import Direction, Objective, Phase, TrialState
+from service.domain import Direction, Objective, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
@@ -24,17 +24,16 @@ def make_policy(plan: JobPlan) -> JobPolicy:
     """The policy of a job."""
     return JobPolicy(
         [
-            PhasePlan(
-                phase,
-                plan.spaces[phase],
-                plan.allotments[phase],
-                search=partial(_make_search, plan, phase),
-                pinned=plan.pinned[phase],
+            SidePlan(
+                side,
+                space,
+                plan.side_allotments[side],
+                search=partial(_make_search, plan, side),
+                pinned=plan.pinned[side],
                 patience=plan.specification.budget.patience,
                 directions=_directions(plan),
             )
-            for phase in Phase
-            if phase in plan.spaces
+            for side, space in plan.spaces.items()
         ],
         confirmation=_confirmation(plan),
     )
@@ -56,9 +55,9 @@ def _directions(plan: JobPlan) -> tuple[Direction, ...]:
     return tuple(objective.direction for objective in plan.objectives)
 
 
-def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
+def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
     sampler, pruner = plan.specification.sampler, plan.specification.pruner
-    space, seed = plan.spaces[phase], f"{sampler.seed}/{phase}"
+    space, seed = plan.spaces[side], f"{sampler.seed}/{side}"
     if plan.sampler == "auto":
         return AutoSearch(
             space,
@@ -73,7 +72,7 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
         plan.sampler,
         space,
         directions=_directions(plan),
-        num_trials=plan.allotments[phase],
+        num_trials=plan.side_allotments[side],
         seed=seed,
     )
     if plan.population is not None:
@@ -81,7 +80,7 @@ def _make_search(plan: JobPlan, phase: Phase) -> PhaseSearch:
             sampled,
             space,
             direction=plan.direction,
-            population=plan.population.sizes[phase],
+            population=plan.population.sizes[side],
             interval=plan.population.interval,
             max_steps=plan.num_steps,
             seed=seed,
@@ -109,21 +108,25 @@ def fork_of(trial: Trial) -> Fork | None:
 
 def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[TrialHistory]:
     """The stored trials of a job with these objectives as its policy is told of them."""
-    phase_of = {trial.number: trial.phase for trial in trials}
+    by_number = {trial.number: trial for trial in trials}
 
     def value_of(objective: Objective, metrics: dict[str, Any]) -> float:
         value = metrics.get(objective.metric)
         return float("nan") if value is None else float(value)  # SQL keeps no NaN
 
+    def side(trial: Trial) -> Side:
+        found_by = trial if trial.confirms is None else by_number[trial.confirms]
+        return side_of(found_by.phase, found_by.config["optimizer"]["name"])
+
     def repeats(trial: Trial) -> Repeats | None:
         if trial.confirms is None:
             return None
-        return Repeats(trial.confirms, phase_of[trial.confirms], trial.config["seed"])
+        return Repeats(trial.confirms, side(trial), trial.config["seed"])
 
     return [
         TrialHistory(
             number=trial.number,
-            phase=trial.phase,
+            side=side(trial),
             parameters=trial.parameters,
             state=trial.state,
             reason=trial.reason,

@@ -1,4 +1,4 @@
-"""The policy of a job: its phases, interleaved by share, each with its own search."""
+"""The policy of a job: its sides, interleaved by share, each with its own search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum, auto
 from fractions import Fraction
 
 from search_spaces import Scalar, SearchSpace
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Phase, Side, TrialState
 from service.evidence.pareto_front import dominates
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.protocol import (
@@ -29,14 +29,14 @@ from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, Pha
 
 
 @dataclass(frozen=True, slots=True)
-class PhasePlan:
-    """One phase of a job: what it searches, how, and how many trials it gets."""
+class SidePlan:
+    """The search of a job or one of its baselines: what it searches, how, and how many trials it gets."""
 
-    phase: Phase
+    side: Side
     space: SearchSpace
     num_trials: int
     search: Callable[[], PhaseSearch]
-    """Makes its search; phases are never compared with each other."""
+    """Makes its search; sides are never compared with each other."""
     pinned: tuple[Mapping[str, Scalar], ...] = ()
     """Assignments tried first, after the defaults of the space's branches, each once."""
     patience: int | None = None
@@ -50,13 +50,14 @@ class _Status(Enum):
     """Interrupted; comes out of `ask` before anything new."""
     RUNNING = auto()
     PAUSED = auto()
-    """By the search; comes out of `ask` when that chooses to go on with it, or to be given up at the phase's end."""
+    """By the search; comes out of `ask` when that chooses to go on with it, or to be given up at the side's end."""
     ENDED = auto()
 
 
 @dataclass(slots=True)
 class _PolicyTrial:
-    phase: Phase
+    side: Side
+    """Of a confirmation trial, that of the config that it repeats."""
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
@@ -68,8 +69,8 @@ class _PolicyTrial:
 
 
 @dataclass(slots=True)
-class _PhaseRun:
-    plan: PhasePlan
+class _SideRun:
+    plan: SidePlan
     pinned: tuple[dict[str, Scalar], ...]
     search: PhaseSearch
     num_started: int = 0
@@ -121,36 +122,36 @@ class _PhaseRun:
 class JobPolicy:
     """The policy of a whole job: implements `service.scheduler.policy.protocol.Policy`.
 
-    The next trial goes to the phase with the smallest share of its trials started; ties go to the phase named first.
-    Each phase first tries the defaults of its space's branches, then its pinned assignments, then what its search
-    chooses: a new trial, or to go on with a paused one, or to give one up. A phase is over when it may start no more,
+    The next trial goes to the side with the smallest share of its trials started; ties go to the side named first.
+    Each side first tries the defaults of its space's branches, then its pinned assignments, then what its search
+    chooses: a new trial, or to go on with a paused one, or to give one up. A side is over when it may start no more,
     nothing of it runs and its search chooses nothing; what is still paused then is given up, except that the best go on
-    as long as the confirmation has too few configs of that side. When all phases are over, the best trials are repeated
+    as long as the confirmation has too few configs of that side. When all sides are over, the best trials are repeated
     as the confirmation says.
     """
 
-    def __init__(self, plans: Sequence[PhasePlan], *, confirmation: Confirmation | None = None) -> None:
-        """Prepares a job with these phases, the search first.
+    def __init__(self, plans: Sequence[SidePlan], *, confirmation: Confirmation | None = None) -> None:
+        """Prepares a job with these sides, the search first.
 
         Args:
-            plans: the phases that search.
+            plans: of the search, and of each baseline.
             confirmation: None: there is none.
 
         Raises:
-            ValueError: a phase appears twice or has a negative number of trials.
+            ValueError: a side appears twice or has a negative number of trials.
             SpaceError: a pinned assignment does not fit its space.
         """
-        self._phases: dict[Phase, _PhaseRun] = {}
+        self._sides: dict[Side, _SideRun] = {}
         for plan in plans:
-            if plan.phase in self._phases:
-                raise ValueError(f"phase {plan.phase} appears twice")
+            if plan.side in self._sides:
+                raise ValueError(f"side {plan.side!r} appears twice")
             if plan.num_trials < 0:
-                raise ValueError(f"num_trials of phase {plan.phase} must be >= 0, got {plan.num_trials}")
+                raise ValueError(f"num_trials of side {plan.side!r} must be >= 0, got {plan.num_trials}")
             pinned: list[dict[str, Scalar]] = []
             for values in (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned)):
                 if values not in pinned:
                     pinned.append(values)
-            self._phases[plan.phase] = _PhaseRun(plan, tuple(pinned), plan.search())
+            self._sides[plan.side] = _SideRun(plan, tuple(pinned), plan.search())
         self._confirmation = confirmation
         self._num_confirming = 0
         self._trials: dict[int, _PolicyTrial] = {}
@@ -165,7 +166,7 @@ class JobPolicy:
     @property
     def is_done(self) -> bool:
         """True if nothing is left to do, as far as that can be told without asking the searches."""
-        if any(self._may_start(run) or run.num_running or run.paused for run in self._phases.values()):
+        if any(self._may_start(run) or run.num_running or run.paused for run in self._sides.values()):
             return False
         return not self._num_confirming and not self._to_confirm()
 
@@ -174,17 +175,17 @@ class JobPolicy:
         if self._waiting:
             return self._resume(self._waiting.popleft())
         # `sorted` keeps the order of equals.
-        for run in sorted(self._phases.values(), key=lambda run: run.share):
+        for run in sorted(self._sides.values(), key=lambda run: run.share):
             chosen = self._choose(run)
             if chosen is not None:
                 return chosen
-        over = [run for run in self._phases.values() if not run.num_running]
+        over = [run for run in self._sides.values() if not run.num_running]
         for run in over:
             if run.paused and self._lacks_candidates(run):
                 return self._finish_best(run)
             if run.paused:
                 return GiveUp(next(iter(run.paused)))
-        if len(over) < len(self._phases):
+        if len(over) < len(self._sides):
             return Wait()
         for repeats in self._to_confirm():
             return self._confirm(repeats)
@@ -204,9 +205,9 @@ class JobPolicy:
         if trial.curve and step <= trial.curve[-1][0]:
             return Decision.CONTINUE
         trial.curve.append((step, value))
-        if trial.phase is Phase.CONFIRMATION:
+        if trial.repeats is not None:
             return Decision.CONTINUE
-        search = self._phases[trial.phase].search
+        search = self._sides[trial.side].search
         decision = search.report(number, step, value)
         if trial.spared and decision is not Decision.CONTINUE:
             search.interrupt(number)  # what the search stopped or paused goes on by itself
@@ -229,7 +230,7 @@ class JobPolicy:
         trial = self._unfinished(number)
         if state is TrialState.RUNNING:
             raise ValueError(f"trial {number}: cannot be told as running")
-        run = self._phases.get(trial.phase)  # None: it confirms
+        run = None if trial.repeats is not None else self._sides[trial.side]  # None: it confirms
         if run is not None and trial.status is _Status.PAUSED:
             del run.paused[number]
             run.num_running += 1
@@ -255,7 +256,7 @@ class JobPolicy:
             run.completed(number, tuple(values))
         run.search.finish(number, TrialOutcome(state, reason, tuple(values), trial.curve))
         if self._confirmation is not None and state is TrialState.COMPLETED:
-            self._confirmation.add(number, trial.phase, trial.parameters, values[0] if values else None)
+            self._confirmation.add(number, trial.side, trial.parameters, values[0] if values else None)
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked.
@@ -264,8 +265,8 @@ class JobPolicy:
         of their numbers, and paused ones when the search chooses them.
 
         Raises:
-            ValueError: trials are known already, a number appears twice, or a phase is not among the plans.
-            SpaceError: a trial's parameters do not fit the space of its phase.
+            ValueError: trials are known already, a number appears twice, or a side is not among the plans.
+            SpaceError: a trial's parameters do not fit the space of its side.
         """
         if self._trials:
             raise ValueError(f"cannot restore: {len(self._trials)} trials are known already")
@@ -275,9 +276,9 @@ class JobPolicy:
             if past.repeats is not None:
                 self._restore_confirming(past, past.repeats)
                 continue
-            if past.phase not in self._phases:
-                raise ValueError(f"trial {past.number} belongs to phase {past.phase}, which the job does not have")
-            run = self._phases[past.phase]
+            if past.side not in self._sides:
+                raise ValueError(f"trial {past.number} belongs to side {past.side!r}, which the job does not have")
+            run = self._sides[past.side]
             parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have had it tried
             trial = self._begin(run, past.number, parameters)
             trial.spared = past.spared
@@ -297,11 +298,11 @@ class JobPolicy:
                 self.tell(past.number, TrialState.QUEUED)
         self._next_number = max(self._trials, default=-1) + 1
 
-    def _lacks_candidates(self, run: _PhaseRun) -> bool:
+    def _lacks_candidates(self, run: _SideRun) -> bool:
         """True if a side would go into the confirmation with fewer configs than the other may have."""
-        return self._confirmation is not None and self._confirmation.num_lacking(run.plan.phase) > 0
+        return self._confirmation is not None and self._confirmation.num_lacking(run.plan.side) > 0
 
-    def _finish_best(self, run: _PhaseRun) -> Resume:
+    def _finish_best(self, run: _SideRun) -> Resume:
         """Goes on to its end with the paused trial that got farthest, the best one of several."""
         sign = 1.0 if run.plan.directions[0] is Direction.MINIMIZE else -1.0
 
@@ -323,7 +324,7 @@ class JobPolicy:
         number = self._next_number
         self._next_number += 1
         trial = self._begin_confirming(number, repeats)
-        return Start(number, Phase.CONFIRMATION, dict(trial.parameters), repeats=repeats)
+        return Start(number, trial.side, dict(trial.parameters), repeats=repeats)
 
     def _begin_confirming(self, number: int, repeats: Repeats) -> _PolicyTrial:
         if self._confirmation is None:
@@ -331,8 +332,8 @@ class JobPolicy:
         if repeats.number not in self._trials:
             raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
         self._confirmation.begin(repeats)
-        parameters = self._trials[repeats.number].parameters
-        trial = self._trials[number] = _PolicyTrial(Phase.CONFIRMATION, parameters, _Status.RUNNING, repeats=repeats)
+        like = self._trials[repeats.number]
+        trial = self._trials[number] = _PolicyTrial(like.side, like.parameters, _Status.RUNNING, repeats=repeats)
         self._num_confirming += 1
         return trial
 
@@ -344,7 +345,7 @@ class JobPolicy:
         else:
             self.tell(past.number, TrialState.QUEUED)
 
-    def _choose(self, run: _PhaseRun) -> Start | Resume | GiveUp | None:
+    def _choose(self, run: _SideRun) -> Start | Resume | GiveUp | None:
         number = self._next_number
         fork: Fork | None = None
         num_own = run.num_started - run.num_proposed
@@ -365,19 +366,19 @@ class JobPolicy:
                     return None
         self._next_number += 1
         self._begin(run, number, parameters).fork = fork
-        return Start(number, run.plan.phase, dict(parameters), run.search.until(number), fork=fork)
+        return Start(number, run.plan.side, dict(parameters), run.search.until(number), fork=fork)
 
-    def _may_start(self, run: _PhaseRun) -> bool:
+    def _may_start(self, run: _SideRun) -> bool:
         return run.has_trials_left and not self._is_closed
 
-    def _begin(self, run: _PhaseRun, number: int, parameters: Mapping[str, Scalar]) -> _PolicyTrial:
-        trial = self._trials[number] = _PolicyTrial(run.plan.phase, parameters, _Status.RUNNING)
+    def _begin(self, run: _SideRun, number: int, parameters: Mapping[str, Scalar]) -> _PolicyTrial:
+        trial = self._trials[number] = _PolicyTrial(run.plan.side, parameters, _Status.RUNNING)
         run.num_started += 1
         run.num_running += 1
         return trial
 
     def _pause(self, number: int, trial: _PolicyTrial) -> None:
-        run = self._phases[trial.phase]
+        run = self._sides[trial.side]
         trial.status = _Status.PAUSED
         run.paused[number] = None
         run.tried.add(number)
@@ -386,9 +387,9 @@ class JobPolicy:
     def _resume(self, number: int) -> Resume:
         trial = self._trials[number]
         trial.status = _Status.RUNNING
-        to_its_end = trial.spared or trial.phase is Phase.CONFIRMATION
-        until = None if to_its_end else self._phases[trial.phase].search.until(number)
-        return Resume(number, trial.phase, dict(trial.parameters), until, trial.fork)
+        to_its_end = trial.spared or trial.repeats is not None
+        until = None if to_its_end else self._sides[trial.side].search.until(number)
+        return Resume(number, trial.side, dict(trial.parameters), until, trial.fork)
 
     def _unfinished(self, number: int) -> _PolicyTrial:
         if number not in self._trials:

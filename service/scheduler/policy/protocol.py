@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from search_spaces import Scalar
-from service.domain import FailureReason, Phase, TrialState
+from service.domain import FailureReason, Phase, Side, TrialState, phase_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Repeats:
 
     number: int
     """The trial whose config it is."""
-    phase: Phase
+    side: Side
     """That trial's."""
     seed: int
     """Its own, instead of that trial's."""
@@ -42,9 +42,9 @@ class Start:
     """Start a new trial."""
 
     number: int
-    phase: Phase
+    side: Side
     parameters: Mapping[str, Scalar]
-    """Value of each active parameter of the phase's search space, by path name."""
+    """Value of each active parameter of the side's search space, by path name."""
     until: int | None = None
     """The step at which the policy is going to pause it; None: it may run to its end."""
     repeats: Repeats | None = None
@@ -52,13 +52,18 @@ class Start:
     fork: Fork | None = None
     """None: it begins from nothing."""
 
+    @property
+    def phase(self) -> Phase:
+        """That which the trial belongs to."""
+        return phase_of(self.side) if self.repeats is None else Phase.CONFIRMATION
+
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """Go on with an unfinished trial, from its latest checkpoint or, without one, from its beginning."""
 
     number: int
-    phase: Phase
+    side: Side
     parameters: Mapping[str, Scalar]
     until: int | None = None
     """As in `Start`."""
@@ -103,7 +108,8 @@ class TrialHistory:
     """The stored facts of one trial: all that a policy needs to go on after an interruption."""
 
     number: int
-    phase: Phase
+    side: Side
+    """That which it is of; of a confirmation trial, that of the config that it repeats."""
     parameters: Mapping[str, Scalar]
     state: TrialState
     reason: FailureReason | None = None

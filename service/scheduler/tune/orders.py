@@ -103,15 +103,15 @@ class Orders:
 
     def _config_of(self, asked: Start) -> TrialConfig:
         repeats = asked.repeats
-        phase, seed = (asked.phase, None) if repeats is None else (repeats.phase, repeats.seed)
+        seed = None if repeats is None else repeats.seed
         like = repeats or asked.fork
         try:
-            config = self._plan.trial_config(phase, dict(asked.parameters), seed=seed)
+            config = self._plan.trial_config(asked.side, dict(asked.parameters), seed=seed)
             # What was too much for the one whose config or checkpoint it has would be too much for it.
             return config if like is None else replace(config, accumulation_steps=self._trials.parts(like.number))
         except ValueError as error:
             raise JobImpossible(
-                f"the {phase} space gave trial {asked.number} a config that cannot be: {error}"
+                f"the {asked.side} space gave trial {asked.number} a config that cannot be: {error}"
             ) from error
 
     def _give_checkpoint(self, number: int, fork: Fork, config: TrialConfig) -> str | None:

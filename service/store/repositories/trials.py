@@ -104,13 +104,6 @@ class TrialRepository:
             found += self._session.scalars(own.where(Trial.number.in_(list(missing))))
         return sorted(found, key=lambda trial: trial.number)
 
-    def phases(self, job_id: str, numbers: Collection[int]) -> dict[int, Phase]:
-        """The phase of each of these trials, by number."""
-        if not numbers:
-            return {}
-        statement = select(Trial.number, Trial.phase).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)))
-        return {row.number: row.phase for row in self._session.execute(statement)}
-
     def with_measurements(self, job_id: str) -> list[Trial]:
         """Every trial of a job by number, with its measurements loaded."""
         statement = (

@@ -7,15 +7,16 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from search_spaces import Scalar
-from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState, phase_of, side_of
 from service.evidence.comparison.confirm import compare_over_seeds, confirm, split_seeds
 from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.types import ConfirmationResult, FinishedTrial
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
@@ -31,6 +32,7 @@ SEARCHES: Mapping[str, tuple[SamplerName | None, bool]] = {
 }
 """Sampler, and whether it prunes; None: the `auto` search."""
 METRIC = "loss"
+OPTIMIZERS = {Phase.SEARCH: "shampoo", Phase.BASELINE: "adamw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def simulated(landscapes: Mapping[Phase, Landscape], search: str, size: Size, nu
     result = confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
     if result is None or compare_over_seeds(result, Direction.MINIMIZE) is None:
         return None
-    spaces = {phase: landscape.space for phase, landscape in landscapes.items()}
+    spaces = {side_of(phase, OPTIMIZERS[phase]): landscape.space for phase, landscape in landscapes.items()}
     sides = sides_of(result, trials, spaces, metric=METRIC, top_k=size.top_k, num_choosing=len(choosing))
     by_number = {trial.number: trial for trial in trials}
     found = {}
@@ -125,13 +127,18 @@ def _finished(phase: Phase, ended: _Search, *, first: int) -> list[FinishedTrial
                 phase,
                 TrialState.FAILED if has_diverged else state,
                 FailureReason.DIVERGED if has_diverged else None,
-                {"seed": 0},
+                _config(phase, 0),
                 ended.completed.get(number),
                 [(step, 0.0, {METRIC: value}) for step, value in enumerate(curve, start=1)],
                 parameters=ended.parameters[number],
             )
         )
     return trials
+
+
+def _config(phase: Phase, seed: int) -> dict[str, Any]:
+    """As much of a trial's config as the evidence reads."""
+    return {"seed": seed, "optimizer": {"name": OPTIMIZERS[phase]}}
 
 
 def _confirmed(
@@ -143,7 +150,7 @@ def _confirmed(
     by_number = {trial.number: trial for trial in found}
     for trial in found:
         if trial.state is TrialState.COMPLETED:
-            policy.add(trial.number, trial.phase, trial.parameters, trial.value)
+            policy.add(trial.number, side_of(trial.phase, OPTIMIZERS[trial.phase]), trial.parameters, trial.value)
     # What a seed does to all configs alike is not simulated: each side has seeds of its own.
     new = {
         phase: random.Random(f"{seed}/new seeds").sample(range(1, 2**30), len(choosing) + len(comparing))
@@ -154,14 +161,15 @@ def _confirmed(
         repeats = left[0]
         policy.begin(repeats)
         parameters = by_number[repeats.number].parameters
-        value = landscapes[repeats.phase].curve(parameters, new[repeats.phase][repeats.seed])[-1]
+        phase = phase_of(repeats.side)
+        value = landscapes[phase].curve(parameters, new[phase][repeats.seed])[-1]
         is_finite = math.isfinite(value)
         trial = FinishedTrial(
             len(found) + len(trials),
             Phase.CONFIRMATION,
             TrialState.COMPLETED if is_finite else TrialState.FAILED,
             None if is_finite else FailureReason.DIVERGED,
-            {"seed": repeats.seed},
+            _config(phase, repeats.seed),
             value if is_finite else None,
             (),
             confirms=repeats.number,
@@ -174,7 +182,7 @@ def _confirmed(
 def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> _Search:
     """A search with one worker, and all its trials with one seed."""
     make = functools.partial(_phase_search, landscape, search, num_trials, seed)
-    policy = JobPolicy([PhasePlan(Phase.SEARCH, landscape.space, num_trials, make)])
+    policy = JobPolicy([SidePlan(Phase.SEARCH.value, landscape.space, num_trials, make)])
     parameters: dict[int, Mapping[str, Scalar]] = {}
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from service.domain import Phase, PrunerName, SamplerName
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
@@ -24,7 +24,7 @@ MakePolicy = Callable[[Problem, int], Policy]
 
 def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: int = MANY) -> JobPolicy:
     """A policy of one phase."""
-    return JobPolicy([PhasePlan(Phase.SEARCH, problem.space, num_trials, search)])
+    return JobPolicy([SidePlan(Phase.SEARCH, problem.space, num_trials, search)])
 
 
 def _auto(problem: Problem, seed: int) -> Policy:

@@ -201,6 +201,7 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     assert all(space["share_infeasible"] is None for space in memory["spaces"].values())
     assert estimate == {
         "num_trials": {"search": 4, "baseline": 4},
+        "num_baseline_trials": {"adamw": 4},
         "num_steps": 100,
         "max_steps": 800,
         "confirmation_share": 0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -18,13 +19,14 @@ from service.api.figures import (
     learning_curves,
     log_ticks,
     phase_labels,
+    side_labels,
     thin,
     trade_off,
 )
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.specification.job import JobSpecification
 
-LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
+LABELS: dict[str, str] = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 
 
 def _completed(number: int, value: float, phase: Phase = Phase.SEARCH, *, after: float | None = None) -> PlotTrial:
@@ -231,3 +233,17 @@ def test_phases_are_called_by_the_optimizer_they_tune() -> None:
         Phase.CONFIRMATION: "Confirmation",
     }
     assert labels(baseline=None)[Phase.BASELINE] == "Baseline"
+    assert labels(baselines=[{}, {"search_space": "muon"}])[Phase.BASELINE] == "the best of AdamW and Muon"
+
+
+def test_each_of_several_baselines_has_a_line_of_its_own() -> None:
+    baselines = [
+        dataclasses.replace(_completed(number, value, Phase.BASELINE), side=side)
+        for number, side, value in ((0, "adamw", 0.5), (1, "muon", 0.4), (2, "adamw", 0.3))
+    ]
+    specification = {"workload": {"name": "digits-mlp"}, "baselines": [{}, {"search_space": "muon"}]}
+    labels = side_labels(JobSpecification.model_validate(specification))
+    figure = best_so_far(baselines, metric="loss", direction=Direction.MINIMIZE, labels=labels)
+    lines = [trace for trace in figure["data"] if trace["mode"] == "lines"]
+    assert [(trace["name"], trace["y"]) for trace in lines] == [("AdamW", [0.5, 0.3, 0.3]), ("Muon", [0.4, 0.4])]
+    assert len({trace["line"]["color"] for trace in lines}) == 2

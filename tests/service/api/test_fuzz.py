@@ -35,7 +35,7 @@ FULL: dict[str, Any] = {
     "resources": {"workers_per_trial": 2, "cpus_per_worker": 1, "gpus_per_worker": 0, "parallel_trials": 1},
     "sampler": {"name": "tpe", "seed": 0},
     "pruner": {"name": "asha", "min_steps": 10, "reduction_factor": 3},
-    "baseline": {"search_space": preset("adamw").to_json(), "budget_share": 0.25},
+    "baselines": [{"search_space": preset("adamw").to_json(), "budget_share": 0.25}],
     "name": "a job",
     "tags": {"a": "b"},
 }

@@ -18,12 +18,12 @@ STEPS = [10, 20, 30, 40]
 
 
 def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
-    """A job one of whose trials is the baseline's, and which confirms with three seeds, one trial at a time."""
+    """A job with two baselines of one trial each, which confirms with three seeds, one trial at a time."""
     return service.submit(
         specification(
             num_trials=num_trials,
             options=options,
-            baseline={"search_space": "sgd", "budget_share": 0.25},
+            baselines=[{"search_space": name, "budget_share": 0.2} for name in ("sgd", "adamw")],
             pruner={"name": None},
             resources={"parallel_trials": 1},
             confirmation={"top_k": top_k, "num_seeds": 3},
@@ -42,7 +42,7 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     completed = [trial for trial in found if trial.state is TrialState.COMPLETED]
     ranked = sorted(completed, key=lambda trial: (trial.value, trial.number))
     candidates = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]
-    rivals = [trial for trial in ranked if trial.phase is Phase.BASELINE][:top_k]
+    rivals = [trial for trial in ranked if trial.phase is Phase.BASELINE]
     chosen = {trial.confirms: trial.value or 0.0 for trial in repeated if trial.config["seed"] == 1}
     sources = [min(side, key=lambda trial: chosen[trial.number]) for side in (candidates, rivals)]
     assert [(trial.phase, trial.confirms, trial.config["seed"]) for trial in repeated] == [
@@ -68,6 +68,9 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
         mean = sum(trial.value or 0.0 for trial in compared if trial.confirms == source.number) / 2
         assert evidence[side]["number"] == source.number
         assert evidence[side]["value"] == pytest.approx(mean)
+    own = {trial.config["optimizer"]["name"]: trial.number for trial in rivals}
+    assert {best["optimizer"]: best["number"] for best in evidence["baselines"]} == own
+    assert {best["value"] for best in evidence["baselines"]} == {chosen[number] for number in own.values()}
     told = {event.data["number"]: event.data["confirms"] for event in events if event.kind == "trial.state"}
     assert told == {trial.number: trial.confirms for trial in trials}
     return repeated
@@ -76,11 +79,11 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
 def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_killed(service: ServiceProcesses) -> None:
     service.start_worker()
     slowly = service.slowly(0.4) | {"slow_seed": 2}
-    job_id = _submit(service, num_trials=4, top_k=2, options=slowly)
+    job_id = _submit(service, num_trials=5, top_k=2, options=slowly)
 
     def first_that_compares_is_half_done() -> bool:
         trials = service.trials(job_id)
-        return len(trials) == 8 and trials[7].step in STEPS[:-1]
+        return len(trials) == 10 and trials[9].step in STEPS[:-1]
 
     service.wait_for("a comparing trial to be half done", first_that_compares_is_half_done)
     service.run_process().kill()
@@ -89,5 +92,5 @@ def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_kil
     job, trials = service.finish(job_id)
     assert job.attempt == 2
     repeated = _check(service, job, trials, top_k=2)
-    assert [(trial.runs, trial.finished_at) for trial in repeated[:3]] == [(1, b.finished_at) for b in before[4:7]]
-    assert [trial.runs for trial in repeated[3:]] == [2, 1, 1, 1]
+    assert [(trial.runs, trial.finished_at) for trial in repeated[:4]] == [(1, b.finished_at) for b in before[5:9]]
+    assert [trial.runs for trial in repeated[4:]] == [2, 1, 1, 1]

@@ -247,7 +247,7 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     assert second == "No earlier job like this one has completed a trial here, so its time is unknown."
     assert third == "Start-up, once per job: 1.0 min assumed; no job has been run here."
     if "cannot be predicted" not in memory[0]:  # a slow machine gives up
-        assert memory[0].startswith("Weights, gradients and optimizer of a search trial need ")
+        assert memory[0].startswith("Weights, gradients and optimizer of a trial of the search need ")
         assert memory[2] == "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."
     hopeless = run("submit", job_file, "--dry-run", "--set", "resources.memory_per_worker=100000")
     if "cannot be predicted" not in hopeless.stdout:

@@ -83,7 +83,7 @@ def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -
         parameters={"%{x}": "%{y}", "a<br>b": "<b>c</b>&lt;", "%d": "100%"},
         points=[(10, 2.0), (20, 1.0)],
     )
-    labels = {Phase.SEARCH: "%{x}<extra>", Phase.BASELINE: "AdamW"}
+    labels: dict[str, str] = {Phase.SEARCH: "%{x}<extra>", Phase.BASELINE: "AdamW"}
     figure = learning_curves([hostile], metric="%{y}<b>loss", direction=Direction.MINIMIZE, labels=labels)
     page.evaluate("async ({data, layout}) => { await Plotly.react('learning-curves', data, layout) }", figure)
     assert _hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [

@@ -12,11 +12,20 @@ import httpx
 import pytest
 
 from service.dashboard.assets import PLOTLY_PATH
-from service.domain import FailureReason, JobState, TrialState
+from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import change_job
-from tests.support.service.scenarios import add_worker, claim, claimed_job, store_trials, submit
+from tests.support.service.scenarios import (
+    add_worker,
+    begin_trial,
+    claim,
+    claimed_job,
+    end_trial,
+    measure,
+    store_trials,
+    submit,
+)
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -108,6 +117,22 @@ def test_a_job_page_says_what_its_newest_completed_trial_remarked_of_the_data(
     store_trials(sqlite_database, lease.job_id, [remark, remark, {}, failed])
     page = get(f"{address}/jobs/{lease.job_id}").text
     assert "Of the data, trial 1: of /data are not read: test/</p>" in page
+
+
+def test_a_job_with_several_baselines_names_each_trials_own(address: str, sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, baselines=[{}, {"search_space": "muon"}])
+    for number, optimizer, loss in ((0, None, 0.3), (1, "adamw", 0.5), (2, "muon", 0.4)):
+        phase = Phase.SEARCH if optimizer is None else Phase.BASELINE
+        begin_trial(sqlite_database, lease, number, phase, optimizer=optimizer)
+        measure(sqlite_database, lease, number, 40, loss)
+        end_trial(sqlite_database, lease, number)
+    page = get(f"{address}/jobs/{lease.job_id}").text
+    assert "Shampoo leads the best of AdamW and Muon so far" in page
+    assert '<dt>Muon best <span class="soft">(baseline)</span></dt>' in page
+    rows = re.findall(r'data-phase="baseline">(\w+) <span class="soft">baseline', page)
+    assert rows == ["AdamW", "Muon"]
+    figure = get(f"{address}/v1/jobs/{lease.job_id}/plots/best-so-far").json()
+    assert [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"] == ["Shampoo", "AdamW", "Muon"]
 
 
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(

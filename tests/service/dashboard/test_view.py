@@ -104,7 +104,7 @@ def test_a_baseline_of_zero_can_be_compared_with() -> None:
 def test_without_two_values_the_verdict_is_open() -> None:
     assert _answer(None, 0.1, state=JobState.RUNNING).headline == "No Shampoo trial has completed yet"
     assert _answer(None, 0.1, state=JobState.FAILED).headline == "No Shampoo trial completed"
-    assert _answer(0.1, None, state=JobState.RUNNING).headline == "No AdamW trial has completed yet"
+    assert _answer(0.1, None, state=JobState.RUNNING).headline == "No baseline trial has completed yet"
     assert _answer(0.1, None, has_baseline=False).headline == "No baseline was asked for"
 
 
@@ -173,13 +173,13 @@ def test_a_config_that_failed_with_a_new_seed_is_named() -> None:
 
 def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_trained() -> None:
     evidence = _evidence(Verdict.BETTER, (0.1, 0.3))
-    table = view.seed_table(evidence, LABELS)
+    table = view.seed_table(evidence)
     assert table is not None
     assert table.seeds == [1, 2]
-    assert [(row.number, row.label, row.is_best, row.is_baseline) for row in table.rows] == [
-        (4, "Shampoo", True, False),
-        (5, "Shampoo", False, False),
-        (6, "AdamW", False, True),
+    assert [(row.number, row.is_best, row.is_baseline) for row in table.rows] == [
+        (4, True, False),
+        (5, False, False),
+        (6, False, True),
     ]
     assert [[result and result.number for result in row.results] for row in table.rows] == [
         [34, None],
@@ -194,9 +194,9 @@ def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_t
         for config, probability in zip(evidence.confirmation.candidates, (0.68, None), strict=True)
     ]
     confirmation = dataclasses.replace(evidence.confirmation, candidates=candidates)
-    told = view.seed_table(dataclasses.replace(evidence, confirmation=confirmation), LABELS)
+    told = view.seed_table(dataclasses.replace(evidence, confirmation=confirmation))
     assert told is not None
     assert told.has_chances
     assert [row.chance_best for row in told.rows] == ["about 70%", None, None]
-    assert view.seed_table(None, LABELS) is None
-    assert view.seed_table(dataclasses.replace(evidence, confirmation=None), LABELS) is None
+    assert view.seed_table(None) is None
+    assert view.seed_table(dataclasses.replace(evidence, confirmation=None)) is None

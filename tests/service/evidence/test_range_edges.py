@@ -17,12 +17,12 @@ from trainers.config import OptimizerConfig, TrialConfig
 
 SPACES = {
     Phase.SEARCH: SearchSpace("shampoo", (Float("lr", 1e-4, 0.03, "log"), Float("weight_decay", 0.01, 0.2))),
-    Phase.BASELINE: SearchSpace("adamw", (Float("lr", 1e-4, 0.01, "log"),)),
+    "adamw": SearchSpace("adamw", (Float("lr", 1e-4, 0.01, "log"),)),
 }
 
 
 def finished(number: int, phase: Phase, value: float, **parameters: Any) -> FinishedTrial:
-    optimizer = OptimizerConfig(SPACES[phase].optimizer, parameters)
+    optimizer = OptimizerConfig("shampoo" if phase is Phase.SEARCH else "adamw", parameters)
     config = TrialConfig(workload="digits-mlp", optimizer=optimizer, num_steps=40, batch_size=8, evaluate_every=10)
     curve = [(40, 1.0, {"validation_loss": value})]
     return FinishedTrial(
@@ -37,8 +37,8 @@ def test_the_sentence_says_which_value_at_which_bound_and_what_to_do() -> None:
         "search space, or `try` such values (--beyond-bounds --set lr=... --set weight_decay=...)."
     ]
     assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.01, "weight_decay": 0.1}) == []
-    [of_baseline] = edge_caveats(Phase.BASELINE, SPACES[Phase.BASELINE], {"lr": 0.01})
-    assert "`try` such values (--beyond-bounds --phase baseline --set lr=...)." in of_baseline
+    [of_baseline] = edge_caveats("adamw", SPACES["adamw"], {"lr": 0.01})
+    assert "`try` such values (--beyond-bounds --phase baseline --optimizer adamw --set lr=...)." in of_baseline
 
 
 @pytest.mark.parametrize(

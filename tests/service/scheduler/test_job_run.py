@@ -33,7 +33,7 @@ def specification(*, num_trials: int, options: dict[str, Any] | None = None, **p
             ],
         },
         "budget": {"num_trials": num_trials},
-        "baseline": None,
+        "baselines": [],
         "confirmation": None,
         "pruner": {"name": "none"},
         **parts,

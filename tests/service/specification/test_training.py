@@ -17,8 +17,8 @@ def plan(**fields: Any) -> JobPlan:
     return plan_job(JobSpecification.model_validate({"workload": {"name": "digits-mlp"}, **fields}))
 
 
-def trial(of: JobPlan, phase: Phase = Phase.SEARCH, /, **parameters: Any) -> TrialConfig:
-    return of.trial_config(phase, of.spaces[phase].defaults(parameters))
+def trial(of: JobPlan, side: str = Phase.SEARCH, /, **parameters: Any) -> TrialConfig:
+    return of.trial_config(side, of.spaces[side].defaults(parameters))
 
 
 def test_training_fields_reach_the_trials_of_both_phases() -> None:
@@ -37,8 +37,8 @@ def test_training_fields_reach_the_trials_of_both_phases() -> None:
         },
         resources={"workers_per_trial": 4},
     )
-    for phase in (Phase.SEARCH, Phase.BASELINE):
-        config = trial(planned, phase)
+    for side in (Phase.SEARCH, "adamw"):
+        config = trial(planned, side)
         assert (config.precision, config.accumulation_steps, config.max_loss) == ("bfloat16", 2, 50.0)
         assert (config.activation_checkpointing, config.compile) == (True, True)
         assert config.parallelism == ParallelismConfig("hsdp", 2)
@@ -49,7 +49,7 @@ def test_training_fields_reach_the_trials_of_both_phases() -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "muon", "soap-peer"])
 def test_a_baseline_may_be_any_preset(name: str) -> None:
-    config = trial(plan(baseline={"search_space": name}), Phase.BASELINE)
+    config = trial(plan(baselines=[{"search_space": name}]), name)
     assert config.optimizer.name == name
     assert TrialConfig.from_json(config.to_json()) == config
 
@@ -108,7 +108,7 @@ def test_a_space_varies_what_a_job_sets() -> None:
     assert (config.schedule.horizon, config.schedule.decay) == (1.5, "wsd")
     assert config.precision == "bfloat16"
     # The baseline's space varies none of it.
-    assert trial(planned, Phase.BASELINE).compression == CompressionConfig(rank=7, error_feedback=False)
+    assert trial(planned, "adamw").compression == CompressionConfig(rank=7, error_feedback=False)
 
 
 def test_a_space_alone_can_choose_the_averaging() -> None:

@@ -84,13 +84,12 @@ def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_fr
     assert isinstance(winner, EarlierWinner)
     assert (winner.job_id, winner.trial, winner.value, winner.clipped) == (newer, 2, 0.2, [])
     assert winner.parameters == plan_job(specification()).spaces[Phase.SEARCH].defaults()
-    assert found.baseline is not None
-    of_baseline, own = found.baseline.pinned
+    of_baseline, own = found.baselines[0].pinned
     assert isinstance(of_baseline, EarlierWinner)
     assert (of_baseline.trial, own) == (1, {"lr": 0.002})
     plan = plan_job(found)
     assert plan.pinned[Phase.SEARCH] == (winner.parameters,)
-    assert [values["lr"] for values in plan.pinned[Phase.BASELINE]] == [of_baseline.parameters["lr"], 0.002]
+    assert [values["lr"] for values in plan.pinned["adamw"]] == [of_baseline.parameters["lr"], 0.002]
     assert older != newer
 
 
@@ -178,7 +177,7 @@ def test_a_model_that_cannot_be_built_here_has_no_winners_and_the_field_that_ask
     missing = {"name": "text-lm", "options": {"path": "/nowhere/at/all"}}
     for fields, field in (
         ({"pinned": ["winners"]}, "pinned"),
-        ({"baseline": {"pinned": [{"lr": 0.002}, "winners"]}}, "baseline.pinned"),
+        ({"baseline": {"pinned": [{"lr": 0.002}, "winners"]}}, "baselines[0].pinned"),
     ):
         wanted = specification(workload=missing, **fields)
         assert field_with_winners(wanted) == field

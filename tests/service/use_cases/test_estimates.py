@@ -55,6 +55,7 @@ def test_without_an_earlier_job_only_counts_are_known(database: Database) -> Non
     estimate = _estimate(database, budget={"num_trials": 8})
     assert estimate == Estimate(
         num_trials={Phase.SEARCH: 6, Phase.BASELINE: 2},
+        num_baseline_trials={"adamw": 2},
         num_steps=40,
         max_steps=320,
         measured=None,

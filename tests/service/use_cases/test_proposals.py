@@ -11,7 +11,7 @@ from service.domain import JobRequest, JobState, Phase, TrialState
 from service.errors import BudgetSpent, IdempotencyKeyReused, InvalidInput, NotFound, RunAskedToEnd
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.protocol import Resume, Start
-from service.specification.planning import plan_job
+from service.specification.planning import plan_job, proposed_side
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
@@ -24,11 +24,23 @@ from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim,
 
 
 def propose(
-    database: Database, job_id: str, phase: Phase = Phase.SEARCH, *, key: str | None = None, **parameters: Any
+    database: Database,
+    job_id: str,
+    phase: Phase = Phase.SEARCH,
+    *,
+    optimizer: str | None = None,
+    key: str | None = None,
+    **parameters: Any,
 ) -> tuple[Job, Trial, bool]:
     with database.writing() as session:
         return steer.propose_trial(
-            session, job_id, phase=phase, parameters=parameters, idempotency_key=key, now=NOW + timedelta(seconds=5)
+            session,
+            job_id,
+            phase=phase,
+            parameters=parameters,
+            optimizer=optimizer,
+            idempotency_key=key,
+            now=NOW + timedelta(seconds=5),
         )
 
 
@@ -58,9 +70,11 @@ def test_a_proposed_trial_is_a_queued_row_beside_the_budgets_trials(database: Da
     assert (is_new, job.state, job.requested, job.num_trials) == (True, JobState.QUEUED, None, 5)
     assert (trial.number, trial.phase, trial.state, trial.proposed) == (0, phase, TrialState.QUEUED, True)
     assert trial.parameters["lr"] == trial.config["optimizer"]["arguments"]["lr"] == 0.01
-    assert trial.parameters == plan_job(job.specification).spaces[phase].defaults({"lr": 0.01})
-    assert getattr(job.specification.budget, f"extra_{phase}_trials") == 1
-    after = plan_job(job.specification).allotments
+    plan = plan_job(job.specification)
+    assert trial.parameters == plan.spaces[proposed_side(plan, phase, None)].defaults({"lr": 0.01})
+    extra = job.specification.budget.extra_search_trials, job.specification.baselines[0].extra_trials
+    assert extra == ((1, 0) if phase is Phase.SEARCH else (0, 1))
+    after = plan.allotments
     assert after == {**before, phase: before[phase] + 1}
     with database.reading() as session:
         progress = progress_of(session, [JobRepository(session).get(job_id)], now=NOW)[job_id]
@@ -188,12 +202,23 @@ def test_an_impossible_proposal_is_refused_by_name_and_changes_nothing(
         assert TrialRepository(session).page(job_id) == []
 
 
+def test_a_proposal_for_one_of_several_baselines_says_which(database: Database) -> None:
+    job_id = submit(database, baselines=[{}, {"search_space": "muon"}])
+    with pytest.raises(InvalidInput, match="must say which baseline: adamw, muon"):
+        propose(database, job_id, Phase.BASELINE)
+    with pytest.raises(InvalidInput, match="the baseline tunes adamw, muon, got 'sgd'"):
+        propose(database, job_id, Phase.BASELINE, optimizer="sgd")
+    job, trial, _ = propose(database, job_id, Phase.BASELINE, optimizer="muon", lr=0.01)
+    assert trial.config["optimizer"]["name"] == "muon"
+    assert [baseline.extra_trials for baseline in job.specification.baselines] == [0, 1]
+    [asked] = asks(database, job_id, 1)
+    assert (asked.number, asked.side) == (trial.number, "muon")
+
+
 def test_there_is_no_baseline_to_propose_for_and_no_unknown_job(database: Database) -> None:
     job_id = submit(database, baseline=None)
     with pytest.raises(InvalidInput, match="can be proposed for search, got 'baseline'"):
         propose(database, job_id, Phase.BASELINE)
-    with pytest.raises(InvalidInput, match="has no effect without a baseline"):
-        submit(database, baseline=None, budget={"num_trials": 4, "extra_baseline_trials": 1})
     with pytest.raises(NotFound, match="job_nope"):
         propose(database, "job_nope")
 

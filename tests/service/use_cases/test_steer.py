@@ -338,7 +338,7 @@ def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_
     policy.restore(history_of(stored.trials, stored.job.objectives))
     asked = policy.ask()
     assert isinstance(asked, Resume)
-    assert (asked.number, asked.phase, asked.until) == (3, Phase.CONFIRMATION, None)
+    assert (asked.number, asked.side, asked.until) == (3, Phase.SEARCH, None)
     policy.tell(3, TrialState.COMPLETED, [0.5])
     assert policy.is_done
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from service.domain import FailureReason, Phase, TrialState
+from service.domain import FailureReason, Phase, TrialState, phase_of
 from service.specification.identity import StoredIdentity
 from service.specification.job import JobSpecification
-from service.specification.planning import plan_job
+from service.specification.planning import plan_job, proposed_side
 from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
@@ -43,7 +43,7 @@ def specification(**fields: Any) -> JobSpecification:
         "workload": {"name": "digits-mlp"},
         "budget": {"num_trials": 4},
         "training": {"num_steps": 40, "evaluate_every": 10},
-        "baseline": {"budget_share": 0.25},
+        **({} if "baselines" in fields else {"baseline": {"budget_share": 0.25}}),
         **fields,
     }
     return JobSpecification.model_validate(content)
@@ -101,13 +101,21 @@ def claimed_job(database: Database, **fields: Any) -> Lease:
 
 
 def begin_trial(
-    database: Database, lease: Lease, number: int, phase: Phase = Phase.SEARCH, *, now: datetime = NOW
+    database: Database,
+    lease: Lease,
+    number: int,
+    phase: Phase = Phase.SEARCH,
+    *,
+    optimizer: str | None = None,
+    now: datetime = NOW,
 ) -> None:
-    """A running trial with the default parameters of its phase."""
+    """A running trial with the default parameters of the search, or of the baseline with this optimizer (None: the
+    only one)."""
     with database.writing() as session:
         plan = plan_job(JobRepository(session).get(lease.job_id).specification)
-        parameters = plan.spaces[phase].defaults()
-        config = plan.trial_config(phase, parameters)
+        side = proposed_side(plan, phase, optimizer)
+        parameters = plan.spaces[side].defaults()
+        config = plan.trial_config(side, parameters)
         add_trial(session, lease, number=number, phase=phase, parameters=parameters, config=config, now=now)
         start_trial(session, lease, number, now=now)
 
@@ -218,8 +226,10 @@ def store_trials(database: Database, job_id: str, trials: Sequence[Mapping[str, 
     rows = []
     with database.writing() as session:
         plan = plan_job(JobRepository(session).get(job_id).specification)
-        parameters = {phase: space.defaults() for phase, space in plan.spaces.items()}
-        configs = {phase: plan.trial_config(phase, own).to_json() for phase, own in parameters.items()}
+        parameters = {phase_of(side): space.defaults() for side, space in plan.spaces.items()}
+        configs = {
+            phase_of(side): plan.trial_config(side, plan.spaces[side].defaults()).to_json() for side in plan.spaces
+        }
         for number, fields in enumerate(trials):
             phase = fields.get("phase", Phase.SEARCH)
             space = Phase.SEARCH if phase is Phase.CONFIRMATION else phase

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Literal
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
-from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.domain import Direction, FailureReason, Phase, SamplerName, Side, TrialState
 from service.evidence.comparison.confirm import split_seeds
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
@@ -47,12 +47,17 @@ def loss(parameters: Mapping[str, Scalar], step: int) -> float:
     return distance + (0.5 if sgd else 0.0) + 3.0 / (1 + step)
 
 
+BASELINE, FURTHER_BASELINE = "adamw", "sgd"
+
+
 @dataclass
 class Job:
     """A job as SQL would hold it, and the policy in front of it."""
 
     num_search: int = 20
     num_baseline: int = 5
+    num_further: int = 0
+    """Trials of a second baseline; 0: there is none."""
     confirm: tuple[int, int] | None = None
     """(top_k, number of seeds); None: no confirmation."""
     sampler: SamplerName | Literal["auto"] = "tpe"
@@ -66,12 +71,13 @@ class Job:
 
     def policy(self) -> JobPolicy:
         """A policy as a new process would make it."""
-        phases = [
+        sides = [
             (Phase.SEARCH, SEARCH_SPACE, self.num_search),
-            (Phase.BASELINE, BASELINE_SPACE, self.num_baseline),
+            (BASELINE, BASELINE_SPACE, self.num_baseline),
+            *([(FURTHER_BASELINE, BASELINE_SPACE, self.num_further)] if self.num_further else []),
         ]
         policy = JobPolicy(
-            [PhasePlan(phase, space, num, partial(self._search, phase, space, num)) for phase, space, num in phases],
+            [SidePlan(side, space, num, partial(self._search, side, space, num)) for side, space, num in sides],
             confirmation=self._confirmation(),
         )
         policy.restore(list(self.rows.values()))
@@ -84,12 +90,12 @@ class Job:
         choosing, comparing = split_seeds(range(1, num_seeds + 1), top_k=top_k)
         return Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=self.direction)
 
-    def _search(self, phase: Phase, space: SearchSpace, num_trials: int) -> PhaseSearch:
+    def _search(self, side: Side, space: SearchSpace, num_trials: int) -> PhaseSearch:
         if self.sampler == "auto":
             return AutoSearch(space, direction=self.direction, max_steps=MAX_STEPS, seed=self.seed)
         return SampledSearch(
             make_sampler(
-                self.sampler, space, directions=[self.direction], num_trials=num_trials, seed=f"{self.seed}/{phase}"
+                self.sampler, space, directions=[self.direction], num_trials=num_trials, seed=f"{self.seed}/{side}"
             ),
             make_pruner(
                 "asha" if self.prunes else "none",
@@ -119,7 +125,7 @@ class Job:
                 if isinstance(work, Start):
                     assert work.number not in self.rows
                     self.rows[work.number] = TrialHistory(
-                        work.number, work.phase, work.parameters, TrialState.QUEUED, repeats=work.repeats
+                        work.number, work.side, work.parameters, TrialState.QUEUED, repeats=work.repeats
                     )
                 self._change(work.number, state=TrialState.RUNNING)
                 curve = self.rows[work.number].curve

@@ -11,7 +11,7 @@ from ulid import ULID
 
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.specification.job import JobSpecification
-from service.specification.planning import plan_job
+from service.specification.planning import plan_job, proposed_side
 from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
@@ -72,9 +72,10 @@ class Story:
         phase = Phase.BASELINE if number % 4 == 3 else Phase.SEARCH
         with self.database.writing() as session:
             plan = plan_job(JobRepository(session).get(self.job_id).specification)
-            space = plan.spaces[phase]
+            side = proposed_side(plan, phase, None)
+            space = plan.spaces[side]
             parameters = space.defaults() if number in (0, 3) else space.sample(random.Random(number))
-            config = plan.trial_config(phase, parameters)
+            config = plan.trial_config(side, parameters)
             add_trial(
                 session, self.lease, number=number, phase=phase, parameters=parameters, config=config, now=self.now
             )

@@ -20,6 +20,7 @@ from service.evidence.recommend import recommend
 from service.evidence.snippet import python_snippet
 from service.evidence.types import (
     MIN_TRIED,
+    BaselineBest,
     EvidenceStatus,
     FinishedTrial,
     RecommendedConfig,
@@ -113,6 +114,49 @@ def _recommend(
     )
     assert recommendation is not None
     return recommendation
+
+
+def test_the_best_of_several_baselines_is_compared_and_each_is_told_of() -> None:
+    muon = [
+        _trial(5, Phase.BASELINE, [0.9, 0.38], optimizer="muon"),
+        _trial(50, Phase.CONFIRMATION, [0.8, 0.50], confirms=5, seed=1, optimizer="muon"),
+        *(
+            _trial(200 + index, Phase.BASELINE, [0.9], state=TrialState.PRUNED, value=None, optimizer="muon")
+            for index in range(MIN_TRIED)
+        ),
+    ]
+    repeated = _repeated({1: [0.33, 0.31, 0.32, 0.33], 2: [0.40, 0.42, 0.43, 0.44]})
+    found = recommend(
+        [*FOUND, *PRUNED, *muon, *repeated],
+        objectives=[Objective(METRIC, Direction.MINIMIZE)],
+        seeds=range(1, 5),
+        top_k=1,
+        num_baselines=2,
+    )
+    assert found is not None
+    evidence = found.evidence
+    assert evidence.baseline is not None
+    assert (evidence.baseline.number, evidence.seeds, evidence.verdict) == (2, [2, 3, 4], Verdict.BETTER)
+    assert evidence.baselines == [
+        BaselineBest("adamw", 2, 0.40, 1, 2 + MIN_TRIED),
+        BaselineBest("muon", 5, 0.50, 1, 1 + MIN_TRIED),
+    ]
+    lines = evidence_lines(evidence)
+    assert any(line.startswith("Shampoo beats the best of AdamW and Muon by ") for line in lines)
+    told = "AdamW stands for the baselines, by the values over the 1 new seed that chose: "
+    assert told + "AdamW 0.4000 (trial 2); Muon 0.5000 (trial 5)." in lines
+    assert recommendation_from_json(found.to_json()) == found
+
+
+def test_a_baseline_with_few_trials_leaves_the_verdict_undecided() -> None:
+    muon = _trial(5, Phase.BASELINE, [0.9, 0.70], optimizer="muon")
+    found = recommend([*FOUND, *PRUNED, muon], objectives=[Objective(METRIC, Direction.MINIMIZE)], num_baselines=2)
+    assert found is not None
+    answer = answer_of(found.evidence)
+    assert answer is not None
+    assert answer.headline == "Undecided: too few trials to tell Shampoo from the best of AdamW and Muon"
+    assert "10 of AdamW and 1 of Muon completed or were pruned" in answer.detail
+    assert "The search had 11 trials and the baseline Muon 1, which favours the search." in found.evidence.caveats
 
 
 def test_some_seeds_choose_on_both_sides_and_the_others_compare() -> None:

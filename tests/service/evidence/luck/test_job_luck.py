@@ -12,7 +12,7 @@ import pytest
 
 from search_spaces import SearchSpace
 from search_spaces.parameters import Categorical, Float
-from service.domain import Direction, FailureReason, Objective, Phase, TrialState
+from service.domain import Direction, FailureReason, Objective, Phase, Side, TrialState, side_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import TriedTrial, point_of
@@ -22,9 +22,9 @@ from service.evidence.words import answer_of, chance, evidence_lines
 from trainers.config import OptimizerConfig, TrialConfig
 
 METRIC = "validation_loss"
-SPACES = {
+SPACES: dict[Side, SearchSpace] = {
     Phase.SEARCH: SearchSpace("shampoo", (Float("lr", 1e-4, 0.1, "log"), Categorical("grafting", ("adam", "sgd")))),
-    Phase.BASELINE: SearchSpace("adamw", (Float("lr", 1e-4, 0.1, "log"),)),
+    "adamw": SearchSpace("adamw", (Float("lr", 1e-4, 0.1, "log"),)),
 }
 NUM_TRIALS, TOP_K, SEEDS = 9, 2, [1, 2, 3, 4, 5]
 LEVEL = {Phase.SEARCH: 1.0, Phase.BASELINE: 1.3}
@@ -55,7 +55,7 @@ def a_job(*, sign: float = 1.0, noise: float = 0.02) -> list[FinishedTrial]:
     trials: list[FinishedTrial] = []
     for phase in (Phase.SEARCH, Phase.BASELINE):
         for index in range(NUM_TRIALS):
-            parameters = SPACES[phase].sample(rng)
+            parameters = SPACES[side_of(phase, "adamw")].sample(rng)
             value = LEVEL[phase] + 0.1 * index + rng.gauss(0.0, noise)
             is_pruned = index % 3 == 2
             ending = {"state": TrialState.PRUNED, "value": None} if is_pruned else {}
@@ -85,7 +85,7 @@ def answered(
     trials: Sequence[FinishedTrial],
     *,
     directions: Sequence[Direction] = (Direction.MINIMIZE,),
-    spaces: dict[Phase, SearchSpace] | None = None,
+    spaces: dict[Side, SearchSpace] | None = None,
     top_k: int = TOP_K,
 ) -> RecommendedConfig:
     objectives = [Objective(METRIC if not i else "step_seconds", own) for i, own in enumerate(directions)]

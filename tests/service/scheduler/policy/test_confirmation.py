@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from service.domain import Direction, Phase, TrialState
+from service.domain import Direction, Phase, Side, TrialState
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.protocol import Repeats
 
 
 def _confirmation(
-    *found: tuple[int, Phase, float | None],
+    *found: tuple[int, Side, float | None],
     top_k: int = 2,
     choosing: Sequence[int] = (1,),
     comparing: Sequence[int] = (2, 3),
     direction: Direction = Direction.MINIMIZE,
 ) -> Confirmation:
     confirmation = Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=direction)
-    for number, phase, value in found:
-        confirmation.add(number, phase, {"lr": 10.0**-number}, value)
+    for number, side, value in found:
+        confirmation.add(number, side, {"lr": 10.0**-number}, value)
     return confirmation
 
 
@@ -63,10 +63,18 @@ def test_as_many_of_the_baseline_as_of_the_search_are_trained_and_the_best_of_ea
     confirmation = _confirmation(*FOUND)
     assert _left(confirmation) == [(2, 1), (3, 1), (4, 1), (1, 1)]
     first, *_, last = confirmation.left()
-    assert (first.phase, last.phase) == (Phase.SEARCH, Phase.BASELINE)
+    assert (first.side, last.side) == (Phase.SEARCH, Phase.BASELINE)
     # The found values were luck: trial 3 of the search and trial 1 of the baseline do better with the new seed.
     trained = _train(confirmation, {2: 0.45, 3: 0.41, 4: 0.55, 1: 0.5})
     assert trained == [(2, 1), (3, 1), (4, 1), (1, 1), (3, 2), (1, 2), (3, 3), (1, 3)]
+
+
+def test_of_several_baselines_each_sends_its_best_and_one_of_them_all_goes_on() -> None:
+    confirmation = _confirmation(*FOUND, (6, "muon", 0.7), (7, "muon", 0.8), (8, "muon", 0.9))
+    assert [confirmation.num_lacking(side) for side in (Phase.SEARCH, Phase.BASELINE, "muon")] == [0, 0, 0]
+    trained = _train(confirmation, {2: 0.45, 3: 0.41, 4: 0.55, 1: 0.5, 6: 0.9, 7: 0.3})
+    assert trained[:6] == [(2, 1), (3, 1), (4, 1), (1, 1), (6, 1), (7, 1)]
+    assert trained[6:] == [(3, 2), (7, 2), (3, 3), (7, 3)]
 
 
 def test_the_second_stage_waits_for_the_first_and_what_was_begun_is_not_begun_again() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import (
     Ask,
     Decision,
@@ -55,7 +55,7 @@ def _plan(
     *,
     sampler: str = "tpe",
     pinned: tuple[Mapping[str, Scalar], ...] = (),
-) -> PhasePlan:
+) -> SidePlan:
     def search() -> PhaseSearch:
         made = make_sampler(
             sampler,  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def _plan(
         )
         return SampledSearch(made, NoPruner())
 
-    return PhasePlan(phase, space, num_trials, search, pinned)
+    return SidePlan(phase, space, num_trials, search, pinned)
 
 
 def _started(ask: Ask) -> Start:
@@ -155,7 +155,7 @@ class _PausesAtTwo:
 
 
 def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
-    plan = PhasePlan(SEARCH, SEARCH_SPACE, 3, _PausesAtTwo)
+    plan = SidePlan(SEARCH, SEARCH_SPACE, 3, _PausesAtTwo)
     policy = JobPolicy([plan])
     started = [_started(policy.ask()) for _ in range(3)]
     assert [start.until for start in started] == [2, 2, 2]
@@ -181,7 +181,7 @@ def test_paused_trials_go_on_when_chosen_and_are_given_up_at_the_end() -> None:
 
 
 def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() -> None:
-    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    policy = JobPolicy([SidePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
     parameters = SEARCH_SPACE.defaults()
     policy.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, curve=((1, 1.0), (2, 1.0)), spared=True)])
     assert policy.ask() == Resume(0, SEARCH, parameters, None)
@@ -189,7 +189,7 @@ def test_a_trial_that_a_user_has_tried_again_is_neither_paused_nor_given_up() ->
     policy.tell(0, TrialState.QUEUED)
     assert policy.ask() == Resume(0, SEARCH, parameters, None)
 
-    anew = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    anew = JobPolicy([SidePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
     anew.restore([TrialHistory(0, SEARCH, parameters, TrialState.QUEUED, spared=True)])
     anew.ask()
     assert [anew.report(0, step, 1.0) for step in (1, 2, 3)] == [Decision.CONTINUE] * 3
@@ -220,7 +220,7 @@ def test_a_phase_starts_no_more_trials_once_its_patience_is_at_its_end() -> None
 
 
 def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
-    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 20, _PausesAtTwo), _plan(BASELINE, BASELINE_SPACE, 3)])
+    policy = JobPolicy([SidePlan(SEARCH, SEARCH_SPACE, 20, _PausesAtTwo), _plan(BASELINE, BASELINE_SPACE, 3)])
     for number in range(2):
         assert _started(policy.ask()).number == number
     policy.close()
@@ -234,7 +234,7 @@ def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
 
 
 def test_a_paused_trial_can_be_cancelled() -> None:
-    policy = JobPolicy([PhasePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
+    policy = JobPolicy([SidePlan(SEARCH, SEARCH_SPACE, 1, _PausesAtTwo)])
     policy.report(_started(policy.ask()).number, 2, 1.0)
     policy.tell(0, TrialState.CANCELLED)
     assert policy.is_done
@@ -345,16 +345,16 @@ def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_run
 def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_go_on() -> None:
     row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, values=(1.0,))
     failed = TrialHistory(
-        1, CONFIRMATION, row.parameters, TrialState.FAILED, FailureReason.DIVERGED, repeats=Repeats(0, SEARCH, 1)
+        1, SEARCH, row.parameters, TrialState.FAILED, FailureReason.DIVERGED, repeats=Repeats(0, SEARCH, 1)
     )
     running = TrialHistory(
-        2, CONFIRMATION, row.parameters, TrialState.RUNNING, curve=((1, 5.0),), repeats=Repeats(0, SEARCH, 2)
+        2, SEARCH, row.parameters, TrialState.RUNNING, curve=((1, 5.0),), repeats=Repeats(0, SEARCH, 2)
     )
     confirmation = Confirmation(top_k=2, choosing=[1], comparing=[2, 3], direction=Direction.MINIMIZE)
     policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
     policy.restore([row, failed, running])
     assert not policy.is_done
-    assert policy.ask() == Resume(2, CONFIRMATION, row.parameters)
+    assert policy.ask() == Resume(2, SEARCH, row.parameters)
     assert policy.ask() == Wait()  # the config has failed, and no other can take its place
     assert policy.report(2, 2, 1e9) is Decision.CONTINUE
     policy.tell(2, TrialState.COMPLETED, (1e9,))
@@ -364,7 +364,7 @@ def test_confirmation_trials_that_failed_are_not_repeated_and_interrupted_ones_g
 
 def test_a_history_that_confirms_what_the_job_does_not_is_refused() -> None:
     row = TrialHistory(0, SEARCH, SEARCH_SPACE.defaults(), TrialState.COMPLETED, values=(1.0,))
-    repeated = TrialHistory(1, CONFIRMATION, row.parameters, TrialState.QUEUED, repeats=Repeats(0, SEARCH, 1))
+    repeated = TrialHistory(1, SEARCH, row.parameters, TrialState.QUEUED, repeats=Repeats(0, SEARCH, 1))
     with pytest.raises(ValueError, match="trial 1 belongs to phase confirmation, which the job does not have"):
         _policy().restore([row, repeated])
     confirmation = Confirmation(top_k=1, choosing=[], comparing=[1], direction=Direction.MINIMIZE)
@@ -391,7 +391,7 @@ def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) ->
     completed = TrialHistory(0, SEARCH, beyond, TrialState.COMPLETED, None, (0.5,), ((10, 0.5),), proposed=True)
     waiting = TrialHistory(1, SEARCH, beyond, TrialState.QUEUED, None, (), (), proposed=True)
     policy = JobPolicy(
-        [PhasePlan(SEARCH, SEARCH_SPACE, 20, search)],
+        [SidePlan(SEARCH, SEARCH_SPACE, 20, search)],
         confirmation=Confirmation(top_k=1, choosing=[7], comparing=[8], direction=Direction.MINIMIZE),
     )
     policy.restore([completed, waiting])

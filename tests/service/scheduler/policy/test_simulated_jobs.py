@@ -9,26 +9,26 @@ from collections import Counter
 
 import pytest
 
-from service.domain import Direction, FailureReason, Phase, TrialState
-from tests.support.service.simulation import Job
+from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from tests.support.service.simulation import BASELINE, FURTHER_BASELINE, Job
 
-SEARCH, BASELINE, CONFIRMATION = Phase.SEARCH, Phase.BASELINE, Phase.CONFIRMATION
+SEARCH = Phase.SEARCH
 
 
-def _counts(job: Job) -> Counter[Phase]:
-    return Counter(row.phase for row in job.rows.values())
+def _counts(job: Job) -> Counter[Side]:
+    return Counter(row.side for row in job.rows.values())
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 @pytest.mark.parametrize("crash_every", [1, 7, 50])
 def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
-    quiet, crashing = (Job(num_search=14, num_baseline=4, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
+    quiet, crashing = (Job(num_search=14, num_baseline=4, num_further=3, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
     quiet.run()
     crashing.run(crash_every=crash_every)
     assert crashing.rows == quiet.rows
     assert crashing.decisions == quiet.decisions
-    assert _counts(quiet) == {SEARCH: 14, BASELINE: 4}
-    assert sorted(quiet.rows) == list(range(18))
+    assert _counts(quiet) == {SEARCH: 14, BASELINE: 4, FURTHER_BASELINE: 3}
+    assert sorted(quiet.rows) == list(range(21))
     assert {row.state for row in quiet.rows.values()} >= {TrialState.COMPLETED, TrialState.PRUNED}
 
 
@@ -91,16 +91,17 @@ def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
     job.run(num_workers=num_workers, crash_every=crash_every)
     assert all(row.state.is_final for row in job.rows.values())
 
-    def best(phase: Phase, count: int) -> list[int]:
-        completed = [row for row in job.rows.values() if row.phase is phase and row.state is TrialState.COMPLETED]
+    def best(side: Side, count: int) -> list[int]:
+        found = [row for row in job.rows.values() if row.side == side and row.repeats is None]
+        completed = [row for row in found if row.state is TrialState.COMPLETED]
         ranked = sorted(completed, key=lambda row: (row.values[0], row.number))
         return [row.number for row in ranked[:count]]
 
     if sampler == "auto":  # what it paused goes on until both sides have as many configs to confirm
-        assert [len(best(phase, 3)) for phase in (SEARCH, BASELINE)] == [3, 3]
+        assert [len(best(side, 3)) for side in (SEARCH, BASELINE)] == [3, 3]
     # Curves here know no seed: what was best stays best, and the differences of all seeds agree.
     sources, finalists = [*best(SEARCH, 3), *best(BASELINE, 3)], [*best(SEARCH, 1), *best(BASELINE, 1)]
-    repeated = [row for row in job.rows.values() if row.phase is CONFIRMATION]
+    repeated = [row for row in job.rows.values() if row.repeats is not None]
     assert [(row.repeats.number, row.repeats.seed) for row in repeated if row.repeats] == [
         *((source, 1) for source in sources),
         *((source, seed) for seed in (2, 3, 4) for source in finalists),
@@ -109,7 +110,7 @@ def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
     for row in repeated:
         assert row.repeats is not None
         source_row = job.rows[row.repeats.number]
-        assert (row.parameters, row.repeats.phase) == (source_row.parameters, source_row.phase)
+        assert (row.parameters, row.repeats.side) == (source_row.parameters, source_row.side)
         assert (row.state, [step for step, _ in row.curve]) == (TrialState.COMPLETED, list(range(1, 28)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
@@ -218,7 +218,7 @@ class Scripted:
 
 def scripted_policy(decisions: Mapping[int, Decision], *, worth: bool = True) -> JobPolicy:
     space = plan_job(SPECIFICATION).spaces[Phase.SEARCH]
-    return JobPolicy([PhasePlan(Phase.SEARCH, space, 1, lambda: Scripted(decisions, worth=worth))])
+    return JobPolicy([SidePlan(Phase.SEARCH, space, 1, lambda: Scripted(decisions, worth=worth))])
 
 
 def test_a_trial_that_the_pruner_stops_is_pruned(sqlite_database: Database, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import NUM_DESIGN, AutoSearch
 from tests.benchmarks.search.curve_families import task
@@ -28,7 +28,7 @@ class OnePhase(JobPolicy):
 
     def __init__(self, search: AutoSearch, space: SearchSpace, num_trials: int = 10**6) -> None:
         self.search = search
-        super().__init__([PhasePlan(Phase.SEARCH, space, num_trials, lambda: search)])
+        super().__init__([SidePlan(Phase.SEARCH, space, num_trials, lambda: search)])
 
 
 def auto(

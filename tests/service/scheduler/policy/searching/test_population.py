@@ -12,7 +12,7 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.population import PopulationSearch
@@ -62,7 +62,7 @@ class Population:
     num_alive_at_most: int = 0
 
     def policy(self) -> JobPolicy:
-        plan = PhasePlan(
+        plan = SidePlan(
             Phase.SEARCH,
             SPACE,
             self.num_trials,

@@ -12,7 +12,7 @@ import pytest
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
 from service.evidence.pareto_front import pareto_front
-from service.scheduler.policy.phases import JobPolicy, PhasePlan
+from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Done, Start, TrialHistory
 from service.scheduler.policy.searching.genetic import num_parents
 from service.scheduler.policy.searching.phase_search import SampledSearch, Sampler, TrialOutcome
@@ -165,7 +165,7 @@ def _policy(num_trials: int = 24, patience: int | None = None) -> JobPolicy:
         return SampledSearch(_sampler("nsga2", SEARCH_SPACE, num_trials=num_trials), NoPruner())
 
     return JobPolicy(
-        [PhasePlan(Phase.SEARCH, SEARCH_SPACE, num_trials, search, patience=patience, directions=(MIN, MIN))]
+        [SidePlan(Phase.SEARCH, SEARCH_SPACE, num_trials, search, patience=patience, directions=(MIN, MIN))]
     )
 
 
