@@ -105,7 +105,8 @@ def worker(
     import importlib
     import os
 
-    from service.server.serve import CannotServe, open_database, stop_when_stdin_ends, why_not_migrated
+    from service.server.serve import CannotServe, open_database, stop_when_stdin_ends
+    from service.store.migrate import why_not_migrated
 
     require(SERVICE_EXTRA)
     check_packages_here()
