@@ -25,6 +25,7 @@ from service.store.models import MeasurementRow
 from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import propose_trial, retry_trial
+from tests.support.readmes import README, blocks
 from tests.support.service.scenarios import (
     NOW,
     begin_trial,
@@ -341,19 +342,25 @@ def test_many_trials_take_as_many_statements_as_few(database: Database, storage:
     assert len([one for one in told if "FROM" in one]) == 1
 
 
-def test_optunas_own_tools_take_a_job(sqlite_database: Database) -> None:
+def test_optunas_own_tools_take_a_job_as_the_readme_says(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     story = Story(sqlite_database, now=NOW)
     for number in range(20):
         story.run(number)
-    with opened(sqlite_database.url) as storage:
-        study = load(storage, story.job_id)
-        assert set(optuna.importance.get_param_importances(study)) == set(study.best_params)
-        for plot in (
-            optuna.visualization.plot_optimization_history,
-            optuna.visualization.plot_intermediate_values,
-            optuna.visualization.plot_parallel_coordinate,
-            optuna.visualization.plot_param_importances,
-            optuna.visualization.plot_slice,
-            optuna.visualization.plot_timeline,
-        ):
-            assert plot(study).data, plot.__name__
+    monkeypatch.setenv("SHAMPOO_TUNER_DATABASE_URL", sqlite_database.url)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"job": story.job_id}
+    snippet = next(block for block in blocks(f"service/{README}", "python") if "load_study" in block)
+    exec(compile(snippet, README, "exec"), names)
+    study: optuna.Study = names["study"]
+    assert str(study.best_params) in capsys.readouterr().out
+    assert (tmp_path / "slice.html").stat().st_size > 0
+    for plot in (
+        optuna.visualization.plot_optimization_history,
+        optuna.visualization.plot_intermediate_values,
+        optuna.visualization.plot_parallel_coordinate,
+        optuna.visualization.plot_timeline,
+    ):
+        assert plot(study).data, plot.__name__
+    study._storage.remove_session()
