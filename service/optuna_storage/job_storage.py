@@ -64,8 +64,9 @@ class JobStorage(BaseStorage):
     ranges and choices look.
 
     Trials are numbered from 0 in each study; `trial` among their attributes is their number in the job. One that is
-    paused runs, one that has not begun, or is to be trained anew, waits. Failed and cancelled trials are FAIL, and a completed one without a
-    number for each objective is PRUNED. Intermediate values are the first objective's, NaN where it was not finite.
+    paused runs, one that has not begun, or is to be trained anew, waits. Failed and cancelled trials are FAIL, and a
+    completed one without a number for each objective is PRUNED. Intermediate values are the first objective's, NaN
+    where it was not finite.
 
     May be used by several threads.
     """

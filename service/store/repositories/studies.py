@@ -118,7 +118,7 @@ class StudyRepository:
                 found.setdefault(trial_id, {})[step] = float("nan") if value is None else value
         return found
 
-    def _jobs(self, statement: Select[tuple[Job, int, str | None, bool]]) -> list[StudyJob]:
+    def _jobs(self, statement: Select[Job, int, Any, bool]) -> list[StudyJob]:
         return [
             StudyJob(
                 number=number,
@@ -143,7 +143,7 @@ def _number() -> ScalarSelect[int]:
     return select(func.min(Event.id)).where(Event.job_id == Job.id).correlate(Job).scalar_subquery()
 
 
-def _jobs() -> Select[tuple[Job, int, str | None, bool]]:
+def _jobs() -> Select[Job, int, Any, bool]:
     """A statement for the columns of a `StudyJob`."""
     first_trial, repeat = aliased(Trial), aliased(Trial)
     own = func.coalesce(
@@ -159,7 +159,8 @@ def _jobs() -> Select[tuple[Job, int, str | None, bool]]:
 
 
 def _optimizer() -> ColumnElement[str]:
-    return Trial.config[("optimizer", "name")].as_string()
+    name: ColumnElement[str] = Trial.config[("optimizer", "name")].as_string()
+    return name
 
 
 def _trials() -> Select[Any]:

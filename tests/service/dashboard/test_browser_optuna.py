@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -16,36 +16,24 @@ from playwright.sync_api import Browser, expect
 
 from service.settings import ENV_PREFIX
 from service.store.session import Database
-from tests.service.dashboard.conftest import Watched
-from tests.support.readmes import README, blocks
+from tests.service.dashboard.conftest import REBOUND, Watched
+from tests.support.readmes import README, command_lines
 from tests.support.service.stories import Story
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, started
 
 
 @pytest.fixture
 def optuna_dashboard(sqlite_database: Database) -> Iterator[str]:
     """The address of `optuna-dashboard` on the test's database."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    snippet = next(block for block in blocks(f"service/{README}", "python") if "run_server" in block)
-    code = snippet.replace("8080", str(port))
+    [command] = [words for words in command_lines(f"service/{README}") if "optuna-dashboard" in words]
     environment = {**os.environ, f"{ENV_PREFIX}DATABASE_URL": sqlite_database.url}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
-    address = f"http://localhost:{port}"
-    try:
-        wait_until(lambda: process.poll() is not None or _answers(address), "optuna-dashboard answers")
-        assert process.poll() is None
-        yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(f"{address}/api/meta").is_success
-    except httpx.TransportError:
-        return False
+    arguments = [sys.executable, "-m", "service", *command[1:-1], "0"]
+    assert command[-2:] == ["--port", "8080"]
+    with started(arguments, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("optuna-dashboard is at http://127.0.0.1:"), line
+        yield line.split()[3]
 
 
 def _study(address: str, study_id: int) -> dict[str, Any]:
@@ -95,6 +83,8 @@ def test_a_job_that_runs_is_seen_in_optunas_dashboard(
     [best] = _study(optuna_dashboard, ids[story.job_id])["best_trials"]
     assert (best["number"], best["values"]) == (9, [0.0611])
 
+    rebound = httpx.get(f"{optuna_dashboard}/api/studies", headers={"Host": REBOUND})
+    assert rebound.status_code == HTTPStatus.MISDIRECTED_REQUEST
     renamed = httpx.post(f"{optuna_dashboard}/api/studies/{ids[story.job_id]}/rename", json={"study_name": "mine"})
     assert renamed.is_server_error
     assert len(httpx.get(f"{optuna_dashboard}/api/studies").json()["study_summaries"]) == 3

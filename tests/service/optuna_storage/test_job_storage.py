@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -254,17 +254,17 @@ def test_the_confirmation_tells_whose_configs_it_repeats(database: Database, sto
     assert storage.get_trial(theirs._trial_id) == theirs
 
 
-WRITES: dict[str, Callable[[JobStorage, int, int], object]] = {
-    "create_new_study": lambda storage, study, trial: storage.create_new_study([StudyDirection.MINIMIZE], "mine"),
-    "delete_study": lambda storage, study, trial: storage.delete_study(study),
-    "set_study_user_attr": lambda storage, study, trial: storage.set_study_user_attr(study, "key", 1),
-    "set_study_system_attr": lambda storage, study, trial: storage.set_study_system_attr(study, "key", 1),
-    "create_new_trial": lambda storage, study, trial: storage.create_new_trial(study),
-    "set_trial_param": lambda storage, study, trial: storage.set_trial_param(trial, "lr", 0.1, FloatDistribution(0, 1)),
-    "set_trial_state_values": lambda storage, study, trial: storage.set_trial_state_values(trial, TrialState.FAIL),
-    "set_trial_intermediate_value": lambda storage, study, trial: storage.set_trial_intermediate_value(trial, 1, 0.1),
-    "set_trial_user_attr": lambda storage, study, trial: storage.set_trial_user_attr(trial, "key", 1),
-    "set_trial_system_attr": lambda storage, study, trial: storage.set_trial_system_attr(trial, "key", 1),
+WRITES: dict[str, tuple[object, ...]] = {
+    "create_new_study": ([StudyDirection.MINIMIZE], "mine"),
+    "delete_study": (8,),
+    "set_study_user_attr": (8, "key", 1),
+    "set_study_system_attr": (8, "key", 1),
+    "create_new_trial": (8,),
+    "set_trial_param": (2**20, "lr", 0.1, FloatDistribution(0, 1)),
+    "set_trial_state_values": (2**20, TrialState.FAIL),
+    "set_trial_intermediate_value": (2**20, 1, 0.1),
+    "set_trial_user_attr": (2**20, "key", 1),
+    "set_trial_system_attr": (2**20, "key", 1),
 }
 
 
@@ -275,9 +275,9 @@ def test_nothing_can_be_written(sqlite_database: Database) -> None:
     with opened(sqlite_database.url) as storage:
         study = load(storage, lease.job_id)
         before = study.trials
-        for write in WRITES.values():
+        for name, arguments in WRITES.items():
             with pytest.raises(StudyIsReadOnly, match="read-only"):
-                write(storage, study._study_id, before[0]._trial_id)
+                getattr(storage, name)(*arguments)
         with pytest.raises(StudyIsReadOnly, match="no trial can be added"):
             study.ask()
         assert study.trials == before
