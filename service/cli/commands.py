@@ -137,7 +137,7 @@ def optuna_dashboard(
     with needing(STUDIES_EXTRA):
         dashboard = importlib.import_module("service.optuna_storage.dashboard")
     dashboard.serve(
-        dashboard.JobStorage(settings.resolved_database_url),
+        settings.resolved_database_url,
         host=settings.host,
         port=port,
         answered_hosts=settings.answered_hosts,

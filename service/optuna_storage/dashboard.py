@@ -34,7 +34,7 @@ class _Handler(WSGIRequestHandler):
 
 
 def serve(
-    storage: JobStorage, *, host: str, port: int, answered_hosts: Collection[str], tell: Callable[[str], None]
+    database_url: str, *, host: str, port: int, answered_hosts: Collection[str], tell: Callable[[str], None]
 ) -> None:
     """Serves the dashboard until the process is interrupted.
 
@@ -45,19 +45,27 @@ def serve(
         tell: is called with the address once it answers.
 
     Raises:
+        NoDatabase: there is none at the URL, or it is of another version.
         AddressTaken: nothing can listen there.
     """
-    application = _answering_to(answered_hosts, optuna_dashboard.wsgi(storage))
+    storage = JobStorage(database_url)
     try:
-        server = make_server(host, port, application, server_class=_Server, handler_class=_Handler)
+        application = _answering_to(answered_hosts, optuna_dashboard.wsgi(storage))
+        with _listening(host, port, application) as server:
+            tell(f"http://{host}:{server.server_port}")
+            server.serve_forever()
+    finally:
+        storage.remove_session()
+
+
+def _listening(host: str, port: int, application: WSGIApplication) -> WSGIServer:
+    try:
+        return make_server(host, port, application, server_class=_Server, handler_class=_Handler)
     except OSError as error:
         why = error.strerror or str(error)
         raise AddressTaken(
             f"cannot listen on {host}:{port}: {why}; --port and --host choose another address"
         ) from error
-    with server:
-        tell(f"http://{host}:{server.server_port}")
-        server.serve_forever()
 
 
 def _answering_to(hosts: Collection[str], application: WSGIApplication) -> WSGIApplication:
