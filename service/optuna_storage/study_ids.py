@@ -45,7 +45,7 @@ class JobStudy:
 
     @property
     def optimizer(self) -> str | None:
-        """That which all of its trials have as the mark of their side; None: the phase tells."""
+        """The baseline's; None: it is the search or the confirmation."""
         return self.side if self.phase is Phase.BASELINE else None
 
 
