@@ -47,6 +47,7 @@ SPECIFICATION: dict[str, Any] = {
     "training": {
         "num_steps": None,
         "evaluate_every": None,
+        "evaluate_every_examples": None,
         "evaluate_every_epochs": None,
         "evaluate_every_seconds": None,
         "batch_size": None,

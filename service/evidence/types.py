@@ -70,6 +70,11 @@ class FinishedTrial:
     """{parameter name: sampled value}"""
 
     @property
+    def batch_size(self) -> int:
+        """Training examples of each step."""
+        return int(self.config["batch_size"])
+
+    @property
     def ending(self) -> str:
         """Its state, and in brackets why it failed."""
         return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value

@@ -205,7 +205,7 @@ class JobRead(ReadModel):
     num_trials: int
     """Trials that the job will have at most, those of the confirmation and those that users proposed included."""
     num_steps: int
-    """Steps of a full trial."""
+    """Steps of a full trial; where batch sizes are searched, of the longest."""
     disk_bytes: int | None
     """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
     progress: ProgressRead
@@ -272,7 +272,7 @@ class TrialRead(ReadModel):
     step: int
     """Optimizer steps measured so far."""
     num_steps: int
-    """Steps of the full trial."""
+    """Steps of this trial, if it goes to its end."""
     seconds: float
     """Training time up to `step`."""
     spent_seconds: float
@@ -291,9 +291,9 @@ class TrialRead(ReadModel):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, trial: models.Trial, *, num_steps: int) -> TrialRead:
+    def of(cls, trial: models.Trial) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
-        return cls(num_steps=num_steps, **own)
+        return cls(num_steps=trial.config["num_steps"], **own)
 
 
 class TrialConfigRead(PasteableConfig):
