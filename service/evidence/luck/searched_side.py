@@ -25,8 +25,7 @@ class TriedTrial:
     point: tuple[float, ...]
     """Its config as `point_of` gives it; equally long for all trials of a search."""
     curve: Sequence[tuple[int, float]]
-    """Training examples seen, as trials may differ in their batch sizes, and objective at each measurement at which that
-    was finite."""
+    """Training examples seen, as batch sizes may differ, and objective at each measurement at which that was finite."""
     has_completed: bool
     has_failed: bool = False
 
