@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace, SpaceError
-from service.domain import PrunerName, Side
+from service.domain import Currency, PrunerName, Side
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
 from trainers.workload.description import WorkloadDescription
@@ -70,6 +70,24 @@ class JobLength:
 def searches_batch_size(spaces: Mapping[Side, SearchSpace]) -> bool:
     """True if the batch sizes of a job with these spaces may differ."""
     return any(_says_batch_size(space) for space in spaces.values())
+
+
+def currency_of(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> Currency:
+    """What the configs that a job's verdict compares have spent equally much of."""
+    if specification.currency is not None:
+        return specification.currency
+    return Currency.EXAMPLES if searches_batch_size(spaces) else Currency.STEPS
+
+
+def compares_whole_trials(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> bool:
+    """True if all trials of a job, trained to their ends, have spent equally much of what its verdict goes by."""
+    match currency_of(specification, spaces):
+        case Currency.SECONDS:
+            return False
+        case Currency.STEPS:
+            return not searches_batch_size(spaces)
+        case Currency.EXAMPLES | Currency.TOKENS:
+            return True
 
 
 def batch_size_of(space: SearchSpace, parameters: Mapping[str, Scalar], *, default: int) -> int:

@@ -46,7 +46,11 @@ Priority = Annotated[int, Field(ge=-1000, le=1000)]
 class JobCreate(JobSpecification):
     """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE, examples.JOB_CREATE_SEARCHED_BATCH]
+        }
+    )
 
     name: JobName | None = None
     """The job's name for people; null: that of the model, or else the workload's."""

@@ -18,7 +18,7 @@ from service.scheduler.policy.searching.phase_search import PhaseSearch, Sampled
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
-from service.specification.length import TrialLength, batch_size_of
+from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
 from service.store.models import Trial
 
@@ -60,6 +60,7 @@ def _confirmation(plan: JobPlan) -> Confirmation | None:
         choosing=seeds[: sizes.num_choosing],
         comparing=seeds[sizes.num_choosing :],
         direction=plan.direction,
+        stops_early=compares_whole_trials(plan.specification, plan.spaces),
     )
 
 

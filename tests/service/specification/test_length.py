@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from search_spaces import SearchSpace
-from service.domain import Phase
+from service.domain import Currency, Phase
 from service.errors import InvalidInput
-from service.specification.length import BATCH_SIZE, JobLength, TrialLength
+from service.specification.length import (
+    BATCH_SIZE,
+    JobLength,
+    TrialLength,
+    compares_whole_trials,
+    currency_of,
+)
 from service.specification.planning import JobPlan, check_proposal, plan_job
 from tests.support.service.scenarios import specification
 
@@ -130,3 +136,21 @@ def test_a_proposed_batch_must_divide_among_the_ranks_too() -> None:
     halves = plan(searching({**CHOICES, "choices": [32]}, resources={"workers_per_trial": 2}))
     with pytest.raises(InvalidInput, match="parameters"):
         check_proposal(halves, Phase.SEARCH, {BATCH_SIZE: 33}, beyond_bounds=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "currency", "of_whole_trials"),
+    [
+        ({}, Currency.STEPS, True),
+        ({"currency": "tokens"}, Currency.TOKENS, True),
+        ({"currency": "seconds"}, Currency.SECONDS, False),
+        (searching(CHOICES), Currency.EXAMPLES, True),
+        (searching(CHOICES, currency="steps"), Currency.STEPS, False),
+    ],
+)
+def test_a_verdict_is_of_whole_trials_where_all_of_them_spend_the_same(
+    fields: dict[str, Any], currency: Currency, of_whole_trials: bool
+) -> None:
+    planned = plan(fields)
+    assert currency_of(planned.specification, planned.spaces) is currency
+    assert compares_whole_trials(planned.specification, planned.spaces) is of_whole_trials

@@ -114,6 +114,8 @@ def test_seeds_that_contradict_each_other_end_it_early() -> None:
     assert _train(confirmation, {2: ours, 4: theirs})[-1] == (4, 3)
     steady = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8))
     assert _train(steady, {2: 0.3, 4: theirs})[-1] == (4, 7)
+    by_seconds = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8), stops_early=False)
+    assert _train(by_seconds, {2: ours, 4: theirs})[-1] == (4, 7)
 
 
 def test_a_trial_that_a_user_cancels_takes_its_config_out_of_the_choice() -> None:
