@@ -189,7 +189,7 @@ class JobSpecification(StrictModel):
     """Each with an optimizer of its own, by whose name it is known; the search is compared with the best of them.
     Empty: no baseline, and so no evidence against one. `baseline`, with one or null, is read as a list of one or
     none."""
-    currency: Currency | None = None
+    currency: Annotated[Currency, Field(strict=False)] | None = None
     """The two configs that the verdict compares have spent equally much of this: `steps`, `seconds` of training,
     `examples` or `tokens`, where the workload counts them. Where one of them ended having spent less, the other one
     counts with its value there. Null: `examples` where the batch size is searched, as all trials see equally many, else

@@ -18,8 +18,11 @@ def _confirmation(
     choosing: Sequence[int] = (1,),
     comparing: Sequence[int] = (2, 3),
     direction: Direction = Direction.MINIMIZE,
+    stops_early: bool = True,
 ) -> Confirmation:
-    confirmation = Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=direction)
+    confirmation = Confirmation(
+        top_k=top_k, choosing=choosing, comparing=comparing, direction=direction, stops_early=stops_early
+    )
     for number, side, value in found:
         confirmation.add(number, side, {"lr": 10.0**-number}, value)
     return confirmation
