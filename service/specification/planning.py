@@ -207,6 +207,12 @@ def _population(
     if pruner != "pbt":
         refuse_without_pbt(specification)
         return None
+    every = length.evaluate_every_examples
+    if every is not None and math.ceil(every / length.batch_size) >= length.num_steps:
+        raise InvalidInput(
+            "training.evaluate_every_examples",
+            f"{every} leaves 'pbt' no step to compare trials at before the last, {length.num_steps}",
+        )
     return plan_populations(
         specification, spaces, allotments, num_steps=length.num_steps, evaluate_every=length.evaluate_every
     )

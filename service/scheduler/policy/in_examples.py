@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from search_spaces import Scalar
 from service.domain import FailureReason, Side, TrialState
-from service.scheduler.policy.protocol import Ask, Decision, Policy, Resume, Start, TrialHistory
+from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory
 from service.specification.length import TrialLength
 
 LengthOf = Callable[[Side, Mapping[str, Scalar]], TrialLength]
@@ -19,9 +20,9 @@ LengthOf = Callable[[Side, Mapping[str, Scalar]], TrialLength]
 
 
 class InExamples:
-    """Implements `service.scheduler.policy.protocol.Policy` by one that counts examples. No trial is a fork."""
+    """Implements `service.scheduler.policy.protocol.Policy` by a job's that counts examples. No trial is a fork."""
 
-    def __init__(self, policy: Policy, length_of: LengthOf) -> None:
+    def __init__(self, policy: JobPolicy, length_of: LengthOf) -> None:
         self._policy = policy
         self._length_of = length_of
         self._lengths: dict[int, TrialLength] = {}

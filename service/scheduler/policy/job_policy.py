@@ -12,7 +12,7 @@ from service.domain import Direction, Objective, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.phases import JobPolicy, SidePlan
-from service.scheduler.policy.protocol import Fork, Policy, Repeats, TrialHistory
+from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
@@ -23,7 +23,7 @@ from service.specification.planning import JobPlan
 from service.store.models import Trial
 
 
-def make_policy(plan: JobPlan) -> Policy:
+def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
     """The policy of a job."""
     policy = JobPolicy(
         [

@@ -131,10 +131,6 @@ class TrialHistory:
 class Policy(Protocol):
     """Decides what a job tries, and which trials are worth going on with."""
 
-    @property
-    def is_done(self) -> bool:
-        """True if nothing is left to do, as far as that can be told without asking."""
-
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
 

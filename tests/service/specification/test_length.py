@@ -110,6 +110,14 @@ def test_a_range_of_batch_sizes_is_for_what_any_number_divides_into() -> None:
         ),
         (searching(CHOICES, training={"num_examples": 640, "batch_size": 64}), "training.batch_size", "no effect"),
         (searching(CHOICES, pruner={"name": "pbt"}, budget={}), "pruner.name", "'pbt' compares trials at equal steps"),
+        (
+            {
+                "pruner": {"name": "pbt"},
+                "training": {"num_examples": 640, "batch_size": 64, "evaluate_every_examples": 600},
+            },
+            "training.evaluate_every_examples",
+            "leaves 'pbt' no step",
+        ),
         (searching(CHOICES, pruner={"name": "asha", "min_steps": 9}), "pruner.min_steps", "counts steps"),
         (
             searching(

@@ -18,7 +18,7 @@ from service.evidence.types import (
     recommendation_from_json,
 )
 from service.evidence.words import answer_of, currency_lines, evidence_lines
-from trainers.config import OptimizerConfig, TrialConfig
+from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC, MINIMIZE = "validation_loss", Direction.MINIMIZE
 
@@ -41,7 +41,7 @@ def trial(
         tokens: per example; None: none are counted.
         side: of the config, where the phase does not tell.
     """
-    optimizer = "adamw" if Phase.BASELINE in (phase, side) else "shampoo"
+    optimizer: OptimizerName = "adamw" if Phase.BASELINE in (phase, side) else "shampoo"
     config = TrialConfig(
         workload="digits-mlp",
         optimizer=OptimizerConfig(optimizer, {"lr": 0.1}),

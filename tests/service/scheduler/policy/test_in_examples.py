@@ -8,8 +8,10 @@ import pytest
 
 from search_spaces.parameters import Scalar
 from service.domain import Phase, TrialState
+from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import make_policy
-from service.scheduler.policy.protocol import Decision, Done, GiveUp, Policy, Resume, Start, TrialHistory, Wait
+from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory, Wait
 from service.specification.length import BATCH_SIZE
 from service.specification.planning import JobPlan, plan_job
 from tests.support.service.scenarios import specification
@@ -44,12 +46,12 @@ class Driver:
         self.pauses: list[tuple[int, int, int | None]] = []
         """Batch size, step at which a trial paused, and the one that was told before."""
 
-    def policy(self) -> Policy:
+    def policy(self) -> JobPolicy | InExamples:
         policy = make_policy(self.plan)
         policy.restore([TrialHistory(**row) for row in self.rows.values()])
         return policy
 
-    def drive(self, policy: Policy, num_asked: int) -> Policy:
+    def drive(self, policy: JobPolicy | InExamples, num_asked: int) -> JobPolicy | InExamples:
         for _ in range(num_asked):
             match policy.ask():
                 case GiveUp(number=number):
@@ -69,7 +71,7 @@ class Driver:
                     break
         return policy
 
-    def _train(self, policy: Policy, asked: Start | Resume) -> None:
+    def _train(self, policy: JobPolicy | InExamples, asked: Start | Resume) -> None:
         row, parameters = self.rows[asked.number], dict[str, Scalar](asked.parameters)
         config = self.plan.trial_config(asked.side, parameters)
         curve = list(row["curve"])
@@ -77,7 +79,7 @@ class Driver:
         while True:
             step = min(config.num_steps, -(-examples // config.batch_size))
             examples += EVERY
-            value = abs(float(parameters["lr"] or 0) - 1e-3) + config.batch_size / 1e4 + 1 / step  # type: ignore[arg-type]
+            value = abs(float(parameters["lr"] or 0) - 1e-3) + config.batch_size / 1e4 + 1 / step
             curve.append((step, value))
             row["curve"] = tuple(curve)
             decision = policy.report(asked.number, step, value)
@@ -90,7 +92,7 @@ class Driver:
                 self._end(policy, asked.number, state)
                 return
 
-    def _end(self, policy: Policy, number: int, state: TrialState) -> None:
+    def _end(self, policy: JobPolicy | InExamples, number: int, state: TrialState) -> None:
         self.rows[number]["state"] = state
         policy.tell(number, state, self.rows[number].get("values", ()))
 
