@@ -147,6 +147,7 @@ JOB_ESTIMATE: dict[str, Any] = {
     "num_trials": {"search": 10, "baseline": 10, "confirmation": 16},
     "num_baseline_trials": {"adamw": 10},
     "num_steps": 200,
+    "num_examples": None,
     "max_steps": 7200,
     "confirmation_share": 0.4444,
     "measured": {

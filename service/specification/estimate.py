@@ -94,6 +94,8 @@ class Estimate(BaseModel):
     """Those of each baseline, by its optimizer's name."""
     num_steps: int
     """Steps of a full trial; where batch sizes are searched, of the longest."""
+    num_examples: int | None = None
+    """Training examples of every full trial, where batch sizes are searched; null: all trials have `num_steps`."""
     max_steps: int
     """Steps of all trials, if none were pruned."""
     confirmation_share: float = 0.0

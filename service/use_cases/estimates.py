@@ -69,6 +69,7 @@ def estimate_job(
         num_trials=dict(plan.allotments),
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
         num_steps=plan.num_steps,
+        num_examples=plan.length.num_examples,
         max_steps=max_steps,
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=None if found is None else found.measured,

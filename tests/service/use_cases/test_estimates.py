@@ -106,6 +106,9 @@ def test_a_job_that_searches_its_batch_size_tells_nothing_of_others_and_is_told_
     _run(database, claimed_job(database), 0, 0.1, TrialState.COMPLETED)
     estimate = _estimate(database, **searching)
     assert (estimate.num_steps, estimate.max_steps, estimate.measured) == (40, 4 * 40, None)
+    told = estimate_lines(estimate)
+    assert told[0].endswith("of 1280 examples in up to 40 steps, 160 steps in all if none are pruned.")
+    assert "The batch size is searched, so steps differ in what they take, and the job's time is unknown." in told
     lease = claimed_job(database, **searching)
     _run(database, lease, 0, 0.2, TrialState.COMPLETED)
     like_the_first = _estimate(database).measured
