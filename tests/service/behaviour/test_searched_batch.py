@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from service.domain import JobState, Phase, TrialState
@@ -32,13 +34,16 @@ def test_trials_of_other_batch_sizes_pause_end_and_are_compared_after_equally_ma
     assert finished.num_steps == 40
     assert {trial.phase for trial in trials} == {Phase.SEARCH, Phase.BASELINE}
     assert len({trial.parameters[BATCH_SIZE] for trial in trials}) > 1
+    ends = set()
     for trial in trials:
         batch_size = trial.parameters[BATCH_SIZE]
         assert (trial.config["batch_size"], trial.config["num_steps"]) == (batch_size, 1280 // batch_size)
         seen = [measurement.step * batch_size for measurement in trial.measurements]
-        assert seen == list(range(128, seen[-1] + 1, 128))
-        ends = [1280] if trial.state is TrialState.COMPLETED else [256, 512, 1280]  # the rungs
-        assert seen[-1] in ends
+        assert seen == sorted(seen)
+        assert set(seen) >= set(range(128, seen[-1] + 1, 128))
+        assert (seen[-1] == 1280) == (trial.state is TrialState.COMPLETED)
+        ends.add(math.ceil(seen[-1] / 128))
+    assert len(ends - {10}) <= 2  # the rungs
     with service.database.reading() as session:
         stored = RecommendationRepository(session).of_job(job_id)
     assert stored is not None

@@ -43,8 +43,8 @@ class Driver:
     def __init__(self, plan: JobPlan) -> None:
         self.plan = plan
         self.rows: dict[int, dict[str, Any]] = {}
-        self.pauses: list[tuple[int, int, int | None]] = []
-        """Batch size, step at which a trial paused, and the one that was told before."""
+        self.pauses: dict[int, list[tuple[int, int]]] = {}
+        """By trial: the batch size and the step of each of its pauses."""
 
     def policy(self) -> JobPolicy | InExamples:
         policy = make_policy(self.plan)
@@ -75,16 +75,19 @@ class Driver:
         row, parameters = self.rows[asked.number], dict[str, Scalar](asked.parameters)
         config = self.plan.trial_config(asked.side, parameters)
         curve = list(row["curve"])
-        examples = EVERY * (len(curve) + 1)
+        step = curve[-1][0] if curve else 0
         while True:
-            step = min(config.num_steps, -(-examples // config.batch_size))
-            examples += EVERY
+            following = -(-EVERY * (step * config.batch_size // EVERY + 1) // config.batch_size)
+            if asked.until is not None and step < asked.until:
+                following = min(following, asked.until)
+            step = min(config.num_steps, following)
             value = abs(float(parameters["lr"] or 0) - 1e-3) + config.batch_size / 1e4 + 1 / step
             curve.append((step, value))
             row["curve"] = tuple(curve)
             decision = policy.report(asked.number, step, value)
             if decision is Decision.PAUSE:
-                self.pauses.append((config.batch_size, step, asked.until))
+                assert asked.until == step
+                self.pauses.setdefault(asked.number, []).append((config.batch_size, step))
                 return
             if step == config.num_steps or decision is Decision.STOP:
                 state = TrialState.COMPLETED if step == config.num_steps else TrialState.PRUNED
@@ -100,13 +103,13 @@ class Driver:
 def test_trials_pause_at_equal_shares_of_their_own_schedules() -> None:
     driver = Driver(plan())
     driver.drive(driver.policy(), 1000)
-    assert {batch_size for batch_size, _, _ in driver.pauses} == {25, 48, 100}
-    by_rung = {800: 0, 1600: 0}
-    for batch_size, step, until in driver.pauses:
-        rung = next(rung for rung in by_rung if step == -(-rung // batch_size))
-        assert until == step
-        by_rung[rung] += 1
-    assert by_rung[800] > 0
+    assert {batch_size for paused in driver.pauses.values() for batch_size, _ in paused} == {25, 48, 100}
+    for at_rung in (0, 1):
+        paused = [own[at_rung] for own in driver.pauses.values() if len(own) > at_rung]
+        # There is a number of examples that each reached in the very step of its pause.
+        assert max((step - 1) * batch_size for batch_size, step in paused) < min(
+            step * batch_size for batch_size, step in paused
+        )
     assert driver.policy().is_done
     ended = [row for row in driver.rows.values() if row["state"] is TrialState.COMPLETED]
     assert {driver.plan.trial_config(row["side"], row["parameters"]).num_steps for row in ended} == {
