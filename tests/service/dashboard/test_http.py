@@ -161,9 +161,7 @@ def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: s
     page = get(f"{address}/jobs/{lease.job_id}").text
     assert re.findall(r'>(\d+)<span class="soft">/(\d+)', page) == [("40", "40"), ("20", "20")]
     assert "up to 40 steps a trial" in page
-    assert (
-        '<p class="detail">At equal steps: by the search, undecided, 0.5000 against 0.4000 after 20 steps.</p>' in page
-    )
+    assert '<p class="sub">At equal steps: by the search, undecided, 0.5000 against 0.4000 after 20 steps.</p>' in page
     assert "as many examples" in page
 
 
