@@ -106,8 +106,10 @@ SCHEDULE: Mapping[str, Argument] = {
 TRAINING: Mapping[str, Argument] = {
     "gradient_clip_norm": _positive(optional=True),
     "precision": _choice("float32", "bfloat16", "float16"),
+    "batch_size": _integer(1),
 }
-"""Fields of the trial config itself, named `training.<field>`. Steps, batch size and seed belong to the job."""
+"""Fields of the trial config itself, named `training.<field>`. Seed and length belong to the job: of a searched batch
+size the steps follow."""
 
 AVERAGING: Mapping[str, Argument] = {
     "method": _choice("ema", "lawa", "schedule_free", "primal"),

@@ -69,6 +69,16 @@ class FailureReason(StrEnum):
         return self in (FailureReason.LOST, FailureReason.STORE_FAILED)
 
 
+class Currency(StrEnum):
+    """What two configs have spent equally much of when they are compared."""
+
+    STEPS = "steps"
+    SECONDS = "seconds"
+    """Of training, without evaluation and checkpoints."""
+    EXAMPLES = "examples"
+    TOKENS = "tokens"
+
+
 class Phase(StrEnum):
     """The part of a job that a trial belongs to."""
 

@@ -138,8 +138,11 @@ class TrainingSettings(ConfigPart):
     """A training loss above this, or one that is not finite, ends the trial as diverged."""
 
     evaluate_every: Count | None = None
-    """Steps between measurements; the last step is always measured. A trial has exactly one of this and the next two;
-    a job that gives none takes the workload's default."""
+    """Steps between measurements; the last step is always measured. A trial has exactly one of this and the next
+    three; a job that gives none takes the workload's default."""
+    evaluate_every_examples: Count | None = None
+    """Training examples between measurements: each is taken at the first step that completes so many. So trials with
+    other batch sizes are measured after equally many."""
     evaluate_every_epochs: Positive | None = None
     """Epochs between measurements: each is taken at the first step that completes so many."""
     evaluate_every_seconds: Positive | None = None
@@ -198,9 +201,12 @@ class TrialConfig(TrainingSettings):
 
     def _check_measurements(self) -> None:
         steps, every = self.evaluate_every, self.checkpoint_every
-        intervals = (steps, self.evaluate_every_epochs, self.evaluate_every_seconds)
+        intervals = (steps, self.evaluate_every_examples, self.evaluate_every_epochs, self.evaluate_every_seconds)
         given = [interval for interval in intervals if interval is not None]
-        rule = "exactly one of evaluate_every, evaluate_every_epochs and evaluate_every_seconds must be given"
+        rule = (
+            "exactly one of evaluate_every, evaluate_every_examples, evaluate_every_epochs and evaluate_every_seconds "
+            "must be given"
+        )
         require(len(given) == 1, "evaluate_every", given, rule)
         if every is not None and steps is not None:
             rule = f"must be null or a positive integer multiple of evaluate_every ({steps})"

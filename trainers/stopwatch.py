@@ -16,8 +16,7 @@ def next_measurement(step: int, config: TrialConfig, *, num_train_examples: int)
     """The first step after `step` that is measured whatever the clock says."""
     if config.evaluate_every is not None:
         following = step - step % config.evaluate_every + config.evaluate_every
-    elif config.evaluate_every_epochs is not None:
-        examples = config.evaluate_every_epochs * num_train_examples
+    elif (examples := _examples_between(config, num_train_examples)) is not None:
         # The tolerance keeps a product such as 3 * 0.1 epochs from being one step late.
         num_done = math.floor(step * config.batch_size / examples + 1e-9)
         following = step
@@ -27,6 +26,13 @@ def next_measurement(step: int, config: TrialConfig, *, num_train_examples: int)
     else:
         following = config.num_steps
     return min(following, config.num_steps)
+
+
+def _examples_between(config: TrialConfig, num_train_examples: int) -> float | None:
+    """Training examples between measurements; None: they are not what counts."""
+    if config.evaluate_every_epochs is not None:
+        return config.evaluate_every_epochs * num_train_examples
+    return config.evaluate_every_examples
 
 
 class Stopwatch:

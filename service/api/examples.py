@@ -34,6 +34,19 @@ JOB_CREATE_OWN_SPACE: dict[str, Any] = {
     "baselines": [],
 }
 
+JOB_CREATE_SEARCHED_BATCH: dict[str, Any] = {
+    "workload": {"name": "digits-mlp"},
+    "search_space": {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-1, "scale": "log"},
+            {"type": "categorical", "name": "training.batch_size", "choices": [128, 32, 64, 256]},
+        ],
+    },
+    "training": {"num_examples": 25600, "evaluate_every_examples": 2560},
+    "currency": "seconds",
+}
+
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
 TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
@@ -46,7 +59,9 @@ SPECIFICATION: dict[str, Any] = {
     "budget": {"num_trials": 20, "wall_clock_seconds": None, "device_hours": None},
     "training": {
         "num_steps": None,
+        "num_examples": None,
         "evaluate_every": None,
+        "evaluate_every_examples": None,
         "evaluate_every_epochs": None,
         "evaluate_every_seconds": None,
         "batch_size": None,
@@ -75,6 +90,7 @@ SPECIFICATION: dict[str, Any] = {
     "sampler": {"name": "auto", "seed": 0},
     "pruner": {"name": None, "min_steps": None, "reduction_factor": None, "population": None, "interval": None},
     "baselines": [{"search_space": "adamw", "budget_share": None, "pinned": [], "extra_trials": 0}],
+    "currency": None,
     "confirmation": "auto",
 }
 
@@ -131,6 +147,7 @@ JOB_ESTIMATE: dict[str, Any] = {
     "num_trials": {"search": 10, "baseline": 10, "confirmation": 16},
     "num_baseline_trials": {"adamw": 10},
     "num_steps": 200,
+    "num_examples": None,
     "max_steps": 7200,
     "confirmation_share": 0.4444,
     "measured": {
@@ -295,6 +312,22 @@ _CONFIRMATION: dict[str, Any] = {
     "is_settled": False,
 }
 
+
+def _comparison(
+    currency: str, *, spent: float, value: float, improvement: float, low: float, high: float
+) -> dict[str, Any]:
+    return {
+        "currency": currency,
+        "verdict": "better",
+        "spent": spent,
+        "value": value,
+        "baseline_value": 0.0871,
+        "improvement": improvement,
+        "improvement_low": low,
+        "improvement_high": high,
+    }
+
+
 RECOMMENDATION: dict[str, Any] = {
     "id": "rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P",
     "job_id": JOB_ID,
@@ -345,6 +378,9 @@ RECOMMENDATION: dict[str, Any] = {
             "step_ratio_high": 1.79,
             "seconds_ratio_low": 1.2,
             "seconds_ratio_high": 1.55,
+            "examples_ratio": 1.667,
+            "examples_ratio_low": 1.55,
+            "examples_ratio_high": 1.79,
         },
         "num_trials": {
             "baseline": {"completed": 4, "pruned": 6},
@@ -359,6 +395,12 @@ RECOMMENDATION: dict[str, Any] = {
         "status": "confirmed",
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
+        "currency": "steps",
+        "comparisons": [
+            _comparison("steps", spent=200.0, value=0.0713, improvement=0.1814, low=0.1791, high=0.1837),
+            _comparison("seconds", spent=1.5, value=0.0734, improvement=0.1573, low=0.1421, high=0.1725),
+            _comparison("examples", spent=25600.0, value=0.0713, improvement=0.1814, low=0.1791, high=0.1837),
+        ],
         "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",

@@ -55,7 +55,7 @@ class PlotTrial:
     """In the confirmation: the trial whose config it repeats."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
-    """(step, objective) in order of steps; None where it was not finite."""
+    """(step or examples seen, objective) in their order; None where it was not finite."""
     side: Side = ""
     """Whose it is, of search and baselines; empty: told by the phase alone."""
 
@@ -188,9 +188,16 @@ def best_so_far(
 
 
 def learning_curves(
-    trials: Sequence[PlotTrial], *, metric: str, direction: Direction, labels: Mapping[str, str]
+    trials: Sequence[PlotTrial],
+    *,
+    metric: str,
+    direction: Direction,
+    labels: Mapping[str, str],
+    over: Literal["step", "examples"] = "step",
 ) -> Figure:
-    """The objective of every trial over its steps; a cross ends the curve of a trial that diverged."""
+    """The objective of every trial over its steps, or the examples that it has seen; a cross ends the curve of a trial
+    that diverged.
+    """
     chosen = choose_curves(trials, direction=direction)
     data: list[Figure] = []
     shown: set[str] = set()
@@ -212,7 +219,7 @@ def learning_curves(
                 "line": {"width": 1.5, "color": colour, "dash": PHASE_DASHES[trial.phase]},
                 "marker": {"size": 5, "color": colour},
                 "opacity": 0.6 if role == "pruned" else 0.9,
-                "hovertemplate": f"{_hover_text(trial, labels)}<br>step %{{x}}: %{{y:.4g}}<extra></extra>",
+                "hovertemplate": f"{_hover_text(trial, labels)}<br>{over} %{{x}}: %{{y:.4g}}<extra></extra>",
             }
         )
         shown.add(role)
@@ -229,10 +236,10 @@ def learning_curves(
                     "x": [last[0]],
                     "y": [last[1]],
                     "marker": {"symbol": "x", "size": 9, "color": DIVERGED_COLOUR},
-                    "hovertemplate": f"{_hover_text(trial, labels)}<br>diverged after step %{{x}}<extra></extra>",
+                    "hovertemplate": f"{_hover_text(trial, labels)}<br>diverged after {over} %{{x}}<extra></extra>",
                 }
             )
-    layout = _layout(x_title="step", metric=metric, values=values)
+    layout = _layout(x_title=over, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     layout["legend"]["groupclick"] = "togglegroup"
     return {"data": data, "layout": layout}

@@ -16,7 +16,10 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         for phase, num in estimate.num_trials.items()
     )
     trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
-    lines = [f"{trials} of up to {estimate.num_steps} steps, {estimate.max_steps} steps in all if none are pruned."]
+    length = f"up to {estimate.num_steps} steps"
+    if estimate.num_examples is not None:
+        length = f"{estimate.num_examples} examples in {length}"
+    lines = [f"{trials} of {length}, {estimate.max_steps} steps in all if none are pruned."]
     if num := estimate.num_trials.get(Phase.CONFIRMATION):
         lines.append(
             f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "
@@ -24,7 +27,9 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         )
     else:
         lines.append("Nothing is trained again with new seeds: the answer will be provisional.")
-    if estimate.measured is None:
+    if estimate.num_examples is not None:
+        lines.append("The batch size is searched, so steps differ in what they take, and the job's time is unknown.")
+    elif estimate.measured is None:
         lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
     else:
         lines.extend(_measured_lines(estimate.measured, estimate.step_seconds))

@@ -24,8 +24,10 @@ from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
 from service.evidence.words import (
     alternative_words,
+    currency_lines,
     device_hours,
     duration,
+    has_own_examples,
     number,
     optimizer_title,
     ratio_words,
@@ -69,6 +71,7 @@ def _environment() -> jinja2.Environment:
         duration=duration,
         alternative_words=alternative_words,
         ratio_words=ratio_words,
+        has_own_examples=has_own_examples,
         ago=view.ago,
         iso=view.iso,
         absolute=view.absolute,
@@ -153,6 +156,7 @@ def job_page(
         "retriable": RETRIABLE,
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
+        "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,
         "trials": shown,

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.domain import Direction, Objective, Phase, Side, TrialState
-from service.evidence.best_values import best_of, compare, improvement_over
+from service.domain import Currency, Direction, Objective, Phase, Side, TrialState
+from service.evidence.best_values import best_of
 from service.evidence.comparison.alternatives import alternatives_of
-from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
+from service.evidence.comparison.confirm import confirm, split_seeds
+from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_luck import sides_of, with_luck
@@ -25,10 +26,10 @@ from service.evidence.types import (
     BaselineBest,
     ConfirmationResult,
     ConfirmedConfig,
+    CurrencyComparison,
     Evidence,
     FinishedTrial,
     PasteableConfig,
-    ReachedBaseline,
     RecommendedConfig,
     Verdict,
     Winner,
@@ -64,6 +65,7 @@ def recommend(
     num_baselines: int = 1,
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Side, SearchSpace] | None = None,
+    currency: Currency = Currency.STEPS,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
@@ -85,6 +87,8 @@ def recommend(
         parameter_groups: those of the workload's description; a caveat says so where no rule tells which these are.
         spaces: those that the sides took their configs from; a caveat names values at the edge of a range. Without them
             nothing is said of the luck of the searches, nor of the probability that a config is the best.
+        currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
+            examples.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -102,8 +106,16 @@ def recommend(
     if result is not None and result.baseline is not None:
         baseline = _with_seeds(_winner_of(trials, result.baseline.number), result.baseline)
     over_seeds = result if result is not None and _compares(result, best, baseline) else None
-    verdict, improvement = _verdict(best, baseline, result, over_seeds, direction)
-    has_failed = verdict is Verdict.UNDECIDED and over_seeds is None
+    has_failed = over_seeds is None and _has_failed(result, best, baseline)
+    pairs = [] if baseline is None or has_failed else _pairs(trials, best, baseline, over_seeds)
+    comparisons = compare_at_equal_spending(pairs, metric, direction, currency)
+    if comparisons and not _is_of_whole_trials(comparisons[0], best, baseline):
+        search_interval = None  # it is of the difference of whole trials
+        result = None if result is None else dataclasses.replace(result, is_settled=False)
+    if result is not None and over_seeds is not None and comparisons:
+        low, high = comparisons[0].improvement_low, comparisons[0].improvement_high
+        result = dataclasses.replace(result, improvement_low=low, improvement_high=high)
+    verdict, improvement = _verdict(baseline, comparisons)
     found = pasteable(best.config, parameter_groups)
     front = _front(trials, objectives) if len(objectives) > 1 else []
     evidence = Evidence(
@@ -114,9 +126,7 @@ def recommend(
         verdict=verdict,
         equal_within=EQUAL_WITHIN,
         improvement=improvement,
-        reached_baseline=(
-            None if has_failed else _reached_baseline(trials, best, baseline, metric, direction, over_seeds)
-        ),
+        reached_baseline=reached_baseline(pairs, metric, direction),
         num_trials=_num_trials(trials),
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
@@ -125,6 +135,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_edge_caveats(trials, best, baseline, spaces or {}),
             *_caveats(trials, baseline, num_planned),
+            *_caveats_of_currency(currency, comparisons),
             *(_confirmation_caveats(result, len(comparing)) if seeds else []),
             *([] if front else _caveat_of_no_front(objectives)),
         ],
@@ -135,10 +146,13 @@ def recommend(
         if over_seeds is None
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
         search_interval=search_interval,
+        currency=comparisons[0].currency if comparisons else currency,
+        comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
     )
     if baseline is not None and evidence.has_few_trials:
-        evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)
+        undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
+        evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
     evidence = dataclasses.replace(evidence, status=status_of(evidence))
     return RecommendedConfig(**{name: getattr(found, name) for name in PasteableConfig.model_fields}, evidence=evidence)
 
@@ -239,42 +253,43 @@ def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None)
     return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
 
 
-def _verdict(
-    best: Winner,
-    baseline: Winner | None,
-    result: ConfirmationResult | None,
-    over_seeds: ConfirmationResult | None,
-    direction: Direction,
-) -> tuple[Verdict, float | None]:
+def _has_failed(result: ConfirmationResult | None, best: Winner, baseline: Winner | None) -> bool:
+    """True if the two cannot be compared, because one of them failed with a new seed."""
+    if result is None or baseline is None:
+        return False
+    repeated = [config for config in result.configs if config.number in (best.number, baseline.number)]
+    return any(config.has_failed or config.mean is not None for config in repeated)
+
+
+def _verdict(baseline: Winner | None, comparisons: Sequence[CurrencyComparison]) -> tuple[Verdict, float | None]:
     """The verdict and the improvement that it speaks of."""
     if baseline is None:
         return Verdict.NO_BASELINE, None
-    improvement = improvement_over(baseline.value, best.value, direction)
-    if over_seeds is not None:
-        return verdict_over_seeds(over_seeds, direction), improvement
-    repeated = [] if result is None else [c for c in result.configs if c.number in (best.number, baseline.number)]
-    if any(config.has_failed or config.mean is not None for config in repeated):
-        return Verdict.UNDECIDED, None  # one of them failed with a new seed
-    return compare(best.value, baseline.value, direction), improvement
+    if not comparisons:
+        return Verdict.UNDECIDED, None
+    return comparisons[0].verdict, comparisons[0].improvement
 
 
-def _reached_baseline(
-    trials: Sequence[FinishedTrial],
-    best: Winner,
-    baseline: Winner | None,
-    metric: str,
-    direction: Direction,
-    over_seeds: ConfirmationResult | None,
-) -> ReachedBaseline | None:
-    """By the trials of each compared seed, or without any by those that found the two configs."""
-    if baseline is None:
-        return None
+def _is_of_whole_trials(comparison: CurrencyComparison, best: Winner, baseline: Winner | None) -> bool:
+    """True if both had spent equally much in the end, up to the last batch: then their last values are compared."""
+    return baseline is not None and (comparison.value, comparison.baseline_value) == (best.value, baseline.value)
+
+
+def _caveats_of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> list[str]:
+    if not comparisons or comparisons[0].currency is asked:
+        return []
+    return [f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."]
+
+
+def _pairs(
+    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner, over_seeds: ConfirmationResult | None
+) -> list[Pair]:
+    """The trials of the two with each compared seed, or without any those that found the two configs."""
     by_key = {(trial.confirms, trial.config["seed"]): trial for trial in trials if trial.confirms is not None}
     by_number = {trial.number: trial for trial in trials}
-    pairs = [(by_number[best.number], by_number[baseline.number])]
-    if over_seeds is not None:
-        pairs = [(by_key[best.number, seed], by_key[baseline.number, seed]) for seed in over_seeds.seeds]
-    return reached_baseline(pairs, metric, direction)
+    if over_seeds is None:
+        return [(by_number[best.number], by_number[baseline.number])]
+    return [(by_key[best.number, seed], by_key[baseline.number, seed]) for seed in over_seeds.seeds]
 
 
 def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:

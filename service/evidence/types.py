@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Currency, Direction, FailureReason, Phase, TrialState
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
@@ -68,6 +68,18 @@ class FinishedTrial:
     """That checkpoint's step."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """{parameter name: sampled value}"""
+
+    @property
+    def batch_size(self) -> int:
+        """Training examples of each step."""
+        return int(self.config["batch_size"])
+
+    @property
+    def tokens_per_example(self) -> float | None:
+        """By the speeds that it last measured; None: its workload counts no tokens."""
+        metrics = self.curve[-1][2] if self.curve else {}
+        tokens, examples = metrics.get("tokens_per_second"), metrics.get("examples_per_second")
+        return tokens / examples if tokens and examples else None
 
     @property
     def ending(self) -> str:
@@ -154,6 +166,32 @@ class ReachedBaseline:
     seconds_ratio_low: float | None = None
     """The same of `seconds_ratio`."""
     seconds_ratio_high: float | None = None
+    examples_ratio: float | None = None
+    """`step_ratio` in training examples: another one where the two differ in their batch sizes. None: not counted when
+    it was made."""
+    examples_ratio_low: float | None = None
+    examples_ratio_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencyComparison:
+    """The recommended config against the baseline's best, where both had spent equally much of a currency.
+
+    Numbers are None where a trial had measured nothing when the other one ended, or counted no such currency.
+    """
+
+    currency: Currency
+    verdict: Verdict
+    spent: float | None = None
+    """At the comparison; like the values the mean over the compared seeds."""
+    value: float | None = None
+    """The recommended config's."""
+    baseline_value: float | None = None
+    improvement: float | None = None
+    """As `Evidence.improvement`."""
+    improvement_low: float | None = None
+    """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
+    improvement_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +316,8 @@ class Evidence:
     equal_within: float
     """Relative difference that `verdict` calls equal."""
     improvement: float | None
-    """Difference to the baseline's value as a share of it, positive if better; None without one, or if it is 0."""
+    """Difference to the baseline's value as a share of it, positive if better, both at equal spending of `currency`;
+    None without one, or if it is 0."""
     reached_baseline: ReachedBaseline | None
     """None: there is no baseline, or its value was never reached."""
     num_trials: dict[str, dict[str, int]]
@@ -299,6 +338,10 @@ class Evidence:
     """Configs that confirmed alike."""
     search_interval: tuple[float, float] | None = None
     """The interval of `improvement` that covers, beside seeds, the luck of a search of this size; None: unknown."""
+    currency: Currency = Currency.STEPS
+    """What the two had spent equally much of where the verdict compares them."""
+    comparisons: list[CurrencyComparison] = field(default_factory=list)
+    """The comparison in this currency and in two others, its own first. Empty: the two were not compared."""
     baselines: list[BaselineBest] = field(default_factory=list)
     """The best of each baseline, in the order in which they began. Empty: the job had none, or ended when there could
     be but one."""

@@ -5,18 +5,20 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.domain import Direction, Phase
+from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,
     ConfirmationResult,
+    CurrencyComparison,
     Evidence,
     EvidenceStatus,
     ReachedBaseline,
@@ -34,6 +36,12 @@ OPTIMIZER_TITLES = {
 }
 
 
+AT_EQUAL = {
+    Currency.STEPS: "at equal steps",
+    Currency.SECONDS: "in equal training time",
+    Currency.EXAMPLES: "at equal examples",
+    Currency.TOKENS: "at equal tokens",
+}
 SEARCH_VALUES = "By the values of the search, each the luckiest of its side: they are not what to expect."
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
@@ -132,7 +140,14 @@ def named_values(values: Mapping[str, float], metric: str) -> list[str]:
 
 
 def answer_by_values(
-    best: float, baseline: float, direction: Direction, *, ours: str, theirs: str, is_over: bool
+    best: float,
+    baseline: float,
+    direction: Direction,
+    *,
+    ours: str,
+    theirs: str,
+    is_over: bool,
+    currency: Currency | None = None,
 ) -> Answer:
     """The comparison of two values that a search found, which says who is ahead and not by how much.
 
@@ -140,6 +155,7 @@ def answer_by_values(
         ours: what the search tunes, as people call it.
         theirs: what the baselines tune.
         is_over: the job has ended.
+        currency: what both have spent equally much of, where that is settled.
     """
     outcome = compare(best, baseline, direction)
     kind: Literal["better", "worse", "equal"] = "equal"
@@ -149,7 +165,8 @@ def answer_by_values(
         headline = f"{ours} {'leads' if outcome is Verdict.BETTER else 'trails'} {theirs}"
     if not is_over:
         return Answer(kind, f"{headline} so far", SEARCH_VALUES)
-    return Answer(kind, f"Provisional: {headline}", f"{SEARCH_VALUES} {NOT_CONFIRMED}")
+    at_equal = "" if currency is None else f" {AT_EQUAL[currency]}"
+    return Answer(kind, f"Provisional: {headline}{at_equal}", f"{SEARCH_VALUES} {NOT_CONFIRMED}")
 
 
 def answer_of(evidence: Evidence) -> Answer | None:
@@ -160,23 +177,67 @@ def answer_of(evidence: Evidence) -> Answer | None:
     result = evidence.confirmation
     interval = None if result is None else result.improvement
     detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
+    at_equal = AT_EQUAL[evidence.currency]
+    compared = next(iter(evidence.comparisons), None)
+    if compared is not None and compared.value is None:
+        why = "One of them had measured nothing yet when the other one ended."
+        return Answer("open", f"{ours} and {theirs} could not be compared {at_equal}", why)
+    values = _compared_values(evidence, evidence.baseline)
+    if compared is not None and values != (evidence.best.value, evidence.baseline.value):
+        detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
     if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
         return Answer("open", f"Undecided: too few trials to tell {ours} from {theirs}", f"{_few(evidence)} {detail}")
     if evidence.status is EvidenceStatus.PROVISIONAL:
-        return answer_by_values(
-            evidence.best.value, evidence.baseline.value, evidence.direction, ours=ours, theirs=theirs, is_over=True
+        answer = answer_by_values(
+            *values, evidence.direction, ours=ours, theirs=theirs, is_over=True, currency=evidence.currency
         )
+        return dataclasses.replace(answer, detail=f"{detail} {NOT_CONFIRMED}")
     if result is None or (interval is None and evidence.verdict is Verdict.UNDECIDED):
         return Answer("open", f"{ours} and {theirs} could not be compared over new seeds", _failures(result))
     by = "" if evidence.improvement is None else f" by {share(evidence.improvement)}"
     match evidence.verdict:
         case Verdict.BETTER:
-            return Answer("better", f"{ours} beats {theirs}{by}", detail)
+            return Answer("better", f"{ours} beats {theirs}{by} {at_equal}", detail)
         case Verdict.WORSE:
-            return Answer("worse", f"{NOT_WORTH_IT}: {ours} falls short of {theirs}{by}", detail)
+            return Answer("worse", f"{NOT_WORTH_IT}: {ours} falls short of {theirs}{by} {at_equal}", detail)
         case Verdict.EQUAL:
-            return Answer("equal", f"{NOT_WORTH_IT}: {ours} and {theirs} are level", detail)
-    return Answer("open", f"{len(result.seeds)} new seeds do not tell {ours} from {theirs}", detail)
+            return Answer("equal", f"{NOT_WORTH_IT}: {ours} and {theirs} are level {at_equal}", detail)
+    return Answer("open", f"{len(result.seeds)} new seeds do not tell {ours} from {theirs} {at_equal}", detail)
+
+
+def _compared_values(evidence: Evidence, baseline: Winner) -> tuple[float, float]:
+    """The values that the verdict compares: those of the whole trials, or those at equal spending."""
+    first = next(iter(evidence.comparisons), None)
+    if first is None or first.value is None or first.baseline_value is None:
+        return evidence.best.value, baseline.value
+    return first.value, first.baseline_value
+
+
+def currency_lines(evidence: Evidence) -> list[str]:
+    """The comparison in the currencies beside that of the verdict, a sentence each."""
+    return [_other_currency(comparison, evidence.comparisons[0]) for comparison in evidence.comparisons[1:]]
+
+
+def spending(comparison: CurrencyComparison) -> str:
+    """What was spent where two configs were compared: `40 steps`, `12 s of training`."""
+    if comparison.spent is None:
+        return DASH
+    if comparison.currency is Currency.SECONDS:
+        return f"{duration(comparison.spent)} of training"
+    return f"{comparison.spent:,.0f} {comparison.currency}"
+
+
+def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -> str:
+    where = AT_EQUAL[comparison.currency].capitalize()
+    if comparison.value is None:
+        return f"{where}: not known."
+    if (comparison.value, comparison.baseline_value) == (first.value, first.baseline_value):
+        return f"{where}: the same."
+    low, high = comparison.improvement_low, comparison.improvement_high
+    told = f"{number(comparison.value)} against {number(comparison.baseline_value)} after {spending(comparison)}"
+    if comparison.improvement is not None and low is not None and high is not None:
+        told += f", {signed_share(comparison.improvement)} ({signed_share(low)} to {signed_share(high)})"
+    return f"{where}: {'by the search, ' if low is None else ''}{comparison.verdict}, {told}."
 
 
 def _theirs(evidence: Evidence) -> str:
@@ -249,7 +310,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
         lines += [*_baselines_lines(evidence, baseline), f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
-    lines += [*_probability_lines(evidence), *evidence.verdict_caveats]
+    lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
     if evidence.reached_baseline is not None:
         lines.append(_reached_words(evidence.reached_baseline))
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
@@ -303,12 +364,22 @@ def alternative_words(alternative: Alternative, recommended: int) -> str:
     return words
 
 
+def has_own_examples(reached: ReachedBaseline) -> bool:
+    """True if examples tell another ratio than steps, because batch sizes differ."""
+    return reached.examples_ratio is not None and not math.isclose(reached.examples_ratio, reached.step_ratio)
+
+
 def _reached_words(reached: ReachedBaseline) -> str:
     steps = ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high, "as many steps")
     words = (
         f"It was as good as the baseline's best at step {reached.step:.0f}. The baseline was so at step "
         f"{reached.baseline_step:.0f}: {steps}"
     )
+    if has_own_examples(reached):
+        assert reached.examples_ratio is not None
+        words += ", " + ratio_words(
+            reached.examples_ratio, reached.examples_ratio_low, reached.examples_ratio_high, "as many examples"
+        )
     if reached.seconds_ratio is None:
         return f"{words}."
     seconds = ratio_words(

@@ -31,6 +31,7 @@ from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
@@ -191,7 +192,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
     raise AssertionError("Tune ended although the policy has trials left")
 
 
-def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy:
+def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy | InExamples:
     """The policy of a job that has something left to try.
 
     Raises:

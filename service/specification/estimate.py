@@ -93,14 +93,17 @@ class Estimate(BaseModel):
     num_baseline_trials: Mapping[Side, int] = Field(default_factory=dict)
     """Those of each baseline, by its optimizer's name."""
     num_steps: int
-    """Steps of a full trial."""
+    """Steps of a full trial; where batch sizes are searched, of the longest."""
+    num_examples: int | None = None
+    """Training examples of every full trial, where batch sizes are searched; null: all trials have `num_steps`."""
     max_steps: int
     """Steps of all trials, if none were pruned."""
     confirmation_share: float = 0.0
     """Share of the trials, and of `max_steps`, that go into the confirmation. Its trials are trained to their ends, so
     where others are pruned its share of the steps is larger."""
     measured: EarlierMeasurements | None
-    """Null: no earlier job like this one has completed a trial."""
+    """Null: no earlier job like this one has completed a trial, or the job searches its batch size: then no step tells
+    what others take."""
     step_seconds: float | None = None
     """Seconds of a step: as measured, or where another number of ranks was measured, scaled: the optimizer's share of a
     step stays, and the rest is divided among the ranks. Null: unknown."""

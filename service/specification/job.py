@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, model_validator
 
-from service.domain import PrunerName, SamplerName
+from service.domain import Currency, PrunerName, SamplerName
 from service.specification.resources import Resources
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
@@ -189,6 +189,11 @@ class JobSpecification(StrictModel):
     """Each with an optimizer of its own, by whose name it is known; the search is compared with the best of them.
     Empty: no baseline, and so no evidence against one. `baseline`, with one or null, is read as a list of one or
     none."""
+    currency: Annotated[Currency, Field(strict=False)] | None = None
+    """The two configs that the verdict compares have spent equally much of this: `steps`, `seconds` of training,
+    `examples` or `tokens`, where the workload counts them. Where one of them ended having spent less, the other one
+    counts with its value there. Null: `examples` where the batch size is searched, as all trials see equally many, else
+    `steps`."""
     confirmation: ConfirmationChoice | Literal["auto"] | None = "auto"
     """`auto`: one of the default size where search and baselines have at least 8 trials each, as a comparison of fewer
     is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,

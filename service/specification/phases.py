@@ -17,6 +17,7 @@ from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
 from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
+from service.specification.length import with_batch_size_of_search
 from trainers.workload.description import WorkloadDescription
 
 DEFAULT_TOP_K = 2
@@ -73,8 +74,9 @@ def spaces_of(specification: JobSpecification) -> dict[Side, SearchSpace]:
         InvalidInput: one is none, or two baselines have the same optimizer; names what is wrong.
     """
     given = [specification.search_space, *(baseline.search_space for baseline in specification.baselines)]
-    fields = fields_of(specification)
-    return {side: _space(own.space, space) for (side, own), space in zip(fields.items(), given, strict=True)}
+    fields = {side: own.space for side, own in fields_of(specification).items()}
+    own = {side: _space(field, space) for (side, field), space in zip(fields.items(), given, strict=True)}
+    return with_batch_size_of_search(own, fields)
 
 
 def pinned_of(

@@ -15,6 +15,7 @@ from search_spaces.nearest import did_you_mean
 from service.domain import Direction, Objective, Phase, PrunerName, SamplerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
+from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
 from service.specification.phases import (
     ConfirmationSizes,
@@ -45,14 +46,13 @@ class JobPlan:
     workload: WorkloadDescription
     objectives: tuple[Objective, ...]
     """The one that counts first."""
-    num_steps: int
-    evaluate_every: int | None
-    """Null: trials are measured by epochs or seconds."""
-    batch_size: int
+    length: JobLength
+    """The steps, measurements and batch sizes of its trials."""
     sampler: Literal["auto"] | SamplerName
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
-    min_pruning_steps: int
+    first_judged_at: int
+    """What a trial has done, in steps or where those differ in examples, before a pruner judges it."""
     population: PopulationPlan | None
     """With the pruner `pbt`, and only then."""
     spaces: dict[Side, SearchSpace]
@@ -63,6 +63,11 @@ class JobPlan:
     """Trials of each side."""
     pinned: dict[Side, tuple[dict[str, Scalar], ...]]
     """Assignments that a side tries first, after the defaults."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of a full trial; where trials differ in their batch sizes, of the longest."""
+        return self.length.num_steps
 
     @property
     def metric(self) -> str:
@@ -100,9 +105,17 @@ class JobPlan:
         Args:
             seed: None: the job's.
         """
-        space, requested = self.spaces[side], self.specification
+        space, requested, length = self.spaces[side], self.specification, self.length
         assignment = space.assign(parameters)
-        training = dataclasses.replace(requested.training.with_assigned(assignment), evaluate_every=self.evaluate_every)
+        training = dataclasses.replace(
+            requested.training.with_assigned(assignment),
+            evaluate_every=length.evaluate_every,
+            evaluate_every_examples=length.evaluate_every_examples,
+        )
+        batch_size = training.batch_size or length.batch_size
+        if batch_size % parts_of_batch(requested):
+            raise InvalidConfig("batch_size", f"{batch_size} is not divisible by {told_parts(requested)}")
+        of_trial = length.of_trial(batch_size)
         if self.population is not None:
             training = dataclasses.replace(training, checkpoint_every=self.population.interval)
         if seed is not None:
@@ -113,8 +126,8 @@ class JobPlan:
             workload_options={**requested.workload.options, **assignment.workload_options},
             optimizer=OptimizerConfig(space.optimizer, dict(assignment.optimizer_arguments)),
             schedule=ScheduleConfig(**assignment.schedule),
-            num_steps=self.num_steps,
-            batch_size=self.batch_size,
+            num_steps=length.num_steps if of_trial is None else of_trial.num_steps,
+            batch_size=batch_size,
             target=target_of(requested, self.workload),
             summaries=summaries_of(requested, self.workload),
         )
@@ -140,22 +153,21 @@ def plan_job(specification: JobSpecification) -> JobPlan:
         check_constraint(f"constraints[{index}]", constraint, workload, has_target=has_target)
     specification.resources.check()
     specification.training.check_averaging()
-    length = _length(specification, workload)
-    min_pruning_steps = _min_pruning_steps(specification, length)
     sampler, pruner = search_method(specification)
     spaces = spaces_of(specification)
+    fields = {side: own.space for side, own in fields_of(specification).items()}
+    length = job_length(specification, workload, spaces, fields, pruner=None if pruner == "auto" else pruner)
+    _check_shards(specification)
     pinned = pinned_of(specification, spaces)
     side_allotments = allot_sides(specification)
     plan = JobPlan(
         specification=specification,
         workload=workload,
         objectives=objectives,
-        num_steps=length.num_steps,
-        evaluate_every=length.evaluate_every,
-        batch_size=length.batch_size,
+        length=length,
         sampler=sampler,
         pruner=pruner,
-        min_pruning_steps=min_pruning_steps,
+        first_judged_at=_first_judged_at(specification, length),
         population=_population(specification, pruner, spaces, side_allotments, length),
         spaces=spaces,
         allotments=allot(specification),
@@ -170,42 +182,19 @@ def plan_job(specification: JobSpecification) -> JobPlan:
     return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Length:
-    """The steps, the measurements and the batch of a trial, with the workload's defaults filled in."""
-
-    num_steps: int
-    evaluate_every: int | None
-    batch_size: int
-
-
-def _length(specification: JobSpecification, workload: WorkloadDescription) -> _Length:
-    training, workers = specification.training, specification.resources.workers_per_trial
-    num_steps = training.num_steps or workload.default_num_steps
-    evaluate_every = training.evaluate_every
-    if evaluate_every is None and training.evaluate_every_epochs is None and training.evaluate_every_seconds is None:
-        evaluate_every = min(workload.default_evaluate_every, num_steps)
-    if evaluate_every is not None and evaluate_every > num_steps:
-        raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
-    batch_size = training.batch_size or workload.default_batch_size
-    if batch_size % (workers * training.accumulation_steps):
-        parts = f"workers_per_trial = {workers}"
-        if training.accumulation_steps > 1:
-            parts += f" times accumulation_steps = {training.accumulation_steps}"
-        raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {parts}")
-    shard_size = training.parallelism.shard_size
+def _check_shards(specification: JobSpecification) -> None:
+    shard_size, workers = specification.training.parallelism.shard_size, specification.resources.workers_per_trial
     if shard_size is not None and workers % shard_size:
         raise InvalidInput(
             "training.parallelism.shard_size", f"{shard_size} does not divide workers_per_trial = {workers}"
         )
-    return _Length(num_steps, evaluate_every, batch_size)
 
 
-def _min_pruning_steps(specification: JobSpecification, length: _Length) -> int:
+def _first_judged_at(specification: JobSpecification, length: JobLength) -> int:
     given = specification.pruner.min_steps
     if given is not None and given > length.num_steps:
         raise InvalidInput("pruner.min_steps", f"{given} exceeds the trial's {length.num_steps} steps")
-    return given or max(length.evaluate_every or 1, length.num_steps // 4)
+    return given or max(length.measured_every or 1, length.whole // 4)
 
 
 def _population(
@@ -213,11 +202,17 @@ def _population(
     pruner: Literal["auto"] | PrunerName,
     spaces: Mapping[Side, SearchSpace],
     allotments: Mapping[Side, int],
-    length: _Length,
+    length: JobLength,
 ) -> PopulationPlan | None:
     if pruner != "pbt":
         refuse_without_pbt(specification)
         return None
+    every = length.evaluate_every_examples
+    if every is not None and math.ceil(every / length.batch_size) >= length.num_steps:
+        raise InvalidInput(
+            "training.evaluate_every_examples",
+            f"{every} leaves 'pbt' no step to compare trials at before the last, {length.num_steps}",
+        )
     return plan_populations(
         specification, spaces, allotments, num_steps=length.num_steps, evaluate_every=length.evaluate_every
     )
@@ -232,7 +227,7 @@ def check_population_is_measured(plan: JobPlan, num_train_examples: int) -> None
     every = plan.specification.training.evaluate_every_epochs
     if plan.population is None or every is None:
         return
-    first = math.ceil(every * num_train_examples / plan.batch_size - 1e-9)
+    first = math.ceil(every * num_train_examples / plan.length.batch_size - 1e-9)
     if first >= plan.num_steps:
         raise InvalidInput(
             "training.evaluate_every_epochs",

@@ -15,6 +15,8 @@ from typing import Any
 from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
+from service.specification.length import searches_batch_size
+from service.specification.phases import spaces_of
 from service.specification.planning import JobPlan
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -28,7 +30,9 @@ ASSUMED_START_UP_SECONDS = 60.0
 """Where no job has measured it: an assumption that a quiet machine keeps. A busy one takes minutes."""
 UNLIKE = {
     "num_steps",
+    "num_examples",
     "evaluate_every",
+    "evaluate_every_examples",
     "evaluate_every_epochs",
     "evaluate_every_seconds",
     "seed",
@@ -65,6 +69,7 @@ def estimate_job(
         num_trials=dict(plan.allotments),
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
         num_steps=plan.num_steps,
+        num_examples=plan.length.num_examples,
         max_steps=max_steps,
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=None if found is None else found.measured,
@@ -99,9 +104,17 @@ class _Speed:
 
 
 def _measured(session: Session, plan: JobPlan) -> _Speed | None:
-    """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed."""
+    """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed, or the
+    job's trials differ in their batch sizes, and so in their steps.
+    """
+    if plan.length.num_examples is not None:
+        return None
     wanted, num_ranks = _kind(plan.specification), plan.specification.resources.workers_per_trial
-    alike = [job for job in _jobs_of(session, plan.workload.name) if _kind(job.specification) == wanted]
+    alike = [
+        job
+        for job in _jobs_of(session, plan.workload.name)
+        if _kind(job.specification) == wanted and not _searches_batch_size(job.specification)
+    ]
     for job in sorted(alike, key=lambda job: job.specification.resources.workers_per_trial != num_ranks):
         trials = TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))
         metrics = [trial.metrics for trial in trials]
@@ -162,6 +175,11 @@ def _kind(specification: JobSpecification) -> tuple[Any, ...]:
     training = specification.training
     alike = tuple(getattr(training, each.name) for each in dataclasses.fields(training) if each.name not in UNLIKE)
     return specification.workload.model_dump(), alike, resources
+
+
+def _searches_batch_size(specification: JobSpecification) -> bool:
+    # Without a number of examples it could not; then no space need be made.
+    return specification.training.num_examples is not None and searches_batch_size(spaces_of(specification))
 
 
 def _largest(metrics: Iterable[Mapping[str, Any]], name: str) -> float | None:

@@ -18,6 +18,7 @@ from service.errors import NotFound, RunAskedToEnd
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial, RecommendedConfig
 from service.specification.identity import StoredIdentity
+from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds
 from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
@@ -302,7 +303,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         return job.state
     cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
     trials = TrialRepository(session).with_measurements(job.id)
-    sizes = confirmation_of(job.specification)
+    sizes, spaces = confirmation_of(job.specification), spaces_of(job.specification)
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         objectives=job.objectives,
@@ -311,7 +312,8 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
         top_k=1 if sizes is None else sizes.top_k,
         num_baselines=len(job.specification.baselines),
         parameter_groups=parameter_groups_of(job),
-        spaces=spaces_of(job.specification),
+        spaces=spaces,
+        currency=currency_of(job.specification, spaces),
     )
     if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted

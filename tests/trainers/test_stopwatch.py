@@ -28,6 +28,9 @@ def config(**fields: Any) -> TrialConfig:
     ("fields", "expected"),
     [
         ({"evaluate_every": 15}, [15, 30, 40]),
+        ({"evaluate_every_examples": 480}, [10, 20, 30, 40]),
+        ({"evaluate_every_examples": 600}, [13, 25, 38, 40]),
+        ({"evaluate_every_examples": 7, "num_steps": 3}, [1, 2, 3]),
         ({"evaluate_every_epochs": 1.0}, [10, 20, 30, 40]),  # of 480 examples
         ({"evaluate_every_epochs": 0.25}, [3, 5, 8, 10, 13, 15, 18, 20, 23, 25, 28, 30, 33, 35, 38, 40]),
         ({"evaluate_every_epochs": 0.001, "num_steps": 3}, [1, 2, 3]),
@@ -35,7 +38,7 @@ def config(**fields: Any) -> TrialConfig:
         ({"evaluate_every_seconds": 1.0}, [40]),
     ],
 )
-def test_measurements_fall_on_steps_and_epochs(fields: dict[str, Any], expected: list[int]) -> None:
+def test_measurements_fall_on_steps_examples_and_epochs(fields: dict[str, Any], expected: list[int]) -> None:
     assert steps(config(**fields), num_train_examples=480) == expected
 
 

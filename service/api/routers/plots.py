@@ -75,11 +75,16 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
     rows = [plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
     chosen = choose_curves(rows, direction=job.direction)
     curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
+    batch_sizes = {ids[trial.number]: int(trial.config["batch_size"]) for trial in trials}
+    counts_examples = len(set(batch_sizes.values())) > 1  # equal steps are not equally far then
+    if counts_examples:
+        curves = {key: [(step * batch_sizes[key], value) for step, value in curve] for key, curve in curves.items()}
     return learning_curves(
         [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
         metric=job.metric,
         direction=job.direction,
         labels=side_labels(job.specification),
+        over="examples" if counts_examples else "step",
     )
 
 

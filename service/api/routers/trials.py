@@ -45,11 +45,11 @@ def list_trials(
     page_token: PageToken = None,
 ) -> Page[TrialRead]:
     """A job's trials by number."""
-    job = JobRepository(session).get(job_id)
+    JobRepository(session).get(job_id)
     after = decode_number("trial", page_token) if page_token is not None else None
     rows = TrialRepository(session).page(job_id, states=state, phase=phase, after_number=after, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda trial: encode_token("trial", trial.number))
-    items = [TrialRead.of(trial, num_steps=job.num_steps) for trial in found]
+    items = [TrialRead.of(trial) for trial in found]
     return Page[TrialRead](items=items, next_page_token=token)
 
 
@@ -87,7 +87,7 @@ def propose_trial(
     paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
     refuse_module_workload(JobRepository(session).get(job_id).specification.workload.name, settings)
-    job, trial, is_new = steer.propose_trial(
+    _, trial, is_new = steer.propose_trial(
         session,
         job_id,
         phase=Phase(body.phase),
@@ -101,13 +101,13 @@ def propose_trial(
     if not is_new:
         response.status_code = 200
         response.headers["Idempotent-Replayed"] = "true"
-    return TrialRead.of(trial, num_steps=job.num_steps)
+    return TrialRead.of(trial)
 
 
 @router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
-    job = JobRepository(session).get(job_id)
-    return TrialRead.of(TrialRepository(session).get(job_id, number), num_steps=job.num_steps)
+    JobRepository(session).get(job_id)
+    return TrialRead.of(TrialRepository(session).get(job_id, number))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
@@ -129,8 +129,8 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
     `stop`. If that measurement is its last, it completes.
     """
-    job, trial = steer.stop_trial(session, job_id, number, now=now)
-    return TrialRead.of(trial, num_steps=job.num_steps)
+    _, trial = steer.stop_trial(session, job_id, number, now=now)
+    return TrialRead.of(trial)
 
 
 @router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(403, 404, 409, 422, 503))
@@ -139,8 +139,8 @@ def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNum
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
     budget leaves. A fork of a population cannot be tried again: the checkpoint that it began from is gone.
     """
-    job, trial = steer.retry_trial(session, job_id, number, now=now)
-    return TrialRead.of(trial, num_steps=job.num_steps)
+    _, trial = steer.retry_trial(session, job_id, number, now=now)
+    return TrialRead.of(trial)
 
 
 @router.get("/{number}/measurements", summary="Read a trial's curve", responses=problems.documented(404, 422, 503))

@@ -46,7 +46,11 @@ Priority = Annotated[int, Field(ge=-1000, le=1000)]
 class JobCreate(JobSpecification):
     """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE, examples.JOB_CREATE_SEARCHED_BATCH]
+        }
+    )
 
     name: JobName | None = None
     """The job's name for people; null: that of the model, or else the workload's."""
@@ -205,7 +209,7 @@ class JobRead(ReadModel):
     num_trials: int
     """Trials that the job will have at most, those of the confirmation and those that users proposed included."""
     num_steps: int
-    """Steps of a full trial."""
+    """Steps of a full trial; where batch sizes are searched, of the longest."""
     disk_bytes: int | None
     """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
     progress: ProgressRead
@@ -272,7 +276,7 @@ class TrialRead(ReadModel):
     step: int
     """Optimizer steps measured so far."""
     num_steps: int
-    """Steps of the full trial."""
+    """Steps of this trial, if it goes to its end."""
     seconds: float
     """Training time up to `step`."""
     spent_seconds: float
@@ -291,9 +295,9 @@ class TrialRead(ReadModel):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, trial: models.Trial, *, num_steps: int) -> TrialRead:
+    def of(cls, trial: models.Trial) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
-        return cls(num_steps=num_steps, **own)
+        return cls(num_steps=trial.config["num_steps"], **own)
 
 
 class TrialConfigRead(PasteableConfig):

@@ -152,12 +152,15 @@ def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verd
     """
     if result.baseline is None:
         return Verdict.NO_BASELINE
-    interval = compare_over_seeds(result, direction)
-    if interval is None:
-        return Verdict.UNDECIDED
-    low, high = result.improvement_low, result.improvement_high
+    interval, mean = compare_over_seeds(result, direction), result.baseline.mean
+    return Verdict.UNDECIDED if interval is None or mean is None else verdict_of(interval, mean)
+
+
+def verdict_of(interval: Interval, baseline: float) -> Verdict:
+    """The same of an interval of differences, in units of the objective, and the baseline's mean."""
+    share = abs(baseline)
     is_point = interval.low == interval.high == 0.0
-    if is_point or (low is not None and high is not None and low >= -EQUAL_WITHIN and high <= EQUAL_WITHIN):
+    if is_point or (share and interval.low / share >= -EQUAL_WITHIN and interval.high / share <= EQUAL_WITHIN):
         return Verdict.EQUAL
     if interval.low > 0.0:
         return Verdict.BETTER

@@ -29,6 +29,7 @@ def reached_baseline(
     """
     steps: list[tuple[int, int]] = []
     times: list[tuple[float, float]] = []
+    examples: list[tuple[int, int]] = []
     for ours, theirs in pairs:
         if theirs.value is None:
             return None
@@ -38,9 +39,11 @@ def reached_baseline(
             return None
         steps.append((own[0], other[0]))
         times.append((own[1], other[1]))
+        examples.append((own[0] * ours.batch_size, other[0] * theirs.batch_size))
     if not pairs:
         return None
     step_ratio, step_low, step_high = _ratio(steps)
+    examples_ratio, examples_low, examples_high = _ratio(examples)
     has_time = all(own > 0 and other > 0 for own, other in times)
     seconds_ratio, seconds_low, seconds_high = _ratio(times) if has_time else (None, None, None)
     return ReachedBaseline(
@@ -54,6 +57,9 @@ def reached_baseline(
         step_ratio_high=step_high,
         seconds_ratio_low=seconds_low,
         seconds_ratio_high=seconds_high,
+        examples_ratio=examples_ratio,
+        examples_ratio_low=examples_low,
+        examples_ratio_high=examples_high,
     )
 
 

@@ -151,13 +151,13 @@ def _search_interval(
 def _tried(trial: FinishedTrial, space: SearchSpace, metric: str) -> TriedTrial:
     is_whole = trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
     curve = [
-        (step, value)
+        (step * trial.batch_size, value)
         for step, _, metrics in trial.curve
         if (value := metrics.get(metric)) is not None and math.isfinite(value)
     ]
     if is_whole and not curve:
         assert trial.value is not None
-        curve = [(trial.config["num_steps"], trial.value)]
+        curve = [(trial.config["num_steps"] * trial.batch_size, trial.value)]
     return TriedTrial(
         trial.number,
         point_of(space, trial.parameters),

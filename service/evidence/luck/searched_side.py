@@ -25,7 +25,7 @@ class TriedTrial:
     point: tuple[float, ...]
     """Its config as `point_of` gives it; equally long for all trials of a search."""
     curve: Sequence[tuple[int, float]]
-    """Step and objective of each measurement at which that was finite."""
+    """Training examples seen, as batch sizes may differ, and objective at each measurement at which that was finite."""
     has_completed: bool
     has_failed: bool = False
 
@@ -53,21 +53,25 @@ class SearchedSide:
     def final_values(self) -> dict[int, float]:
         """The last value of each completed trial, by number, and the one expected of each that was pruned.
 
-        A pruned one is expected to go on as the completed ones did on average from where it was stopped.
+        A pruned one is expected to go on as the completed ones did on average from where it was stopped, or where none
+        was measured there, from the nearest place.
         """
         rests: dict[int, list[float]] = {}
         for trial in self.trials:
             if trial.has_completed and trial.curve:
                 end = trial.curve[-1][1]
-                for step, value in dict(trial.curve).items():
-                    rests.setdefault(step, []).append(end - value)
-        means = {step: statistics.fmean(own) for step, own in rests.items()}
+                for seen, value in dict(trial.curve).items():
+                    rests.setdefault(seen, []).append(end - value)
+        means = {seen: statistics.fmean(own) for seen, own in rests.items()}
         values = {}
         for trial in self.trials:
             if trial.has_failed or not trial.curve:
                 continue
-            step, value = trial.curve[-1]
-            values[trial.number] = value + (0.0 if trial.has_completed else means.get(step, 0.0))
+            seen, value = trial.curve[-1]
+            rest = 0.0
+            if not trial.has_completed and means:
+                rest = means[min(means, key=lambda known: abs(known - seen))]
+            values[trial.number] = value + rest
         return values
 
 

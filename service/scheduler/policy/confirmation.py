@@ -31,12 +31,21 @@ class Confirmation:
     seeds; with one seed by value, the search's first. Nothing is pruned: a mean over seeds wants every value.
     """
 
-    def __init__(self, *, top_k: int, choosing: Sequence[int], comparing: Sequence[int], direction: Direction) -> None:
+    def __init__(
+        self,
+        *,
+        top_k: int,
+        choosing: Sequence[int],
+        comparing: Sequence[int],
+        direction: Direction,
+        stops_early: bool = True,
+    ) -> None:
         """Prepares a confirmation.
 
         Args:
             choosing: the seeds that choose; empty: the best value found is taken.
             comparing: the seeds that compare.
+            stops_early: False: all of them are trained, as the verdict goes by other values than the last ones.
 
         Raises:
             ValueError: `top_k` is below 1, or a seed appears twice.
@@ -48,6 +57,7 @@ class Confirmation:
         self._top_k = top_k
         self._choosing, self._comparing = tuple(choosing), tuple(comparing)
         self._direction = direction
+        self._stops_early = stops_early
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
         self._found: dict[int, tuple[Side, Mapping[str, Scalar], float]] = {}
         self._begun: set[tuple[int, int]] = set()
@@ -117,7 +127,7 @@ class Confirmation:
         )
 
     def _is_settled(self, finalists: Sequence[int]) -> bool:
-        if len(finalists) < len(_RIVALS):
+        if len(finalists) < len(_RIVALS) or not self._stops_early:
             return False
         ours, theirs = (self._outcomes.get(number, {}) for number in finalists)
         pairs = [

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from search_spaces import Scalar
 from service.domain import Direction, Objective, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
+from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
@@ -16,13 +18,14 @@ from service.scheduler.policy.searching.phase_search import PhaseSearch, Sampled
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
 from service.store.models import Trial
 
 
-def make_policy(plan: JobPlan) -> JobPolicy:
+def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
     """The policy of a job."""
-    return JobPolicy(
+    policy = JobPolicy(
         [
             SidePlan(
                 side,
@@ -37,6 +40,15 @@ def make_policy(plan: JobPlan) -> JobPolicy:
         ],
         confirmation=_confirmation(plan),
     )
+    if plan.length.num_examples is None:
+        return policy
+    return InExamples(policy, partial(_length_of, plan))
+
+
+def _length_of(plan: JobPlan, side: Side, parameters: Mapping[str, Scalar]) -> TrialLength:
+    found = plan.length.of_trial(batch_size_of(plan.spaces[side], parameters, default=plan.length.batch_size))
+    assert found is not None
+    return found
 
 
 def _confirmation(plan: JobPlan) -> Confirmation | None:
@@ -48,6 +60,7 @@ def _confirmation(plan: JobPlan) -> Confirmation | None:
         choosing=seeds[: sizes.num_choosing],
         comparing=seeds[sizes.num_choosing :],
         direction=plan.direction,
+        stops_early=compares_whole_trials(plan.specification, plan.spaces),
     )
 
 
@@ -62,8 +75,8 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
         return AutoSearch(
             space,
             direction=plan.direction,
-            max_steps=plan.num_steps,
-            measure_every=plan.evaluate_every or 1,
+            max_steps=plan.length.whole,
+            measure_every=plan.length.measured_every or 1,
             first_rung=pruner.min_steps,
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),
@@ -90,8 +103,8 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
         sampled,
         make_pruner(
             plan.pruner,
-            min_steps=plan.min_pruning_steps,
-            max_steps=plan.num_steps,
+            min_steps=plan.first_judged_at,
+            max_steps=plan.length.whole,
             reduction_factor=pruner.reduction_factor or 3,
             direction=plan.direction,
         ),

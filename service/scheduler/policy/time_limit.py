@@ -14,28 +14,29 @@ LARGEST_SHARE = 0.5
 class Pace:
     """Learns from trials how long one takes from its start to its end on the machines of this run."""
 
-    def __init__(self, num_steps: int, *, num_confirming: int = 0, clock: Callable[[], float]) -> None:
-        """Prepares it for trials of `num_steps` steps; `clock` gives seconds.
+    def __init__(self, whole: int, *, num_confirming: int = 0, clock: Callable[[], float]) -> None:
+        """Prepares it for trials of one length; `clock` gives seconds.
 
         Args:
+            whole: their length, in what `measured` is told: steps, or training examples.
             num_confirming: trials of the confirmation, for which time is kept, too.
         """
-        self._num_steps = num_steps
+        self._whole = whole
         self._num_confirming = num_confirming
         self._seconds_at_first: float | None = None
         self._clock = clock
         self._last: dict[int, tuple[int, float]] = {}
-        self._steps, self._seconds = 0, 0.0
+        self._done, self._seconds = 0, 0.0
 
-    def measured(self, number: int, step: int) -> None:
-        """A running trial has reached a step."""
+    def measured(self, number: int, done: int) -> None:
+        """A running trial has done so much."""
         now = self._clock()
         if number in self._last:
             before, then = self._last[number]
-            if step > before:
-                self._steps += step - before
+            if done > before:
+                self._done += done - before
                 self._seconds += now - then
-        self._last[number] = step, now
+        self._last[number] = done, now
 
     def stopped(self, number: int) -> None:
         """A trial runs no more: the time until it goes on again is not its own."""
@@ -44,7 +45,7 @@ class Pace:
     @property
     def seconds_per_trial(self) -> float | None:
         """Of a whole training, evaluation and reports included; None before two measurements of one trial."""
-        return self._seconds / self._steps * self._num_steps if self._steps else None
+        return self._seconds / self._done * self._whole if self._done else None
 
     def is_time_to_close(self, seconds_left: float) -> bool:
         """True if what is left of the time is only enough to go on with trials there are, and to confirm the best."""

@@ -71,7 +71,7 @@ def adapters_of(
     )
     judgement = Judgement(plan, trials, pruner, retries or Retries(), feasibility)
     num_confirming = plan.allotments.get(Phase.CONFIRMATION, 0)
-    pace = Pace(plan.num_steps, num_confirming=num_confirming, clock=time.monotonic)
+    pace = Pace(plan.length.whole, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
     orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility)
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)

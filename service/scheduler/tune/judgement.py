@@ -96,8 +96,9 @@ class Judgement:
         assert measured is not None
         if self._plan.population is None or measured.epoch <= 0:
             return
+        num_train_examples = round(measured.step * self._plan.length.batch_size / measured.epoch)
         try:
-            check_population_is_measured(self._plan, round(measured.step * self._plan.batch_size / measured.epoch))
+            check_population_is_measured(self._plan, num_train_examples)
         except InvalidInput as error:
             self._hopeless = str(error)
 

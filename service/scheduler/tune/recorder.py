@@ -82,11 +82,13 @@ class Recorder(TuneAdapter, tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
+        order, report = TrialOrder.from_tune(trial.config), TrialReport.from_tune(result)
         if report.measurement is not None:
+            number, step = order.number, report.measurement.step
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
-            self._pace.measured(number, report.measurement.step)
+            length = self._plan.length.of_trial(order.config.batch_size)
+            self._pace.measured(number, step if length is None else length.examples_at(step))
             if report.kind == "measured":
                 # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a
                 # gap in the curve. The last measurement is written with the trial's end.

@@ -138,7 +138,7 @@ def _finished(phase: Phase, ended: _Search, *, first: int) -> list[FinishedTrial
 
 def _config(phase: Phase, seed: int) -> dict[str, Any]:
     """As much of a trial's config as the evidence reads."""
-    return {"seed": seed, "optimizer": {"name": OPTIMIZERS[phase]}}
+    return {"seed": seed, "batch_size": 1, "optimizer": {"name": OPTIMIZERS[phase]}}
 
 
 def _confirmed(

@@ -15,6 +15,7 @@ from service.dashboard.assets import PLOTLY_PATH
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from service.use_cases.steer import change_job
 from tests.support.service.scenarios import (
     add_worker,
@@ -133,6 +134,35 @@ def test_a_job_with_several_baselines_names_each_trials_own(address: str, sqlite
     assert rows == ["AdamW", "Muon"]
     figure = get(f"{address}/v1/jobs/{lease.job_id}/plots/best-so-far").json()
     assert [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"] == ["Shampoo", "AdamW", "Muon"]
+
+
+def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: str, sqlite_database: Database) -> None:
+    lr = {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log"}
+    fixed = {"optimizer": "adamw", "parameters": [lr], "fixed": {"training.batch_size": 64}}
+    lease = claimed_job(
+        sqlite_database,
+        search_space={
+            "optimizer": "shampoo",
+            "parameters": [lr, {"type": "categorical", "name": "training.batch_size", "choices": [32, 128]}],
+        },
+        baselines=[{"search_space": fixed}],
+        training={"num_examples": 1280},
+    )
+    for number, phase, steps in ((0, Phase.SEARCH, (20, 40)), (1, Phase.BASELINE, (10, 20))):
+        begin_trial(sqlite_database, lease, number, phase)
+        for step, loss in zip(steps, (0.5, 0.3 + number / 10), strict=True):
+            measure(sqlite_database, lease, number, step, loss)
+        end_trial(sqlite_database, lease, number)
+    with sqlite_database.writing() as session:
+        assert finish_job(session, lease, failure=None, now=NOW) is JobState.SUCCEEDED
+    curves = get(f"{address}/v1/jobs/{lease.job_id}/plots/learning-curves").json()
+    assert [trace["x"] for trace in curves["data"]] == [[640, 1280], [640, 1280]]
+    assert curves["layout"]["xaxis"]["title"]["text"] == "examples"
+    page = get(f"{address}/jobs/{lease.job_id}").text
+    assert re.findall(r'>(\d+)<span class="soft">/(\d+)', page) == [("40", "40"), ("20", "20")]
+    assert "up to 40 steps a trial" in page
+    assert '<p class="sub">At equal steps: by the search, undecided, 0.5000 against 0.4000 after 20 steps.</p>' in page
+    assert "as many examples" in page
 
 
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(

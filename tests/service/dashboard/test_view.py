@@ -150,10 +150,10 @@ def _evidence(verdict: Verdict, improvement: tuple[float, float] | None) -> Evid
 @pytest.mark.parametrize(
     ("verdict", "kind", "headline"),
     [
-        (Verdict.BETTER, "better", "Shampoo beats AdamW by 20.0%"),
-        (Verdict.WORSE, "worse", "Not worth it for this model: Shampoo falls short of AdamW by 20.0%"),
-        (Verdict.EQUAL, "equal", "Not worth it for this model: Shampoo and AdamW are level"),
-        (Verdict.UNDECIDED, "open", "2 new seeds do not tell Shampoo from AdamW"),
+        (Verdict.BETTER, "better", "Shampoo beats AdamW by 20.0% at equal steps"),
+        (Verdict.WORSE, "worse", "Not worth it for this model: Shampoo falls short of AdamW by 20.0% at equal steps"),
+        (Verdict.EQUAL, "equal", "Not worth it for this model: Shampoo and AdamW are level at equal steps"),
+        (Verdict.UNDECIDED, "open", "2 new seeds do not tell Shampoo from AdamW at equal steps"),
     ],
 )
 def test_the_verdict_of_a_confirmed_job_is_that_of_its_seeds(verdict: Verdict, kind: str, headline: str) -> None:

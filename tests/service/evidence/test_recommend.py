@@ -177,7 +177,7 @@ def test_a_search_that_lost_says_so_in_the_verdict_and_the_snippet() -> None:
     assert recommendation.evidence.verdict is Verdict.WORSE
     assert recommendation.evidence.reached_baseline is None
     snippet = python_snippet(recommendation)
-    assert "# Provisional: Shampoo trails AdamW." in snippet
+    assert "# Provisional: Shampoo trails AdamW at equal steps." in snippet
     assert "`recommend --job JOB --trial 1` prints the config of AdamW." in snippet
 
 
@@ -196,7 +196,7 @@ def test_a_side_of_few_trials_leaves_the_verdict_open_in_the_headline(num_pruned
             "7 trials of Shampoo and 7 of AdamW completed or were pruned; below 8 on a side"
         )
     else:
-        assert answer.headline == "Provisional: Shampoo leads AdamW"
+        assert answer.headline == "Provisional: Shampoo leads AdamW at equal steps"
     assert "25" not in answer.headline + answer.detail  # what a search found is no promise
 
 

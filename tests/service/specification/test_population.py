@@ -62,6 +62,7 @@ def test_a_population_leaves_trials_for_forks(fields: dict[str, Any], sizes: dic
         ({"num_steps": 40, "evaluate_every": 10}, 10),
         ({"num_steps": 250, "evaluate_every": 20}, 20),
         ({"num_steps": 55, "evaluate_every_epochs": 1.0}, 6),
+        ({"num_steps": 55, "batch_size": 10, "evaluate_every_examples": 100}, 6),
     ],
 )
 def test_the_interval_is_about_a_tenth_of_a_trial_and_comes_with_checkpoints(

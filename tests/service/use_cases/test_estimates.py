@@ -96,6 +96,27 @@ def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(dat
     assert limited.max_device_hours == 0.001
 
 
+def test_a_job_that_searches_its_batch_size_tells_nothing_of_others_and_is_told_nothing(database: Database) -> None:
+    batch_size = {"type": "categorical", "name": "training.batch_size", "choices": [32, 128]}
+    searching = {
+        "search_space": {"optimizer": "adamw", "parameters": [batch_size]},
+        "baselines": [],
+        "training": {"num_examples": 1280},
+    }
+    _run(database, claimed_job(database), 0, 0.1, TrialState.COMPLETED)
+    estimate = _estimate(database, **searching)
+    assert (estimate.num_steps, estimate.max_steps, estimate.measured) == (40, 4 * 40, None)
+    told = estimate_lines(estimate)
+    assert told[0].endswith("of 1280 examples in up to 40 steps, 160 steps in all if none are pruned.")
+    assert "The batch size is searched, so steps differ in what they take, and the job's time is unknown." in told
+    lease = claimed_job(database, **searching)
+    _run(database, lease, 0, 0.2, TrialState.COMPLETED)
+    like_the_first = _estimate(database).measured
+    assert like_the_first is not None
+    assert like_the_first.step_seconds == 0.1
+    assert _estimate(database, **searching).measured is None
+
+
 def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(database: Database) -> None:
     lease = claimed_job(database)
     _run(database, lease, 0, 0.1, TrialState.COMPLETED, began=20.0, overhead=30.0)

@@ -455,10 +455,10 @@ def test_the_interval_of_a_further_seed_is_students(values: Sequence[float]) -> 
 
 
 WORDS = {
-    (0.30, 0.31, 0.32): "Shampoo beats AdamW by 26.2%",
-    (0.50, 0.51, 0.52): "Not worth it for this model: Shampoo falls short of AdamW by 21.4%",
-    (0.30, 0.50, 0.40): "3 new seeds do not tell Shampoo from AdamW",
-    (0.4102, 0.4201, 0.4303): "Not worth it for this model: Shampoo and AdamW are level",
+    (0.30, 0.31, 0.32): "Shampoo beats AdamW by 26.2% at equal steps",
+    (0.50, 0.51, 0.52): "Not worth it for this model: Shampoo falls short of AdamW by 21.4% at equal steps",
+    (0.30, 0.50, 0.40): "3 new seeds do not tell Shampoo from AdamW at equal steps",
+    (0.4102, 0.4201, 0.4303): "Not worth it for this model: Shampoo and AdamW are level at equal steps",
 }
 
 

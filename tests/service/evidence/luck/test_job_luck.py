@@ -112,7 +112,7 @@ def test_the_sides_of_a_job_are_its_trials_and_their_repeats() -> None:
     assert (by_number[92].has_completed, by_number[92].has_failed) == (False, True)
     pruned, value = by_number[2], trials[2].curve[0][2][METRIC]
     assert value is not None
-    assert pruned == TriedTrial(2, point_of(SPACES[Phase.SEARCH], trials[2].parameters), [(10, value)], False)
+    assert pruned == TriedTrial(2, point_of(SPACES[Phase.SEARCH], trials[2].parameters), [(10 * 8, value)], False)
     assert by_number[0].has_completed
     assert {number: len(own) for number, own in side.repeats.items()} == {0: 5, 1: 1}
     assert (side.chosen, side.top_k, side.num_choosing) == (0, TOP_K, 1)

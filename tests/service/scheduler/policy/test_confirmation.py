@@ -18,8 +18,11 @@ def _confirmation(
     choosing: Sequence[int] = (1,),
     comparing: Sequence[int] = (2, 3),
     direction: Direction = Direction.MINIMIZE,
+    stops_early: bool = True,
 ) -> Confirmation:
-    confirmation = Confirmation(top_k=top_k, choosing=choosing, comparing=comparing, direction=direction)
+    confirmation = Confirmation(
+        top_k=top_k, choosing=choosing, comparing=comparing, direction=direction, stops_early=stops_early
+    )
     for number, side, value in found:
         confirmation.add(number, side, {"lr": 10.0**-number}, value)
     return confirmation
@@ -114,6 +117,8 @@ def test_seeds_that_contradict_each_other_end_it_early() -> None:
     assert _train(confirmation, {2: ours, 4: theirs})[-1] == (4, 3)
     steady = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8))
     assert _train(steady, {2: 0.3, 4: theirs})[-1] == (4, 7)
+    by_seconds = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8), stops_early=False)
+    assert _train(by_seconds, {2: ours, 4: theirs})[-1] == (4, 7)
 
 
 def test_a_trial_that_a_user_cancels_takes_its_config_out_of_the_choice() -> None:

@@ -1,0 +1,134 @@
+"""Two configs compared after both have spent equally much: steps, seconds, examples or tokens. Pure.
+
+With each seed, what counts is the value of either trial at the spending at which the one that spent less ended: its own
+last value, and of the other the one that it had there, on the line between its measurements before and after.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from service.domain import Currency, Direction
+from service.evidence.best_values import compare, improvement_over
+from service.evidence.comparison.confirm import verdict_of
+from service.evidence.comparison.paired import MIN_SEEDS, interval_of
+from service.evidence.types import CurrencyComparison, FinishedTrial, Verdict
+
+Pair = tuple[FinishedTrial, FinishedTrial]
+"""Our trial and the baseline's with one seed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Meeting:
+    """The values of a pair where both had spent equally much."""
+
+    spent: float
+    ours: float
+    theirs: float
+
+
+def compare_at_equal_spending(
+    pairs: Sequence[Pair], metric: str, direction: Direction, asked: Currency
+) -> list[CurrencyComparison]:
+    """The comparison in the currency asked for, and in the two others that stand beside it; empty without pairs.
+
+    Tokens take the place of examples where they are asked for, and examples theirs where none were counted.
+    """
+    if not pairs:
+        return []
+    counted = Currency.EXAMPLES
+    if asked is Currency.TOKENS:
+        are_counted = all(trial.tokens_per_example is not None for pair in pairs for trial in pair)
+        asked = counted = Currency.TOKENS if are_counted else Currency.EXAMPLES
+    others = (currency for currency in (Currency.STEPS, Currency.SECONDS, counted) if currency is not asked)
+    return [compare_by(pairs, metric, direction, currency) for currency in (asked, *others)]
+
+
+def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currency: Currency) -> CurrencyComparison:
+    """The comparison in one currency.
+
+    Of two or more pairs the interval is that of `paired.interval_of`, and decides as for final values
+    (`confirm.verdict_over_seeds`); of one pair the two values do.
+
+    Returns:
+        One without values, `undecided`, where a trial measured nothing before the other one had ended, or did not count
+        the currency.
+    """
+    met = [_meeting(pair, metric, currency) for pair in pairs]
+    meetings = [meeting for meeting in met if meeting is not None]
+    if not meetings or len(meetings) < len(met):
+        return CurrencyComparison(currency, Verdict.UNDECIDED)
+    ours, theirs = (
+        statistics.fmean(values)
+        for values in ([meeting.ours for meeting in meetings], [meeting.theirs for meeting in meetings])
+    )
+    found = CurrencyComparison(
+        currency,
+        compare(ours, theirs, direction),
+        spent=statistics.fmean(meeting.spent for meeting in meetings),
+        value=ours,
+        baseline_value=theirs,
+        improvement=improvement_over(theirs, ours, direction),
+    )
+    if len(meetings) < MIN_SEEDS:
+        return found
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+    interval = interval_of([sign * (meeting.theirs - meeting.ours) for meeting in meetings])
+    share = abs(theirs)
+    low, high = (interval.low / share, interval.high / share) if share else (None, None)
+    return dataclasses.replace(found, verdict=verdict_of(interval, theirs), improvement_low=low, improvement_high=high)
+
+
+def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
+    curves = [_curve(trial, metric, currency) for trial in pair]
+    ours, theirs = curves
+    if not ours or not theirs:
+        return None
+    ends = [curve[-1][0] for curve in curves]
+    # The last batch of a trial may go beyond the examples that it was to see.
+    is_counted = currency in (Currency.EXAMPLES, Currency.TOKENS)
+    slack = max(_per_step(trial, currency) or 0.0 for trial in pair) if is_counted else 0.0
+    if abs(ends[0] - ends[1]) <= slack:
+        return _Meeting(min(ends), ours[-1][1], theirs[-1][1])
+    spent = min(ends)
+    own, other = (_value_at(curve, spent) for curve in curves)
+    return None if own is None or other is None else _Meeting(spent, own, other)
+
+
+def _curve(trial: FinishedTrial, metric: str, currency: Currency) -> list[tuple[float, float]]:
+    """What was spent, and the value there, at each finite measurement; empty: it was not counted."""
+    per_step = _per_step(trial, currency)
+    if per_step is None:
+        return []
+    return [
+        (seconds if currency is Currency.SECONDS else step * per_step, value)
+        for step, seconds, metrics in trial.curve
+        if (value := metrics.get(metric)) is not None
+    ]
+
+
+def _per_step(trial: FinishedTrial, currency: Currency) -> float | None:
+    """What a step spends of a currency; None: it was not counted."""
+    match currency:
+        case Currency.STEPS | Currency.SECONDS:
+            return 1.0
+        case Currency.EXAMPLES:
+            return float(trial.batch_size)
+        case Currency.TOKENS:
+            tokens = trial.tokens_per_example
+            return None if tokens is None else tokens * trial.batch_size
+
+
+def _value_at(curve: Sequence[tuple[float, float]], spent: float) -> float | None:
+    """The value on the line between the measurements around a spending; None: the first came later."""
+    index = bisect.bisect_right([at for at, _ in curve], spent)
+    if index == 0:
+        return None
+    at, value = curve[index - 1]
+    if at == spent or index == len(curve):
+        return value
+    following, then = curve[index]
+    return value + (then - value) * (spent - at) / (following - at)

@@ -1,0 +1,61 @@
+"""A job's policy that counts what trials have done in training examples, for whoever trains them in steps.
+
+Where trials differ in their batch size, equal steps are not equally far: rungs, pauses and curves go by examples, of
+which each trial has the same number, so a share of them is the same share of every trial's own schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from search_spaces import Scalar
+from service.domain import FailureReason, Side, TrialState
+from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory
+from service.specification.length import TrialLength
+
+LengthOf = Callable[[Side, Mapping[str, Scalar]], TrialLength]
+"""The length of a trial of a side with these parameters."""
+
+
+class InExamples:
+    """Implements `service.scheduler.policy.protocol.Policy` by a job's that counts examples. No trial is a fork."""
+
+    def __init__(self, policy: JobPolicy, length_of: LengthOf) -> None:
+        self._policy = policy
+        self._length_of = length_of
+        self._lengths: dict[int, TrialLength] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return self._policy.is_done
+
+    def ask(self) -> Ask:
+        """The next thing to do, with the step at which a trial is going to be paused."""
+        asked = self._policy.ask()
+        if not isinstance(asked, Start | Resume):
+            return asked
+        length = self._lengths[asked.number] = self._length_of(asked.side, asked.parameters)
+        until = None if asked.until is None else length.step_at(asked.until)
+        return dataclasses.replace(asked, until=None if until == length.num_steps else until)
+
+    def report(self, number: int, step: int, value: float) -> Decision:
+        if number not in self._lengths:
+            raise ValueError(f"unknown trial {number}")
+        return self._policy.report(number, self._lengths[number].examples_at(step), value)
+
+    def tell(
+        self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
+    ) -> None:
+        self._policy.tell(number, state, values, reason)
+
+    def close(self) -> None:
+        self._policy.close()
+
+    def restore(self, history: Sequence[TrialHistory]) -> None:
+        self._policy.restore([self._in_examples(past) for past in history])
+
+    def _in_examples(self, past: TrialHistory) -> TrialHistory:
+        length = self._lengths[past.number] = self._length_of(past.side, past.parameters)
+        return dataclasses.replace(past, curve=[(length.examples_at(step), value) for step, value in past.curve])

@@ -1,0 +1,294 @@
+"""The length of a job's trials: steps, or where their batch sizes differ, training examples that all have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace, SpaceError
+from service.domain import Currency, PrunerName, Side
+from service.errors import InvalidInput
+from service.specification.job import JobSpecification
+from trainers.workload.description import WorkloadDescription
+
+BATCH_SIZE = "training.batch_size"
+"""The parameter's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLength:
+    """The length of a trial that is to see a number of training examples."""
+
+    num_examples: int
+    batch_size: int
+
+    @property
+    def num_steps(self) -> int:
+        """The whole number, at least 1, of batches that is nearest to its examples."""
+        return max(1, round(self.num_examples / self.batch_size))
+
+    def examples_at(self, step: int) -> int:
+        """The examples seen after so many steps; after the last one all, whatever the rounding."""
+        return self.num_examples if step >= self.num_steps else step * self.batch_size
+
+    def step_at(self, num_examples: int) -> int:
+        """The first step after which so many examples have been seen."""
+        return min(self.num_steps, math.ceil(num_examples / self.batch_size))
+
+
+@dataclass(frozen=True, slots=True)
+class JobLength:
+    """The steps, the measurements and the batch of a job's trials, with the workload's defaults filled in."""
+
+    num_steps: int
+    """Where batch sizes differ, of the longest trial."""
+    batch_size: int
+    """Of a trial whose search space says none."""
+    num_examples: int | None
+    """Of every trial, where batch sizes differ; None: all trials have `num_steps`."""
+    evaluate_every: int | None
+    """Steps between measurements; None: others are counted."""
+    evaluate_every_examples: int | None
+
+    @property
+    def whole(self) -> int:
+        """A whole trial, as a policy counts: in examples where trials have those in common, else in steps."""
+        return self.num_examples or self.num_steps
+
+    @property
+    def measured_every(self) -> int | None:
+        """The same between measurements; None: those go by epochs or seconds, or are not of that unit."""
+        return self.evaluate_every if self.num_examples is None else self.evaluate_every_examples
+
+    def of_trial(self, batch_size: int) -> TrialLength | None:
+        """The length of a trial with this batch size; None: it has `num_steps`, as all have."""
+        return None if self.num_examples is None else TrialLength(self.num_examples, batch_size)
+
+
+def searches_batch_size(spaces: Mapping[Side, SearchSpace]) -> bool:
+    """True if the batch sizes of a job with these spaces may differ."""
+    return any(_says_batch_size(space) for space in spaces.values())
+
+
+def currency_of(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> Currency:
+    """What the configs that a job's verdict compares have spent equally much of."""
+    if specification.currency is not None:
+        return specification.currency
+    return Currency.EXAMPLES if searches_batch_size(spaces) else Currency.STEPS
+
+
+def compares_whole_trials(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> bool:
+    """True if all trials of a job, trained to their ends, have spent equally much of what its verdict goes by."""
+    match currency_of(specification, spaces):
+        case Currency.SECONDS:
+            return False
+        case Currency.STEPS:
+            return not searches_batch_size(spaces)
+        case Currency.EXAMPLES | Currency.TOKENS:
+            return True
+
+
+def batch_size_of(space: SearchSpace, parameters: Mapping[str, Scalar], *, default: int) -> int:
+    """The batch size of a trial with these values; `default`: where the space says none."""
+    found = parameters.get(BATCH_SIZE, space.fixed.get(BATCH_SIZE, default))
+    assert isinstance(found, int)
+    return found
+
+
+def with_batch_size_of_search(
+    spaces: Mapping[Side, SearchSpace], fields: Mapping[Side, str]
+) -> dict[Side, SearchSpace]:
+    """The spaces, the search's first; what it searches as batch size every baseline's that says none searches, too.
+
+    Raises:
+        InvalidInput: the search's depends on other parameters, which a baseline does not have.
+    """
+    search, *baselines = spaces
+    found = dict(spaces)
+    own = [parameter for parameter in spaces[search].parameters if parameter.name == BATCH_SIZE]
+    wanting = [side for side in baselines if not _says_batch_size(spaces[side])]
+    if not own or not wanting:
+        return found
+    if own[0].when:
+        raise InvalidInput(
+            f"{fields[search]}.parameters[{spaces[search].parameters.index(own[0])}].when",
+            f"must be empty for {BATCH_SIZE}, which the baselines search as well, got {dict(own[0].when)!r}",
+        )
+    for side in wanting:
+        try:
+            found[side] = dataclasses.replace(spaces[side], parameters=(*spaces[side].parameters, own[0]))
+        except SpaceError as error:
+            raise InvalidInput(fields[side], f"cannot search {BATCH_SIZE} as the search does: {error}") from error
+    return found
+
+
+def job_length(
+    specification: JobSpecification,
+    workload: WorkloadDescription,
+    spaces: Mapping[Side, SearchSpace],
+    fields: Mapping[Side, str],
+    *,
+    pruner: PrunerName | None,
+) -> JobLength:
+    """The length of a job's trials.
+
+    Args:
+        fields: where each side's space stands in the request.
+        pruner: the job's, if it is one by name.
+
+    Raises:
+        InvalidInput: names the first field that is impossible.
+    """
+    training, parts = specification.training, parts_of_batch(specification)
+    batch_size = training.batch_size or workload.default_batch_size
+    if batch_size % parts:
+        raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {told_parts(specification)}")
+    if training.num_examples is not None and training.num_steps is not None:
+        raise InvalidInput(
+            "training.num_examples", f"says how long trials are, and so does training.num_steps = {training.num_steps}"
+        )
+    if searches_batch_size(spaces):
+        return _by_examples(specification, workload, spaces, fields, batch_size=batch_size, pruner=pruner)
+    if training.num_examples is not None:
+        _require_a_batch("training.num_examples", training.num_examples, batch_size)
+        num_steps = TrialLength(training.num_examples, batch_size).num_steps
+    else:
+        num_steps = training.num_steps or workload.default_num_steps
+    evaluate_every = training.evaluate_every
+    if _has_no_interval(specification):
+        evaluate_every = min(workload.default_evaluate_every, num_steps)
+    if evaluate_every is not None and evaluate_every > num_steps:
+        raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
+    every_examples, num_examples = training.evaluate_every_examples, num_steps * batch_size
+    if every_examples is not None and every_examples > num_examples:
+        raise InvalidInput(
+            "training.evaluate_every_examples", f"{every_examples} exceeds the trial's {num_examples} examples"
+        )
+    return JobLength(num_steps, batch_size, None, evaluate_every, every_examples)
+
+
+def parts_of_batch(specification: JobSpecification) -> int:
+    """The number of equal parts that each batch is trained in, over ranks and passes."""
+    return specification.resources.workers_per_trial * specification.training.accumulation_steps
+
+
+def told_parts(specification: JobSpecification) -> str:
+    """The same for a person."""
+    words = f"workers_per_trial = {specification.resources.workers_per_trial}"
+    if specification.training.accumulation_steps > 1:
+        words += f" times accumulation_steps = {specification.training.accumulation_steps}"
+    return words
+
+
+def _by_examples(
+    specification: JobSpecification,
+    workload: WorkloadDescription,
+    spaces: Mapping[Side, SearchSpace],
+    fields: Mapping[Side, str],
+    *,
+    batch_size: int,
+    pruner: PrunerName | None,
+) -> JobLength:
+    """The length where trials differ in their batch size, and have their examples in common."""
+    training = specification.training
+    if training.num_examples is None:
+        side = next(side for side, space in spaces.items() if _says_batch_size(space))
+        raise InvalidInput(
+            "training.num_examples",
+            f"is required, as {fields[side]} says {BATCH_SIZE}: trials with equal steps and other batches would not "
+            "have seen equally many examples",
+        )
+    if training.batch_size is not None and all(_says_batch_size(space) for space in spaces.values()):
+        raise InvalidInput("training.batch_size", f"{batch_size} has no effect: every search space says {BATCH_SIZE}")
+    if training.evaluate_every is not None:
+        raise InvalidInput(
+            "training.evaluate_every",
+            f"counts steps, and trials differ in those, as {BATCH_SIZE} is searched: give evaluate_every_examples or "
+            f"evaluate_every_epochs, got {training.evaluate_every}",
+        )
+    if pruner == "pbt":
+        raise InvalidInput(
+            "pruner.name",
+            f"'pbt' compares trials at equal steps, and they differ in those, as {BATCH_SIZE} is searched",
+        )
+    if specification.pruner.min_steps is not None:
+        raise InvalidInput(
+            "pruner.min_steps",
+            f"counts steps, and trials differ in those, as {BATCH_SIZE} is searched, got "
+            f"{specification.pruner.min_steps}",
+        )
+    smallest = min(
+        min(_batch_sizes(specification, space, fields[side]), default=batch_size) for side, space in spaces.items()
+    )
+    every = training.evaluate_every_examples
+    if _has_no_interval(specification):
+        every = min(workload.default_evaluate_every * workload.default_batch_size, training.num_examples)
+    if every is not None and every > training.num_examples:
+        raise InvalidInput(
+            "training.evaluate_every_examples", f"{every} exceeds the trial's {training.num_examples} examples"
+        )
+    longest = TrialLength(training.num_examples, smallest).num_steps
+    return JobLength(longest, batch_size, training.num_examples, None, every)
+
+
+def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str) -> Sequence[int]:
+    """The smallest and largest batch sizes that a space says, each checked; empty: it says none.
+
+    Raises:
+        InvalidInput: one of them cannot be; names the field in the space.
+    """
+    parts, num_examples = parts_of_batch(specification), specification.training.num_examples
+    assert num_examples is not None
+    found: list[int] = []
+    for where, values, is_range in _said(space):
+        if is_range and parts > 1:
+            raise InvalidInput(
+                f"{field}.{where}",
+                f"a range has sizes that are not divisible by {told_parts(specification)}: give them as choices",
+            )
+        for value in values:
+            if value % parts:
+                raise InvalidInput(f"{field}.{where}", f"{value} is not divisible by {told_parts(specification)}")
+            _require_a_batch(f"{field}.{where}", num_examples, value)
+        found.extend(values)
+    return found
+
+
+def _said(space: SearchSpace) -> list[tuple[str, list[int], bool]]:
+    """Where a space says the batch size, the values that it may take there, of a range the ends, and if it is one."""
+    found: list[tuple[str, list[int], bool]] = []
+    for index, parameter in enumerate(space.parameters):
+        if parameter.name == BATCH_SIZE:
+            found.append((f"parameters[{index}]", _ends(parameter), not isinstance(parameter, Categorical)))
+    if BATCH_SIZE in space.fixed:
+        found.append((f"fixed.{BATCH_SIZE}", [batch_size_of(space, {}, default=0)], False))
+    return found
+
+
+def _ends(parameter: Parameter) -> list[int]:
+    assert not isinstance(parameter, Float)  # a space takes none for an integer
+    if isinstance(parameter, Categorical):
+        return [choice for choice in parameter.choices if isinstance(choice, int)]
+    return [parameter.low, parameter.high]
+
+
+def _says_batch_size(space: SearchSpace) -> bool:
+    return BATCH_SIZE in space.fixed or any(parameter.name == BATCH_SIZE for parameter in space.parameters)
+
+
+def _require_a_batch(field: str, num_examples: int, batch_size: int) -> None:
+    if batch_size > num_examples:
+        raise InvalidInput(field, f"a batch of {batch_size} exceeds training.num_examples = {num_examples}")
+
+
+def _has_no_interval(specification: JobSpecification) -> bool:
+    training = specification.training
+    given = (
+        training.evaluate_every,
+        training.evaluate_every_examples,
+        training.evaluate_every_epochs,
+        training.evaluate_every_seconds,
+    )
+    return all(interval is None for interval in given)

@@ -1,0 +1,164 @@
+"""Trials of one length in training examples, whatever their batch size, and which jobs can have that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from search_spaces import SearchSpace
+from service.domain import Currency, Phase
+from service.errors import InvalidInput
+from service.specification.length import (
+    BATCH_SIZE,
+    JobLength,
+    TrialLength,
+    compares_whole_trials,
+    currency_of,
+)
+from service.specification.planning import JobPlan, check_proposal, plan_job
+from tests.support.service.scenarios import specification
+
+LR = {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log"}
+CHOICES = {"type": "categorical", "name": BATCH_SIZE, "choices": [32, 64, 160]}
+RANGE = {"type": "integer", "name": BATCH_SIZE, "low": 16, "high": 256, "scale": "log"}
+
+
+def searching(*parameters: dict[str, Any], fixed: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    space = {"optimizer": "shampoo", "parameters": [LR, *parameters], "fixed": fixed or {}}
+    return {"training": {"num_examples": 6400}, "search_space": space, **fields}
+
+
+def plan(fields: dict[str, Any]) -> JobPlan:
+    return plan_job(specification(**fields))
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size", "num_steps"), [(6400, 64, 100), (100, 40, 2), (100, 66, 2), (100, 67, 1), (5, 5, 1)]
+)
+def test_a_trial_has_the_steps_that_come_nearest_to_its_examples(
+    num_examples: int, batch_size: int, num_steps: int
+) -> None:
+    length = TrialLength(num_examples, batch_size)
+    assert length.num_steps == num_steps
+    seen = [length.examples_at(step) for step in range(num_steps + 1)]
+    assert seen == sorted(set(seen))
+    assert seen[-1] == num_examples
+    assert all(length.step_at(examples) == step for step, examples in enumerate(seen))
+
+
+def test_trials_of_all_sides_see_equally_many_examples() -> None:
+    planned = plan(searching(CHOICES))
+    assert planned.length == JobLength(200, 128, 6400, None, 10 * 128)
+    assert (planned.length.whole, planned.length.measured_every, planned.first_judged_at) == (6400, 1280, 1600)
+    for side, space in planned.spaces.items():
+        for batch_size, num_steps in ((32, 200), (64, 100), (160, 40)):
+            config = planned.trial_config(side, space.defaults({BATCH_SIZE: batch_size}))
+            assert (config.batch_size, config.num_steps) == (batch_size, num_steps)
+            assert (config.evaluate_every, config.evaluate_every_examples) == (None, 1280)
+
+
+def test_a_baseline_that_says_no_batch_size_searches_those_of_the_search() -> None:
+    fixed = {"optimizer": "sgd", "parameters": [LR], "fixed": {BATCH_SIZE: 64}}
+    planned = plan(searching(CHOICES, baselines=[{"search_space": "adamw"}, {"search_space": fixed}], budget={}))
+    search, adamw, sgd = planned.spaces.values()
+    assert adamw.parameters[-1] == search.parameters[-1]
+    assert sgd == SearchSpace.from_json(fixed)
+    assert planned.trial_config("sgd", sgd.defaults()).batch_size == 64
+
+
+def test_examples_alone_say_the_steps_of_all_trials() -> None:
+    planned = plan({"training": {"num_examples": 6400, "batch_size": 64, "evaluate_every": 25}})
+    assert planned.length == JobLength(100, 64, None, 25, None)
+
+
+def test_a_range_of_batch_sizes_is_for_what_any_number_divides_into() -> None:
+    assert plan(searching(RANGE)).num_steps == 400
+    with pytest.raises(InvalidInput, match="give them as choices") as caught:
+        plan(searching(RANGE, resources={"workers_per_trial": 2}))
+    assert caught.value.field == "search_space.parameters[1]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        (searching(CHOICES, training={"num_steps": 40}), "training.num_examples", "is required, as search_space says"),
+        (
+            searching(CHOICES, training={"num_steps": 40, "num_examples": 640}),
+            "training.num_examples",
+            "num_steps = 40",
+        ),
+        (searching(fixed={BATCH_SIZE: 64}, training={}), "training.num_examples", "is required"),
+        (searching(CHOICES, resources={"workers_per_trial": 3}), "training.batch_size", "128 is not divisible"),
+        (
+            searching(CHOICES, training={"num_examples": 640, "accumulation_steps": 64}),
+            "search_space.parameters[1]",
+            "32 is not divisible by workers_per_trial = 1 times accumulation_steps = 64",
+        ),
+        (searching(CHOICES, training={"num_examples": 128}), "search_space.parameters[1]", "a batch of 160 exceeds"),
+        ({"training": {"num_examples": 8}}, "training.num_examples", "a batch of 128 exceeds"),
+        (searching(CHOICES, training={"num_examples": 640, "evaluate_every": 5}), "training.evaluate_every", "steps"),
+        (
+            searching(CHOICES, training={"num_examples": 640, "evaluate_every_examples": 641}),
+            "training.evaluate_every_examples",
+            "641 exceeds the trial's 640 examples",
+        ),
+        (
+            {"training": {"num_steps": 5, "batch_size": 64, "evaluate_every_examples": 321}},
+            "training.evaluate_every_examples",
+            "321 exceeds the trial's 320 examples",
+        ),
+        (searching(CHOICES, training={"num_examples": 640, "batch_size": 64}), "training.batch_size", "no effect"),
+        (searching(CHOICES, pruner={"name": "pbt"}, budget={}), "pruner.name", "'pbt' compares trials at equal steps"),
+        (
+            {
+                "pruner": {"name": "pbt"},
+                "training": {"num_examples": 640, "batch_size": 64, "evaluate_every_examples": 600},
+            },
+            "training.evaluate_every_examples",
+            "leaves 'pbt' no step",
+        ),
+        (searching(CHOICES, pruner={"name": "asha", "min_steps": 9}), "pruner.min_steps", "counts steps"),
+        (
+            searching(
+                {"type": "categorical", "name": "grafting", "choices": ["adam", "sgd"]},
+                {**CHOICES, "when": {"grafting": ["adam"]}},
+            ),
+            "search_space.parameters[2].when",
+            "which the baselines search as well",
+        ),
+    ],
+)
+def test_what_a_searched_batch_size_does_not_go_with_is_refused_with_the_field(
+    fields: dict[str, Any], field: str, said: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        plan(fields)
+    assert (caught.value.field, said in caught.value.message) == (field, True), caught.value
+
+
+def test_a_proposed_batch_must_divide_among_the_ranks_too() -> None:
+    planned = plan(searching(RANGE))
+    values, config = check_proposal(planned, Phase.SEARCH, {BATCH_SIZE: 300}, beyond_bounds=True)
+    assert (values[BATCH_SIZE], config.num_steps) == (300, 21)
+    halves = plan(searching({**CHOICES, "choices": [32]}, resources={"workers_per_trial": 2}))
+    with pytest.raises(InvalidInput, match="parameters"):
+        check_proposal(halves, Phase.SEARCH, {BATCH_SIZE: 33}, beyond_bounds=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "currency", "of_whole_trials"),
+    [
+        ({}, Currency.STEPS, True),
+        ({"currency": "tokens"}, Currency.TOKENS, True),
+        ({"currency": "seconds"}, Currency.SECONDS, False),
+        (searching(CHOICES), Currency.EXAMPLES, True),
+        (searching(CHOICES, currency="steps"), Currency.STEPS, False),
+    ],
+)
+def test_a_verdict_is_of_whole_trials_where_all_of_them_spend_the_same(
+    fields: dict[str, Any], currency: Currency, of_whole_trials: bool
+) -> None:
+    planned = plan(fields)
+    assert currency_of(planned.specification, planned.spaces) is currency
+    assert compares_whole_trials(planned.specification, planned.spaces) is of_whole_trials
