@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.domain import Direction, Objective, Phase, Side, TrialState
+from service.domain import Direction, Objective, Phase, Side, TrialState, side_of
 from service.evidence.best_values import best_of, compare, improvement_over
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
@@ -41,6 +41,9 @@ CAVEAT_ONE_SEED = (
     "The values are those of the search, of one seed each, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
+
+AS_MUCH_TIME = 0.9
+"""Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
 
 _TRAINING = (
     "num_steps",
@@ -136,6 +139,7 @@ def recommend(
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
         search_interval=search_interval,
         baselines=_baselines(trials, result, choosing, direction),
+        side_seconds=_side_seconds(trials),
     )
     if baseline is not None and evidence.has_few_trials:
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)
@@ -202,6 +206,16 @@ def _baselines(
         else:
             found.append(BaselineBest(optimizer, None, None, 0, num_tried))
     return found
+
+
+def _side_seconds(trials: Sequence[FinishedTrial]) -> dict[Side, float]:
+    """Training seconds of each side, in the order in which they began; the confirmation is nobody's."""
+    seconds: dict[Side, float] = {}
+    for trial in trials:
+        if trial.confirms is None:
+            side = side_of(trial.phase, _optimizer(trial))
+            seconds[side] = seconds.get(side, 0.0) + trial.seconds
+    return seconds
 
 
 def _optimizer(trial: FinishedTrial) -> str:
@@ -309,8 +323,9 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
         why = "none of its trials completed" if of_baselines else "the job had none"
         caveats.append(f"There is no baseline to compare with: {why}.")
         return caveats
+    seconds = _side_seconds(trials)
     for optimizer, num in of_baselines.items():
-        if num < num_search:
+        if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
             whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
             caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
     return caveats

@@ -253,7 +253,8 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     if evidence.reached_baseline is not None:
         lines.append(_reached_words(evidence.reached_baseline))
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
-    return [*lines, *_front_lines(evidence, num_front), _trials_line(evidence), *evidence.caveats]
+    lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
+    return [*lines, *evidence.caveats]
 
 
 def _probability_lines(evidence: Evidence) -> list[str]:
@@ -337,3 +338,14 @@ def _trials_line(evidence: Evidence) -> str:
         for phase, endings in by_phase.items()
     )
     return f"{sum(sum(endings.values()) for endings in by_phase.values())} trials: {phases}."
+
+
+def _seconds_lines(evidence: Evidence) -> list[str]:
+    """Says how long each side trained, where there are several and it was measured."""
+    if len(evidence.side_seconds) < 2 or not any(evidence.side_seconds.values()):
+        return []
+    told = [
+        f"{'the search' if side == Phase.SEARCH else optimizer_title(side)} {duration(seconds)}"
+        for side, seconds in evidence.side_seconds.items()
+    ]
+    return [f"Training time without the confirmation: {', '.join(told)}."]

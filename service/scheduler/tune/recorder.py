@@ -86,7 +86,8 @@ class Recorder(TuneAdapter, tune.Callback):
         if report.measurement is not None:
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
-            self._pace.measured(number, report.measurement.step)
+            optimizer = self._trials.config(number).optimizer.name
+            self._pace.measured(number, report.measurement.step, optimizer=optimizer)
             if report.kind == "measured":
                 # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a
                 # gap in the curve. The last measurement is written with the trial's end.

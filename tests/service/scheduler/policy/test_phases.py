@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from search_spaces import Scalar, SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import (
     Ask,
     Decision,
@@ -34,6 +34,7 @@ from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, P
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE
 
 SEARCH, BASELINE, CONFIRMATION = Phase.SEARCH, Phase.BASELINE, Phase.CONFIRMATION

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
+from service.scheduler.policy.sides import SidePlan
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
 from service.specification.identity import fingerprint_of
