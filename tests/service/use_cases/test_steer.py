@@ -17,6 +17,7 @@ from service.errors import (
     TrialAlreadyFinished,
     TrialNotRetriable,
 )
+from service.evidence.types import EvidenceStatus
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.protocol import Resume
 from service.scheduler.stored_job import read_stored
@@ -280,6 +281,58 @@ def test_confirmation_trials_that_went_with_their_job_are_trained_again_when_it_
         finish(database, lease, failure=failure)
     resume(database, lease.job_id)
     assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_comparison_that_ended_early_leaves_nothing_to_resume(database: Database, is_stopped: bool) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 2}, confirmation={"top_k": 1, "num_seeds": 6})
+    run_trial(database, lease, 0, 0.5)
+    if is_stopped:  # a user's stop leaves nothing to be done either
+        begin_trial(database, lease, 1)
+        stop(database, lease.job_id, 1)
+        end_trial(database, lease, 1, TrialState.CANCELLED, detail=STOPPED)
+    else:
+        run_trial(database, lease, 1, 0.6)
+    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=1)
+    assert finish(database, lease) is JobState.SUCCEEDED
+    job = job_of(database, lease.job_id)
+    assert job.num_trials == 3
+    with database.reading() as session:
+        assert not steer.budget_is_left(session, job, now=NOW)
+    with pytest.raises(BudgetSpent, match=r"num_trials first: it ended with 3 trials, and nothing was left to try"):
+        resume(database, lease.job_id)
+    change(database, lease.job_id, num_trials=3)
+    assert resume(database, lease.job_id).state is JobState.QUEUED
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "out of time"])
+def test_a_job_that_ends_while_it_confirms_has_a_provisional_answer(database: Database, ends: str) -> None:
+    lease = claimed_job(database, budget={"num_trials": 4}, confirmation={"top_k": 1, "num_seeds": 6})
+    for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH, Phase.SEARCH]):
+        run_trial(database, lease, number, 0.5 - 0.1 * number, phase)
+    repeat_trial(database, lease, 4, 0.5, confirms=3, seed=1)
+    begin_repeat(database, lease, 5, confirms=1, seed=1)
+    if ends == "cancelled":
+        with database.writing() as session:
+            cancel_job(session, lease.job_id, now=NOW)
+    else:
+        finish(database, lease)
+    with database.reading() as session:
+        found = RecommendationRepository(session).of_job(lease.job_id)
+    assert found is not None
+    assert (found.status, found.content["evidence"]["best"]["number"]) == (EvidenceStatus.PROVISIONAL, 3)
+    caveats = found.content["evidence"]["caveats"]
+    assert "The confirmation did not finish: 0 of 6 seeds were compared." in caveats
+    assert resume(database, lease.job_id).state is JobState.QUEUED
+
+
+def test_a_job_that_is_cancelled_while_it_searches_has_no_answer(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    with database.writing() as session:
+        cancel_job(session, lease.job_id, now=NOW)
+    with database.reading() as session:
+        assert RecommendationRepository(session).of_job(lease.job_id) is None
 
 
 def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
