@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from service.store.repositories.jobs import EventRepository, JobRepository
-from service.store.repositories.recommendations import Answer, RecommendationQuery, RecommendationRepository
+from service.store.repositories.recommendations import (
+    Answer,
+    KnownValues,
+    RecommendationQuery,
+    RecommendationRepository,
+)
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -19,6 +24,7 @@ __all__ = [
     "CompletedTrial",
     "EventRepository",
     "JobRepository",
+    "KnownValues",
     "LeadingTrial",
     "MeasurementRepository",
     "RecommendationQuery",

@@ -25,6 +25,8 @@ class TrialSummary:
     spent_seconds: float
     num_steps: int
     """Of all of them together, as measured; a fork's are counted from its parent's beginning."""
+    num_measured: int
+    """Those of them that were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class TrialRepository:
                 func.count(),
                 func.sum(Trial.spent_seconds),
                 func.sum(Trial.step),
+                func.sum(case((Trial.step > 0, 1), else_=0)),
             )
             .where(Trial.job_id.in_(list(job_ids)))
             .group_by(Trial.job_id, Trial.phase, Trial.state)
