@@ -128,6 +128,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_edge_caveats(trials, best, baseline, spaces or {}),
             *_caveats(trials, baseline, num_planned),
+            *_data_caveats(trials),
             *(_confirmation_caveats(result, len(comparing)) if seeds else []),
             *([] if front else _caveat_of_no_front(objectives)),
         ],
@@ -329,6 +330,12 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
             whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
             caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
     return caveats
+
+
+def _data_caveats(trials: Sequence[FinishedTrial]) -> list[str]:
+    """What the newest of the trials that remarked anything of their data did: all have the same data."""
+    remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)
+    return [] if remarked is None else [f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."]
 
 
 def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:

@@ -68,6 +68,8 @@ class FinishedTrial:
     """That checkpoint's step."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """{parameter name: sampled value}"""
+    remarks: str | None = None
+    """What its measurements remarked of its data, if it completed."""
 
     @property
     def seconds(self) -> float:

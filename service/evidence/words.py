@@ -38,6 +38,7 @@ SEARCH_VALUES = "By the values of the search, each the luckiest of its side: the
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
 NOT_WORTH_IT = "Not worth it for this model"
+PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,8 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
         lines += [*_baselines_lines(evidence, baseline), f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
+    bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
+    lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats]
     if evidence.reached_baseline is not None:
         lines.append(_reached_words(evidence.reached_baseline))

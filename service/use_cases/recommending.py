@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ulid import ULID
 
+from service.domain import TrialState
 from service.evidence.recommend import recommend
 from service.evidence.types import FinishedTrial, RecommendedConfig
 from service.specification.phases import confirmation_of, spaces_of
@@ -79,4 +80,5 @@ def _finished(trial: Trial) -> FinishedTrial:
         forked_from=trial.forked_from,
         forked_at_step=trial.forked_at_step,
         parameters=trial.parameters,
+        remarks=trial.detail if trial.state is TrialState.COMPLETED else None,  # it has no other
     )

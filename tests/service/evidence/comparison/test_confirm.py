@@ -27,7 +27,7 @@ from service.evidence.types import (
     Verdict,
     recommendation_from_json,
 )
-from service.evidence.words import answer_of, evidence_lines, ratio_words
+from service.evidence.words import PLUS_MINUS, answer_of, evidence_lines, ratio_words
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"
@@ -469,6 +469,7 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float
     assert any(line.startswith(f"{WORDS[ours]}. Over 3 new seeds, the improvement lies between") for line in lines)
     assert ("`recommend --job JOB --trial 2` prints the config of AdamW." in lines) == ("Not worth" in WORDS[ours])
     assert "±" in lines[0]
+    assert PLUS_MINUS in lines
     assert any("another one as short may find other configs" in line for line in lines)
     assert any("With fewer than 6 seeds that holds for normal noise" in line for line in lines)
     assert any(line.endswith("confirmation 6 (6 completed).") for line in lines)
