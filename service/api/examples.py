@@ -96,6 +96,7 @@ JOB: dict[str, Any] = {
     "disk_bytes": 1_482_752,
     "progress": {
         "trials": {"queued": 0, "running": 1, "completed": 4, "pruned": 5, "failed": 1, "cancelled": 0},
+        "num_paused": 0,
         "phases": {
             "search": {"num_finished": 5, "num_trials": 10},
             "baseline": {"num_finished": 5, "num_trials": 10},

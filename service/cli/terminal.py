@@ -256,20 +256,16 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
 
 
 def trial_counts(job: JobRead) -> str:
-    """The trials by state, without the states that none is in."""
+    """The trials by state, without the states that none is in; those that wait to go on are paused."""
+    by_state, num_paused = job.progress.trials, job.progress.num_paused
+    ended = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
     counts = [
-        f"{job.progress.trials[state]} {state}"
-        for state in (
-            TrialState.RUNNING,
-            TrialState.COMPLETED,
-            TrialState.PRUNED,
-            TrialState.FAILED,
-            TrialState.CANCELLED,
-            TrialState.QUEUED,
-        )
-        if job.progress.trials.get(state)
+        (by_state.get(TrialState.RUNNING, 0), "running"),
+        (num_paused, "paused"),
+        *((by_state.get(state, 0), state.value) for state in ended),
+        (by_state.get(TrialState.QUEUED, 0) - num_paused, "queued"),
     ]
-    return ", ".join(counts) or "none started"
+    return ", ".join(f"{count} {state}" for count, state in counts if count) or "none started"
 
 
 def state_words(job: JobRead) -> str:

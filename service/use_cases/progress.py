@@ -39,6 +39,8 @@ class JobProgress:
     """The progress of a job."""
 
     trials: dict[TrialState, int]
+    num_paused: int
+    """Those of the queued ones that were measured, and wait to go on."""
     phases: dict[Phase, PhaseProgress]
     """Those that the job has, in their order."""
     num_trials: int
@@ -95,10 +97,12 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
     phases: dict[str, dict[Phase, _PhaseCount]] = {job_id: defaultdict(_PhaseCount) for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
+    paused = dict.fromkeys(ids, 0)
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
         phases[summary.job_id][summary.phase].add(summary)
         spent_seconds[summary.job_id] += summary.spent_seconds
+        paused[summary.job_id] += summary.num_measured if summary.state is TrialState.QUEUED else 0
     best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
     for leading in repository.leading(ids):
         best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
@@ -112,6 +116,7 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
             phases[job.id],
             best[job.id],
             completed.get(job.id, []),
+            num_paused=paused[job.id],
             spent_seconds=spent_seconds[job.id],
             now=now,
         )
@@ -143,6 +148,7 @@ def _progress(
     best: Mapping[Phase, BestTrial],
     completed: Sequence[CompletedTrial],
     *,
+    num_paused: int,
     spent_seconds: float,
     now: datetime,
 ) -> JobProgress:
@@ -155,6 +161,7 @@ def _progress(
     finished_steps = sum(count.finished_steps for count in phases.values())
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
+        num_paused=num_paused,
         phases=by_phase,
         num_trials=num_trials,
         num_steps=num_steps,

@@ -144,6 +144,9 @@ class PhaseProgressRead(ReadModel):
 class ProgressRead(ReadModel):
     trials: dict[TrialState, int]
     """Trials by state."""
+    num_paused: int = 0
+    """Those of the queued ones that were measured, and wait to go on: the search paused them, or the run was
+    interrupted."""
     phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
     """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
