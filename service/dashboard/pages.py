@@ -69,6 +69,7 @@ def _environment() -> jinja2.Environment:
         duration=duration,
         alternative_words=alternative_words,
         ratio_words=ratio_words,
+        optimizer_title=optimizer_title,
         ago=view.ago,
         iso=view.iso,
         absolute=view.absolute,
@@ -156,7 +157,7 @@ def job_page(
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,
         "trials": shown,
-        "remarked": view.remarked(shown),
+        "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
         "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),

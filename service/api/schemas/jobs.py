@@ -160,6 +160,8 @@ class ProgressRead(ReadModel):
     value. Once it has ended: the one whose config is recommended."""
     baseline_best: BestTrial | None
     """The same of the baselines: the best of all of them."""
+    baseline_optimizer: str | None = None
+    """The optimizer of that one."""
     front: list[FrontPoint] = Field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""

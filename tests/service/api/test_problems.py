@@ -149,7 +149,7 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     ),
     "nothing to change in the baseline's training": (
         _population(baseline={"search_space": {"optimizer": "adamw", "parameters": [_PRECISION]}}),
-        "baselines[0].search_space",
+        "baseline.search_space",
     ),
     "pbt with measurements at other steps in each trial": (
         _population(training={"evaluate_every_seconds": 5.0}),
@@ -245,6 +245,11 @@ def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> Non
             "baselines[0].budget_shares",
             "there is no such field: did you mean 'budget_share'?",
         ),
+        (
+            {"baseline": {"budget_shares": 0.5}},
+            "baseline.budget_shares",
+            "there is no such field: did you mean 'budget_share'?",
+        ),
     ],
 )
 def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
@@ -266,7 +271,8 @@ def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
             "label_smoothing",
         ),
         ({"search_space": "shampo"}, "search_space", "shampoo"),
-        ({"baseline": {"search_space": "AdamW"}}, "baselines[0].search_space", "adamw"),
+        ({"baseline": {"search_space": "AdamW"}}, "baseline.search_space", "adamw"),
+        ({"baselines": [{"search_space": "AdamW"}]}, "baselines[0].search_space", "adamw"),
         ({"search_space": {"optimizer": "adamw", "parameters": [], "fixd": {}}}, "search_space.space", "fixed"),
         (
             {"search_space": {"optimizer": "adamw", "fixed": {"weight_dekay": 0.1}}},

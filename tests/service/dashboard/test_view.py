@@ -36,6 +36,7 @@ def _progress(best: float | None, baseline: float | None, trials: dict[TrialStat
         max_steps=0,
         best=None if best is None else BestTrial(1, best),
         baseline_best=None if baseline is None else BestTrial(2, baseline),
+        baseline_optimizer=None,
         seconds_elapsed=None,
         seconds_left=None,
         device_hours=0.0,
