@@ -38,9 +38,10 @@ def _policy(num_search: int = 40, num_baseline: int = 40, *, by_time: bool = Tru
 
 def _run(
     policy: JobPolicy, costs: dict[Side, float], *, slots: int, limit: float
-) -> tuple[Counter[Side], Counter[Side]]:
+) -> tuple[Counter[Side], dict[Side, float]]:
     """Trains in `slots` rank groups until `limit`; trials and seconds of each side, measured twice a trial."""
-    clock, trials, seconds = 0.0, Counter[Side](), Counter[Side]()
+    clock, trials = 0.0, Counter[Side]()
+    seconds: dict[Side, float] = {SEARCH: 0.0, ADAMW: 0.0}
     running: list[tuple[float, Start, bool]] = []
     while True:
         while len(running) < slots:
