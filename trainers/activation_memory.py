@@ -12,7 +12,7 @@ from trainers.config import TrialConfig
 from trainers.parallel.model_blocks import blocks_of
 from trainers.parallel.recomputation import recompute_in_backward
 from trainers.precision import DTYPES
-from trainers.workload.batches import tensors_in, train_batches
+from trainers.workload.batches import tensors_in, train_batches, with_tensors
 from trainers.workload.protocol import Workload
 
 MAX_BYTES = 2**30
@@ -53,7 +53,7 @@ def activation_bytes(config: TrialConfig, workload: Workload, *, model_bytes: in
         batch = _first_batch(workload, config.seed, min(_MORE, num_wanted))
 
         def measured(num_examples: int) -> int:
-            examples = _first(batch, num_examples)
+            examples = with_tensors(batch, lambda tensor: tensor[:num_examples])
             with torch.autocast("cpu", dtype=DTYPES[config.precision], enabled=config.precision != "float32"):
                 return kept_bytes(model, workload, examples)
 
@@ -99,18 +99,3 @@ def _first_batch(workload: Workload, seed: int, num_examples: int) -> object:
     finally:
         if isinstance(batches, Generator):
             batches.close()
-
-
-def _first(batch: object, num_examples: int) -> object:
-    """The first examples of a batch; it is as `GivesBatches` says."""
-    match batch:
-        case Tensor():
-            return batch[:num_examples]
-        case tuple() if hasattr(batch, "_make"):  # a named tuple
-            return batch._make(_first(part, num_examples) for part in batch)
-        case tuple() | list():
-            return type(batch)(_first(part, num_examples) for part in batch)
-        case dict():
-            return {key: _first(part, num_examples) for key, part in batch.items()}
-        case _:
-            return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ from trainers.ranks.context import (
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Stopwatch, next_measurement
 from trainers.trial import RunningTrial, build_trial
-from trainers.workload.batches import train_batches
+from trainers.workload.batches import train_batches, with_tensors
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
@@ -201,7 +202,7 @@ def _train_step(
     for index in range(config.accumulation_steps):
         is_last = index + 1 == config.accumulation_steps
         with parallel.accumulating(is_last=is_last):
-            batch = _to_device(next(batches), context.device)
+            batch = with_tensors(next(batches), partial(_to_device, device=context.device))
             with precision.autocast():
                 loss = workload.loss(parallel.forward, batch)
             losses.append(loss.detach())
@@ -313,21 +314,8 @@ def _rank_seed(seed: int, *, rank: int, step: int) -> int:
     return (seed + (rank + 1) * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03) % 2**63
 
 
-def _to_device(batch: object, device: str) -> object:
-    """The batch with every tensor in it on the device."""
-    match batch:
-        case Tensor():
-            # From memory that may be paged out, the host would wait for the copy and all that the device does before.
-            if device.startswith("cuda") and batch.device.type == "cpu" and not batch.is_pinned():
-                batch = batch.pin_memory()
-            return batch.to(device, non_blocking=True)
-        case tuple() if hasattr(batch, "_make"):  # a named tuple
-            return batch._make(_to_device(part, device) for part in batch)
-        case tuple():
-            return tuple(_to_device(part, device) for part in batch)
-        case list():
-            return [_to_device(part, device) for part in batch]
-        case dict():
-            return {key: _to_device(part, device) for key, part in batch.items()}
-        case _:
-            return batch
+def _to_device(tensor: Tensor, device: str) -> Tensor:
+    # From memory that may be paged out, the host would wait for the copy and all that the device does before.
+    if device.startswith("cuda") and tensor.device.type == "cpu" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

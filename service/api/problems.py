@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from search_spaces.nearest import did_you_mean
 from service.api import examples
-from service.api.request_body import field_of, fields_at, join_field, small, value_at
+from service.api.request_body import field_as_sent, field_of, fields_at, join_field, small, value_at
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
@@ -124,22 +124,29 @@ def install(app: FastAPI) -> None:
 async def _service_error(request: Request, error: Exception) -> Response:
     for kind, status, slug, title in _SITUATIONS:
         if isinstance(error, kind):
-            errors = await _errors_of(request, error)
+            body = await _body_of(request) if isinstance(error, InvalidInput) else None
+            if isinstance(error, InvalidInput):
+                error = InvalidInput(field_as_sent(error.field, body), error.message)
+            errors = _errors_of(error, body)
             return problem_response(status, slug, title, str(error), instance=request.url.path, errors=errors)
     return await _unexpected(request, error)
 
 
-async def _errors_of(request: Request, error: Exception) -> list[FieldError]:
+async def _body_of(request: Request) -> object:
+    """The decoded body; None: it is no JSON, or a stream that was consumed already."""
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError, RuntimeError):
+        return None
+
+
+def _errors_of(error: Exception, body: object) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
     if not isinstance(error, InvalidInput):
         return []
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError, RuntimeError):  # no JSON, or a stream that was consumed already
-        body = None
     return [FieldError(field=error.field, message=error.message, value=value_at(body, error.field))]
 
 

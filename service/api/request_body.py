@@ -24,6 +24,7 @@ LARGEST_VALUE = 200
 """Characters of JSON up to which a value is given back with its error."""
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
+_FIRST = "baselines[0]"
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -75,6 +76,8 @@ def _text_problem(text: str) -> str | None:
 def field_of(location: Sequence[str | int], body: object) -> str:
     """The path of a pydantic error's location in `body`, without the names of union members that pydantic puts in."""
     path, node = "", body
+    if tuple(location[:2]) == ("baselines", 0) and _has_one_baseline(body):
+        location = ("baseline", *location[2:])
     for index, part in enumerate(location):
         last = index == len(location) - 1
         if isinstance(node, Mapping):
@@ -85,6 +88,15 @@ def field_of(location: Sequence[str | int], body: object) -> str:
         elif isinstance(node, list) and isinstance(part, int) and part < len(node):
             path, node = join_field(path, part), node[part]
     return path
+
+
+def field_as_sent(field: str, body: object) -> str:
+    """The path of a field of a checked body in the body as it was sent, where `baseline` is a list of one."""
+    return f"baseline{field.removeprefix(_FIRST)}" if field.startswith(_FIRST) and _has_one_baseline(body) else field
+
+
+def _has_one_baseline(body: object) -> bool:
+    return isinstance(body, Mapping) and "baseline" in body and "baselines" not in body
 
 
 def fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:

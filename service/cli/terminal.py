@@ -18,7 +18,7 @@ from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.words import described, device_hours, duration, number
+from service.evidence.words import described, device_hours, duration, number, optimizer_title
 from service.inert import inert, one_line
 from trainers.retry import retry
 
@@ -248,7 +248,8 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
             job.name,
             Text(state_words(job), style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
-            *(_marked(best) for best in (job.progress.best, job.progress.baseline_best)),
+            _marked(job.progress.best),
+            f"{_marked(job.progress.baseline_best)}{_whose(job)}",
             *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
             *([job.waiting.reason if job.waiting else ""] if wide and waits else []),
         )
@@ -256,20 +257,16 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
 
 
 def trial_counts(job: JobRead) -> str:
-    """The trials by state, without the states that none is in."""
+    """The trials by state, without the states that none is in; those that wait to go on are paused."""
+    by_state, num_paused = job.progress.trials, job.progress.num_paused
+    ended = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
     counts = [
-        f"{job.progress.trials[state]} {state}"
-        for state in (
-            TrialState.RUNNING,
-            TrialState.COMPLETED,
-            TrialState.PRUNED,
-            TrialState.FAILED,
-            TrialState.CANCELLED,
-            TrialState.QUEUED,
-        )
-        if job.progress.trials.get(state)
+        (by_state.get(TrialState.RUNNING, 0), "running"),
+        (num_paused, "paused"),
+        *((by_state.get(state, 0), state.value) for state in ended),
+        (by_state.get(TrialState.QUEUED, 0) - num_paused, "queued"),
     ]
-    return ", ".join(counts) or "none started"
+    return ", ".join(f"{count} {state}" for count, state in counts if count) or "none started"
 
 
 def state_words(job: JobRead) -> str:
@@ -287,6 +284,12 @@ def _listed(numbers: Sequence[int]) -> str:
     """`2`, `2 or 4`, `2, 4 or 6`."""
     *before, last = map(str, numbers)
     return f"{', '.join(before)} or {last}" if before else last
+
+
+def _whose(job: JobRead) -> str:
+    """The optimizer of the best baseline, where a job has several."""
+    name = job.progress.baseline_optimizer
+    return f" {optimizer_title(name)}" if name is not None and len(job.specification.baselines) > 1 else ""
 
 
 def _marked(best: BestTrial | None) -> str:

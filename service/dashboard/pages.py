@@ -72,6 +72,7 @@ def _environment() -> jinja2.Environment:
         alternative_words=alternative_words,
         ratio_words=ratio_words,
         has_own_examples=has_own_examples,
+        optimizer_title=optimizer_title,
         ago=view.ago,
         iso=view.iso,
         absolute=view.absolute,
@@ -160,7 +161,7 @@ def job_page(
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,
         "trials": shown,
-        "remarked": view.remarked(shown),
+        "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
         "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),

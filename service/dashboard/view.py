@@ -53,6 +53,11 @@ class SeedTable:
     rows: list[SeedRow]
 
     @property
+    def has_gaps(self) -> bool:
+        """True if a config was not trained with all of the seeds, or was and takes no part in the comparison."""
+        return any(None in row.results for row in self.rows)
+
+    @property
     def has_chances(self) -> bool:
         """True if of a config is known with what probability it is the best of its side."""
         return any(row.chance_best is not None for row in self.rows)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.domain import Currency, Direction, Objective, Phase, Side, TrialState
+from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
 from service.evidence.best_values import best_of
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
@@ -42,6 +42,9 @@ CAVEAT_ONE_SEED = (
     "The values are those of the search, of one seed each, and the best of many is partly luck: "
     "repeat both winners with fresh seeds before relying on the difference."
 )
+
+AS_MUCH_TIME = 0.9
+"""Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
 
 _TRAINING = (
     "num_steps",
@@ -135,6 +138,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *_edge_caveats(trials, best, baseline, spaces or {}),
             *_caveats(trials, baseline, num_planned),
+            *_data_caveats(trials),
             *_caveats_of_currency(currency, comparisons),
             *(_confirmation_caveats(result, len(comparing)) if seeds else []),
             *([] if front else _caveat_of_no_front(objectives)),
@@ -149,6 +153,7 @@ def recommend(
         currency=comparisons[0].currency if comparisons else currency,
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
+        side_seconds=_side_seconds(trials),
     )
     if baseline is not None and evidence.has_few_trials:
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
@@ -216,6 +221,16 @@ def _baselines(
         else:
             found.append(BaselineBest(optimizer, None, None, 0, num_tried))
     return found
+
+
+def _side_seconds(trials: Sequence[FinishedTrial]) -> dict[Side, float]:
+    """Training seconds of each side, in the order in which they began; the confirmation is nobody's."""
+    seconds: dict[Side, float] = {}
+    for trial in trials:
+        if trial.confirms is None:
+            side = side_of(trial.phase, _optimizer(trial))
+            seconds[side] = seconds.get(side, 0.0) + trial.seconds
+    return seconds
 
 
 def _optimizer(trial: FinishedTrial) -> str:
@@ -324,11 +339,18 @@ def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_plann
         why = "none of its trials completed" if of_baselines else "the job had none"
         caveats.append(f"There is no baseline to compare with: {why}.")
         return caveats
+    seconds = _side_seconds(trials)
     for optimizer, num in of_baselines.items():
-        if num < num_search:
+        if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
             whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
             caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
     return caveats
+
+
+def _data_caveats(trials: Sequence[FinishedTrial]) -> list[str]:
+    """What the newest of the trials that remarked anything of their data did: all have the same data."""
+    remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)
+    return [] if remarked is None else [f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."]
 
 
 def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from service.domain import Currency, Direction, FailureReason, Phase, TrialState
+from service.domain import Currency, Direction, FailureReason, Phase, Side, TrialState
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
@@ -68,6 +68,15 @@ class FinishedTrial:
     """That checkpoint's step."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """{parameter name: sampled value}"""
+    remarks: str | None = None
+    """What its measurements remarked of its data, if it completed."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it trained itself, up to its last measurement."""
+        whole = self.curve[-1][1] if self.curve else 0.0
+        # A fork's curve begins with what its parent measured where it was forked.
+        return whole - (self.curve[0][1] if self.curve and self.forked_from is not None else 0.0)
 
     @property
     def batch_size(self) -> int:
@@ -345,6 +354,9 @@ class Evidence:
     baselines: list[BaselineBest] = field(default_factory=list)
     """The best of each baseline, in the order in which they began. Empty: the job had none, or ended when there could
     be but one."""
+    side_seconds: dict[Side, float] = field(default_factory=dict)
+    """Seconds that the trials of search and of each baseline trained, without those of the confirmation. Empty: the job
+    ended before these were kept."""
 
     @property
     def num_tried(self) -> dict[str, int]:

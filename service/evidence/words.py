@@ -46,6 +46,7 @@ SEARCH_VALUES = "By the values of the search, each the luckiest of its side: the
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
 NOT_WORTH_IT = "Not worth it for this model"
+PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +311,14 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
         lines += [*_baselines_lines(evidence, baseline), f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
+    bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
+    lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
     if evidence.reached_baseline is not None:
         lines.append(_reached_words(evidence.reached_baseline))
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
-    return [*lines, *_front_lines(evidence, num_front), _trials_line(evidence), *evidence.caveats]
+    lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
+    return [*lines, *evidence.caveats]
 
 
 def _probability_lines(evidence: Evidence) -> list[str]:
@@ -408,3 +412,14 @@ def _trials_line(evidence: Evidence) -> str:
         for phase, endings in by_phase.items()
     )
     return f"{sum(sum(endings.values()) for endings in by_phase.values())} trials: {phases}."
+
+
+def _seconds_lines(evidence: Evidence) -> list[str]:
+    """Says how long each side trained, where there are several and it was measured."""
+    if len(evidence.side_seconds) < 2 or not any(evidence.side_seconds.values()):
+        return []
+    told = [
+        f"{'the search' if side == Phase.SEARCH else optimizer_title(side)} {duration(seconds)}"
+        for side, seconds in evidence.side_seconds.items()
+    ]
+    return [f"Training time without the confirmation: {', '.join(told)}."]

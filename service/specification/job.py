@@ -100,6 +100,11 @@ class Budget(StrictModel):
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
     several objectives, after the last one on its front. Null: it starts all."""
 
+    @property
+    def limits_time(self) -> bool:
+        """True if the job may end before all of its trials have begun, because its time is over."""
+        return self.wall_clock_seconds is not None or self.device_hours is not None
+
 
 class SamplerChoice(StrictModel):
     name: Literal["auto"] | SamplerName | None = None

@@ -5,11 +5,19 @@ from __future__ import annotations
 from search_spaces.nearest import nearest_first
 from service.errors import UnknownName
 from service.specification.workloads import known_workloads
-from service.store.repositories import Answer, JobRepository, RecommendationQuery, RecommendationRepository
+from service.store.repositories import (
+    Answer,
+    JobRepository,
+    KnownValues,
+    RecommendationQuery,
+    RecommendationRepository,
+)
 from service.store.session import Session
 
 MAX_FINGERPRINTS = 5
 """Named to whoever asks for one that is not known."""
+MAX_VALUES = 20
+"""Of each filter, named to whoever asks for another."""
 
 
 def find_answers(session: Session, query: RecommendationQuery, *, limit: int) -> list[Answer]:
@@ -22,6 +30,12 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int) ->
     if not found:
         _check_names(session, query)
     return found
+
+
+def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
+    """What a query that found nothing could have asked for: of each of its filters, the values that answers with its
+    names have; none of these where there is no answer at all."""
+    return RecommendationRepository(session).known_values(query, limit=MAX_VALUES)
 
 
 def _check_names(session: Session, query: RecommendationQuery) -> None:

@@ -41,21 +41,25 @@ def device_hours(specification: JobSpecification, spent_seconds: float) -> float
     return spent_seconds * specification.resources.workers_per_trial / SECONDS_PER_HOUR
 
 
-def why_spent(specification: JobSpecification, spent: Spent, *, needs_trials: bool = True) -> str | None:
+def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int | None) -> str | None:
     """The part of the budget that has to be raised before anything more can be tried; None: none.
 
     Args:
-        needs_trials: whether it takes a trial that has not begun yet.
+        num_trials: those that the job has, as its end corrected them; None: it takes none that has not begun yet.
     """
     budget: Budget = specification.budget
     if budget.wall_clock_seconds is not None and spent.wall_clock_seconds >= budget.wall_clock_seconds:
         return _raise("wall_clock_seconds", budget.wall_clock_seconds, f"{spent.wall_clock_seconds:.1f}")
     if budget.device_hours is not None and spent.device_hours >= budget.device_hours:
         return _raise("device_hours", budget.device_hours, f"{spent.device_hours:.4g}")
-    if needs_trials and all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
+    if num_trials is None:
+        return None
+    if all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
         # The confirmation's trials come on top of the budget's.
         searched = sum(num for phase, num in spent.trials.items() if phase is not Phase.CONFIRMATION)
         return _raise("num_trials", specification.num_searched, str(searched))
+    if sum(spent.trials.values()) >= num_trials:
+        return f"raise budget.num_trials first: it ended with {num_trials} trials, and nothing was left to try"
     return None
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import logging
 import os
 import random
 import select
@@ -20,12 +21,17 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
+from search_spaces import SearchSpace
+from search_spaces.parameters import sectioned
 from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
 from trainers.workloads.describe import environment_of_children
+from trainers.workloads.registry import BUILT_IN
+
+logger = logging.getLogger(__name__)
 
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
@@ -183,16 +189,7 @@ def estimate_memory(
     gpus = plan.specification.resources.gpus_per_worker
     try:
         with _slot(), MemoryPredictor(plan) as predictor:
-            # The first one's time is that of the imports; those after it cost milliseconds.
-            started_by = time.monotonic() + start_seconds
-            defaults = {
-                side: predictor.predict(
-                    plan.trial_config(side, space.defaults()), timeout_seconds=started_by - time.monotonic()
-                )
-                for side, space in plan.spaces.items()
-            }
-            if data_are_here and predictor.num_train_examples is not None:
-                check_population_is_measured(plan, predictor.num_train_examples)
+            defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=data_are_here)
             limit = memory_per_worker
             if gpus:
                 limit = predictor.device_bytes if is_local else None
@@ -210,10 +207,58 @@ def estimate_memory(
                 )
             spaces, activations_problem = _with_activations(predictor, plan, spaces)
     except NotPredictable as error:
-        if data_are_here and isinstance(error, WorkloadRefused):
-            raise InvalidInput(error.field, str(error)) from error
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
     return MemoryEstimate(limit, spaces, activations_problem=activations_problem)
+
+
+def check_workload(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> None:
+    """Checks that a job's workload can be built with its options, where trials find their data as this process does.
+
+    It is built for that, in a process that takes seconds: not inside a transaction. A built-in workload without any
+    option is not asked. Where there is no telling, or not in time, the first trial tells.
+
+    Raises:
+        InvalidInput: what `estimate_memory` refuses.
+    """
+    named = plan.specification.workload
+    assigns = any(sectioned(name)[0] == "workload" for space in plan.spaces.values() for name in _assigned(space))
+    if named.name in BUILT_IN and not named.options and not assigns and plan.population is None:
+        return
+    try:
+        with _slot(), MemoryPredictor(plan) as predictor:
+            _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
+    except NotPredictable as error:
+        logger.info("workload %s was not tried before its job was queued: %s", named.name, error)
+
+
+def _assigned(space: SearchSpace) -> list[str]:
+    return [*(parameter.name for parameter in space.parameters), *space.fixed]
+
+
+def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, data_are_here: bool) -> dict[Side, int]:
+    """Bytes of each side's default trial, whose workload and model are built.
+
+    Raises:
+        NotPredictable: they cannot be, or not in time.
+        InvalidInput: the data are here, and none, or too few for what the job asks of them; or the workload refuses
+            its options.
+    """
+    # The first one's time is that of the imports; those after it cost milliseconds.
+    started_by = time.monotonic() + start_seconds
+    try:
+        found = {
+            side: predictor.predict(
+                plan.trial_config(side, space.defaults()), timeout_seconds=started_by - time.monotonic()
+            )
+            for side, space in plan.spaces.items()
+        }
+    except WorkloadRefused as error:
+        if data_are_here:
+            raise InvalidInput(error.field, str(error)) from error
+        raise
+    if data_are_here and predictor.num_train_examples is not None:
+        check_population_is_measured(plan, predictor.num_train_examples)
+    return found
 
 
 def _with_activations(

@@ -17,6 +17,7 @@ from service.specification.phases import allot
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
+    LeadingTrial,
     RecommendationRepository,
     TrialRepository,
     TrialSummary,
@@ -39,6 +40,8 @@ class JobProgress:
     """The progress of a job."""
 
     trials: dict[TrialState, int]
+    num_paused: int
+    """Those of the queued ones that were measured, and wait to go on."""
     phases: dict[Phase, PhaseProgress]
     """Those that the job has, in their order."""
     num_trials: int
@@ -50,6 +53,8 @@ class JobProgress:
     best: BestTrial | None
     """Of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None
+    baseline_optimizer: str | None
+    """That trial's."""
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
@@ -95,13 +100,15 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     counts: dict[str, Counter[TrialState]] = {job_id: Counter() for job_id in ids}
     phases: dict[str, dict[Phase, _PhaseCount]] = {job_id: defaultdict(_PhaseCount) for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
+    paused = dict.fromkeys(ids, 0)
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
         phases[summary.job_id][summary.phase].add(summary)
         spent_seconds[summary.job_id] += summary.spent_seconds
-    best: dict[str, dict[Phase, BestTrial]] = {job_id: {} for job_id in ids}
+        paused[summary.job_id] += summary.num_measured if summary.state is TrialState.QUEUED else 0
+    best: dict[str, dict[Phase, LeadingTrial]] = {job_id: {} for job_id in ids}
     for leading in repository.leading(ids):
-        best[leading.job_id][leading.phase] = BestTrial(leading.number, leading.value)
+        best[leading.job_id][leading.phase] = leading
     completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if len(job.objectives) > 1}
     for trial in repository.completed(completed) if completed else ():
         completed[trial.job_id].append(trial)
@@ -112,6 +119,7 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
             phases[job.id],
             best[job.id],
             completed.get(job.id, []),
+            num_paused=paused[job.id],
             spent_seconds=spent_seconds[job.id],
             now=now,
         )
@@ -132,6 +140,7 @@ def _as_recommended(
             progress[recommendation.job_id],
             best=best_of(evidence.confirmation, evidence.best),
             baseline_best=(None if evidence.baseline is None else best_of(evidence.confirmation, evidence.baseline)),
+            baseline_optimizer=None if evidence.baseline is None else evidence.baseline.optimizer,
         )
     return changed
 
@@ -140,13 +149,14 @@ def _progress(
     job: Job,
     counts: Counter[TrialState],
     phases: Mapping[Phase, _PhaseCount],
-    best: Mapping[Phase, BestTrial],
+    best: Mapping[Phase, LeadingTrial],
     completed: Sequence[CompletedTrial],
     *,
+    num_paused: int,
     spent_seconds: float,
     now: datetime,
 ) -> JobProgress:
-    specification = job.specification
+    specification, baseline = job.specification, best.get(Phase.BASELINE)
     elapsed = None if job.started_at is None else running_seconds(job, now)
     by_phase = _phases(job, specification, phases)
     num_trials = sum(phase.num_trials for phase in by_phase.values())
@@ -155,12 +165,14 @@ def _progress(
     finished_steps = sum(count.finished_steps for count in phases.values())
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
+        num_paused=num_paused,
         phases=by_phase,
         num_trials=num_trials,
         num_steps=num_steps,
         max_steps=finished_steps + (0 if job.state.is_final else num_left * job.num_steps),
-        best=best.get(Phase.SEARCH),
-        baseline_best=best.get(Phase.BASELINE),
+        best=_best(best.get(Phase.SEARCH)),
+        baseline_best=_best(baseline),
+        baseline_optimizer=None if baseline is None else baseline.optimizer,
         front=front_of([(trial.number, trial.phase, trial.metrics) for trial in completed], job.objectives),
         seconds_elapsed=elapsed,
         seconds_left=(
@@ -176,6 +188,10 @@ def _progress(
         ),
         device_hours=device_hours(specification, spent_seconds),
     )
+
+
+def _best(leading: LeadingTrial | None) -> BestTrial | None:
+    return None if leading is None else BestTrial(leading.number, leading.value)
 
 
 def _phases(

@@ -15,23 +15,17 @@ from ulid import ULID
 
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
-from service.evidence.recommend import recommend
-from service.evidence.types import FinishedTrial, RecommendedConfig
 from service.specification.identity import StoredIdentity
-from service.specification.length import currency_of
-from service.specification.phases import confirmation_of, spaces_of
-from service.specification.planning import confirmation_seeds
-from service.store.models import ClusterShare, Job, MeasurementRow, RecommendationRow, Trial
+from service.store.models import ClusterShare, Job, MeasurementRow, Trial
 from service.store.repositories import (
     ClusterShareRepository,
     EventRepository,
     MeasurementRepository,
-    RecommendationRepository,
     TrialRepository,
 )
 from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
-from service.use_cases.submit import parameter_groups_of
+from service.use_cases.recommending import store_recommendation
 from service.use_cases.transitions import (
     CUT_OFF,
     cancel_unfinished_trials,
@@ -301,70 +295,14 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
+    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
     trials = TrialRepository(session).with_measurements(job.id)
-    sizes, spaces = confirmation_of(job.specification), spaces_of(job.specification)
-    recommendation = recommend(
-        [_finished(trial) for trial in trials],
-        objectives=job.objectives,
-        num_planned=job.specification.num_searched,
-        seeds=confirmation_seeds(job.specification),
-        top_k=1 if sizes is None else sizes.top_k,
-        num_baselines=len(job.specification.baselines),
-        parameter_groups=parameter_groups_of(job),
-        spaces=spaces,
-        currency=currency_of(job.specification, spaces),
-    )
-    if failure is None and not any(trial.state is TrialState.CANCELLED for trial in trials):
+    if failure is None and not was_cut_off:
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
-    if recommendation is not None:
-        best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
-        RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
-        EventRepository(session).add(job.id, "job.recommendation", {}, now)
-    elif failure is None:
+    if not store_recommendation(session, job, trials, now=now) and failure is None:
         failure = _no_recommendation(job, trials)
     move_job(session, job, JobState.FAILED if failure else JobState.SUCCEEDED, now=now, failure=failure)
     return job.state
-
-
-def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
-    """The row of a recommendation of a job, with what it holds for, which its best trial has."""
-    resources = job.specification.resources
-    return RecommendationRow(
-        id=f"rec_{ULID()}",
-        job_id=job.id,
-        workload=job.workload,
-        model=job.model,
-        optimizer=recommendation.optimizer,
-        status=recommendation.evidence.status,
-        fingerprint=best.fingerprint,
-        data_digest=best.data_digest,
-        batch_size=best.config["batch_size"],
-        num_steps=best.config["num_steps"],
-        precision=best.config.get("precision", "float32"),
-        objective=recommendation.evidence.metric,
-        device="cuda" if resources.gpus_per_worker else "cpu",
-        world_size=resources.workers_per_trial,
-        environment=best.environment,
-        content=recommendation.to_json(),
-        created_at=now,
-    )
-
-
-def _finished(trial: Trial) -> FinishedTrial:
-    return FinishedTrial(
-        number=trial.number,
-        phase=trial.phase,
-        state=trial.state,
-        reason=trial.reason,
-        config=trial.config,
-        value=trial.value,
-        curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
-        confirms=trial.confirms,
-        forked_from=trial.forked_from,
-        forked_at_step=trial.forked_at_step,
-        parameters=trial.parameters,
-    )
 
 
 def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:

@@ -36,6 +36,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
+from service.use_cases.recommending import store_recommendation
 from service.use_cases.transitions import (
     STOPPED,
     cancel_unfinished_trials,
@@ -89,12 +90,18 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
 def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Cancels a job and its unfinished trials; the run, if any, notices and ends.
 
+    One whose search was over and that was confirming its configs has an answer by what is known, a provisional one
+    unless they had been compared.
+
     Raises:
         NotFound: no such job.
         JobAlreadyFinished: the job is in a final state.
     """
     job = _unfinished_job(session, job_id)
     cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    trials = TrialRepository(session)
+    if trials.page(job.id, phase=Phase.CONFIRMATION, limit=1):
+        store_recommendation(session, job, trials.with_measurements(job.id), now=now)
     move_job(session, job, JobState.CANCELLED, now=now)
     return job
 
@@ -289,7 +296,7 @@ def _add_trial_to_budget(job: Job, plan: JobPlan, side: Side) -> None:
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     """True if the budget of a job would allow further trials."""
-    return why_spent(job.specification, _spent(session, job, now=now)) is None
+    return why_spent(job.specification, _spent(session, job, now=now), num_trials=job.num_trials) is None
 
 
 def _unfinished_job(session: Session, job_id: str) -> Job:
@@ -332,7 +339,8 @@ def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
 
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
     if job.state.is_final:
-        why = why_spent(job.specification, _spent(session, job, now=now), needs_trials=needs_trials)
+        num_trials = job.num_trials if needs_trials else None
+        why = why_spent(job.specification, _spent(session, job, now=now), num_trials=num_trials)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
         job.reopened_at = now

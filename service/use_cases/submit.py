@@ -13,7 +13,7 @@ from ulid import ULID
 from service.domain import JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
-from service.specification.planning import plan_job
+from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -31,6 +31,7 @@ def create_job(
     tags: dict[str, str],
     model: str | None = None,
     fingerprint: str | None = None,
+    plan: JobPlan | None = None,
     priority: int = 0,
     idempotency_key: str | None,
     now: datetime,
@@ -40,12 +41,13 @@ def create_job(
     Args:
         model: the user's own name of the model.
         fingerprint: what `fingerprint_for_winners` says of the specification.
+        plan: its plan, where it has been made already: that may take seconds.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.
         IdempotencyKeyReused: the key made a job from another request.
     """
-    plan = plan_job(specification)
+    plan = plan or plan_job(specification)
     requested = specification.model_dump(mode="json")
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

@@ -105,8 +105,9 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
-def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detail: str) -> None:
-    """Cancels every queued or running trial of a locked job."""
-    unfinished = (TrialState.QUEUED, TrialState.RUNNING)
-    for trial in TrialRepository(session).page(job.id, states=unfinished):
+def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detail: str) -> bool:
+    """Cancels every queued or running trial of a locked job; True if there was any."""
+    unfinished = TrialRepository(session).page(job.id, states=(TrialState.QUEUED, TrialState.RUNNING))
+    for trial in unfinished:
         move_trial(session, trial, TrialState.CANCELLED, now=now, detail=detail)
+    return bool(unfinished)

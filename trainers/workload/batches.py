@@ -1,9 +1,9 @@
 """A rank's training batches, of indices that are drawn here or from a workload that follows the order by itself, and
-the tensors in a batch."""
+the tensors in a batch: nested tuples, lists and dicts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -41,13 +41,35 @@ def train_batches(
 
 
 def tensors_in(batch: object) -> Iterator[Tensor]:
-    """Every tensor in nested tuples, lists and dicts; of a dict in the order of its names."""
+    """Every tensor of a batch, in the order of `placed_tensors`."""
+    return (tensor for _, tensor in placed_tensors(batch))
+
+
+def placed_tensors(batch: object, place: str = "batch") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a batch with its place in it, e.g. `batch['images'][0]`; of a dict in the order of its names."""
     match batch:
         case Tensor():
-            yield batch
+            yield place, batch
         case tuple() | list():
-            for part in batch:
-                yield from tensors_in(part)
+            for index, part in enumerate(batch):
+                yield from placed_tensors(part, f"{place}[{index}]")
         case dict():
             for name in sorted(batch, key=str):
-                yield from tensors_in(batch[name])
+                yield from placed_tensors(batch[name], f"{place}[{name!r}]")
+
+
+def with_tensors(batch: object, change: Callable[[Tensor], Tensor]) -> object:
+    """The batch with each tensor changed; what is none stays as it is."""
+    match batch:
+        case Tensor():
+            return change(batch)
+        case tuple() if hasattr(batch, "_make"):  # a named tuple
+            return batch._make(with_tensors(part, change) for part in batch)
+        case tuple():
+            return tuple(with_tensors(part, change) for part in batch)
+        case list():
+            return [with_tensors(part, change) for part in batch]
+        case dict():
+            return {name: with_tensors(part, change) for name, part in batch.items()}
+        case _:
+            return batch

@@ -1,32 +1,19 @@
-"""Batches as the checker compares them: nested tuples, lists and dicts of tensors, cut into examples."""
+"""Batches as the checker compares them: by their tensors, and cut into examples."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from trainers.checkpoints.tensor_file import memory_of
+from trainers.workload.batches import placed_tensors, tensors_in, with_tensors
 from trainers.workload_check.outcome import NotChecked
 
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
 """Of each tensor in a batch, by its place: its type, and the shape of an example in it."""
-
-
-def tensors_of(batch: object, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a batch with its place in it, e.g. `batch['images'][0]`."""
-    match batch:
-        case Tensor():
-            yield path, batch
-        case tuple() | list():
-            for index, part in enumerate(batch):
-                yield from tensors_of(part, f"{path}[{index}]")
-        case dict():
-            for key, part in batch.items():
-                yield from tensors_of(part, f"{path}[{key!r}]")
 
 
 def examples_of(batch: object) -> list[bytes]:
@@ -35,7 +22,7 @@ def examples_of(batch: object) -> list[bytes]:
     Raises:
         NotChecked: the tensors do not have equally many rows.
     """
-    tensors = [tensor for _, tensor in tensors_of(batch)]
+    tensors = list(tensors_in(batch))
     counts = {len(tensor) if tensor.ndim else 0 for tensor in tensors}
     if len(counts) != 1 or 0 in counts:
         raise NotChecked("the batches cannot be cut into examples")
@@ -46,37 +33,18 @@ def examples_of(batch: object) -> list[bytes]:
 
 def digest_of(batch: object) -> bytes:
     """A digest of all tensors of a batch, with their places, types and shapes."""
-    named = [f"{path} {tensor.dtype} {tuple(tensor.shape)}".encode() for path, tensor in tensors_of(batch)]
-    return hashlib.sha256(b"\0".join([*named, _digest([_memory_of(part) for _, part in tensors_of(batch)])])).digest()
+    named = [f"{path} {tensor.dtype} {tuple(tensor.shape)}".encode() for path, tensor in placed_tensors(batch)]
+    return hashlib.sha256(b"\0".join([*named, _digest([_memory_of(part) for part in tensors_in(batch)])])).digest()
 
 
 def layout_of(batch: object) -> Layout:
     """The type and shape of each tensor, without its rows."""
-    return {path: (str(tensor.dtype), tuple(tensor.shape[1:])) for path, tensor in tensors_of(batch)}
+    return {path: (str(tensor.dtype), tuple(tensor.shape[1:])) for path, tensor in placed_tensors(batch)}
 
 
 def rows_of(batch: object, begin: int, end: int) -> object:
     """The batch made of these rows of every tensor."""
-    return _mapped(batch, lambda tensor: tensor[begin:end])
-
-
-def copy_of(batch: object) -> object:
-    """The batch with tensors of its own."""
-    return _mapped(batch, lambda tensor: tensor.clone())
-
-
-def _mapped(batch: object, change: Callable[[Tensor], Tensor]) -> object:
-    match batch:
-        case Tensor():
-            return change(batch)
-        case tuple() if hasattr(batch, "_make"):  # a named tuple
-            return batch._make(_mapped(part, change) for part in batch)
-        case tuple() | list():
-            return type(batch)(_mapped(part, change) for part in batch)
-        case dict():
-            return {key: _mapped(part, change) for key, part in batch.items()}
-        case _:
-            return batch
+    return with_tensors(batch, lambda tensor: tensor[begin:end])
 
 
 def _memory_of(tensor: Tensor) -> memoryview:

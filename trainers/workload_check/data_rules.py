@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from trainers.checkpoints import seed_random
-from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of, tensors_of
+from trainers.workload.batches import placed_tensors
+from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import (
     OTHER_SEED,
@@ -175,7 +176,7 @@ def _examples(subject: Subject, batch_size: int) -> Iterator[list[bytes]]:
 
 
 def _check_tensors(batch: object, share: int, who: str, batch_size: int) -> None:
-    tensors = list(tensors_of(batch))
+    tensors = list(placed_tensors(batch))
     if not tensors:
         raise Broken(
             f"a batch of {who} is a {type(batch).__name__} without tensors",

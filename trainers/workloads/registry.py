@@ -23,6 +23,7 @@ from trainers.workloads.digits import description as digits
 from trainers.workloads.huggingface import description as huggingface
 from trainers.workloads.images import description as images
 from trainers.workloads.language import description as language
+from trainers.workloads.paths import problems_of_paths
 
 ENTRY_POINT_GROUP = "shampoo_tuner.workloads"
 
@@ -153,8 +154,8 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
 
     Raises:
         UnknownWorkload: no such workload.
-        InvalidConfig: an option is unknown or has a value the workload refuses, or `module:Class` cannot be imported,
-            or a library is missing.
+        InvalidConfig: an option is unknown or has a value the workload refuses, there is nothing to read at a path, or
+            `module:Class` cannot be imported, or a library is missing.
     """
     found = _find(name)
     description = found.description
@@ -163,7 +164,11 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
     implementation = _implementation(description)
     try:
         return cast("Workload", implementation(**{**defaults, **options}))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
+        for option, problem in problems_of_paths(description, options):
+            raise InvalidConfig(f"workload_options.{option}", problem) from error
+        if isinstance(error, OSError):
+            raise
         raise InvalidConfig("workload_options", f"refused by {name}: {error}") from error
 
 

@@ -29,8 +29,8 @@ from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
-from service.use_cases.memory_estimates import estimate_memory
-from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
+from service.use_cases.memory_estimates import check_workload, estimate_memory
+from service.use_cases.model_fingerprint import fingerprint_for_winners
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
@@ -97,8 +97,8 @@ def create_job(
     refuse_module_workload(body.workload.name, settings)
     if data_are_here:
         check_paths(body.workload)
+    plan = plan_job(body.specification)
     if dry_run:
-        plan = plan_job(body.specification)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
         is_local = settings.cluster_address is None
         # Both ask processes, and one after the other takes longer than clients wait.
@@ -107,13 +107,15 @@ def create_job(
             memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
         estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
         return Response(estimate.model_dump_json(), media_type="application/json")
-    asks_for_winners = field_with_winners(body.specification) is not None
+    if data_are_here:
+        check_workload(plan)
     job, is_new = submit.create_job(
         session,
         body.specification,
         name=body.name,
         model=body.model,
-        fingerprint=fingerprint_for_winners(plan_job(body.specification)) if asks_for_winners else None,
+        fingerprint=fingerprint_for_winners(plan),
+        plan=plan,
         tags=body.tags,
         priority=body.priority,
         idempotency_key=idempotency_key,

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession
-from service.api.schemas.recommendations import RecommendationList, RecommendationRead
+from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.errors import NotFound
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
-from service.use_cases.answers import find_answers
+from service.use_cases.answers import find_answers, values_elsewhere
 from trainers.config import MAX_COUNT
 
 router = APIRouter(prefix="/v1", tags=["recommendations"])
@@ -52,8 +52,9 @@ def list_recommendations(
     then those that agree with more of it, then the newest.
 
     An answer is replaced by a newer one of the same model, data, batch size, steps, precision and objective, unless
-    that is less well confirmed. A name that nothing has is answered with 404 and the names there are; the list is empty
-    if the name is known and nothing was found out yet.
+    that is less well confirmed. A name that nothing has is answered with 404 and the names there are. The list is empty
+    if the name is known and no answer holds for the rest: `elsewhere` says which values of `device` and the other
+    filters have answers.
     """
     query = RecommendationQuery(
         model=model,
@@ -71,7 +72,10 @@ def list_recommendations(
     )
     found = find_answers(session, query, limit=limit)
     return RecommendationList(
-        items=[RecommendationRead.of(answer.row, is_superseded=answer.is_superseded) for answer in found]
+        items=[RecommendationRead.of(answer.row, is_superseded=answer.is_superseded) for answer in found],
+        elsewhere=[]
+        if found
+        else [KnownValuesRead.model_validate(known) for known in values_elsewhere(session, query)],
     )
 
 

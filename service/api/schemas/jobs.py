@@ -148,6 +148,9 @@ class PhaseProgressRead(ReadModel):
 class ProgressRead(ReadModel):
     trials: dict[TrialState, int]
     """Trials by state."""
+    num_paused: int = 0
+    """Those of the queued ones that were measured, and wait to go on: the search paused them, or the run was
+    interrupted."""
     phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
     """Those that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
@@ -161,6 +164,8 @@ class ProgressRead(ReadModel):
     value. Once it has ended: the one whose config is recommended."""
     baseline_best: BestTrial | None
     """The same of the baselines: the best of all of them."""
+    baseline_optimizer: str | None = None
+    """The optimizer of that one."""
     front: list[FrontPoint] = Field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
@@ -77,5 +77,16 @@ class RecommendationRead(RecommendedConfig):
         )
 
 
+class KnownValuesRead(ReadModel):
+    """The values of a filter that answers have."""
+
+    field: str
+    """A parameter of the query, such as `device`."""
+    values: list[str | int]
+
+
 class RecommendationList(ReadModel):
     items: list[RecommendationRead]
+    elsewhere: list[KnownValuesRead] = Field(default_factory=list)
+    """If nothing was found: of each filter that was asked for beside the names, the values that answers with these
+    names have. No values: there is no answer yet."""

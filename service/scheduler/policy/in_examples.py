@@ -40,10 +40,10 @@ class InExamples:
         until = None if asked.until is None else length.step_at(asked.until)
         return dataclasses.replace(asked, until=None if until == length.num_steps else until)
 
-    def report(self, number: int, step: int, value: float) -> Decision:
+    def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         if number not in self._lengths:
             raise ValueError(f"unknown trial {number}")
-        return self._policy.report(number, self._lengths[number].examples_at(step), value)
+        return self._policy.report(number, self._lengths[number].examples_at(step), value, seconds=seconds)
 
     def tell(
         self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None

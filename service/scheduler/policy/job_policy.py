@@ -11,13 +11,14 @@ from search_spaces import Scalar
 from service.domain import Direction, Objective, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
 from service.store.models import Trial
@@ -39,6 +40,7 @@ def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
             for side, space in plan.spaces.items()
         ],
         confirmation=_confirmation(plan),
+        by_time=plan.specification.budget.limits_time,
     )
     if plan.length.num_examples is None:
         return policy
@@ -155,6 +157,7 @@ def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list
             spared=trial.spared,
             proposed=trial.proposed,
             fork=fork_of(trial),
+            seconds=tuple(measurement.seconds for measurement in trial.measurements),
         )
         for trial in trials
     ]

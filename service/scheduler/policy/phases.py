@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
 
-from search_spaces import Scalar, SearchSpace
+from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, Side, TrialState
-from service.evidence.pareto_front import dominates
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.protocol import (
     Ask,
@@ -25,24 +24,9 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, PhaseSearch, TrialOutcome
-
-
-@dataclass(frozen=True, slots=True)
-class SidePlan:
-    """The search of a job or one of its baselines: what it searches, how, and how many trials it gets."""
-
-    side: Side
-    space: SearchSpace
-    num_trials: int
-    search: Callable[[], PhaseSearch]
-    """Makes its search; sides are never compared with each other."""
-    pinned: tuple[Mapping[str, Scalar], ...] = ()
-    """Assignments tried first, after the defaults of the space's branches, each once."""
-    patience: int | None = None
-    """No more trials start once so many, begun after the best one, were tried without bettering it."""
-    directions: tuple[Direction, ...] = (Direction.MINIMIZE,)
-    """The directions in which the objectives are better."""
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
+from service.scheduler.policy.side_times import SideTimes
+from service.scheduler.policy.sides import SidePlan, SideRun
 
 
 class _Status(Enum):
@@ -68,61 +52,11 @@ class _PolicyTrial:
     """In the confirmation phase, and only there."""
 
 
-@dataclass(slots=True)
-class _SideRun:
-    plan: SidePlan
-    pinned: tuple[dict[str, Scalar], ...]
-    search: PhaseSearch
-    num_started: int = 0
-    num_proposed: int = 0
-    """Of those started, the ones that users proposed."""
-    num_running: int = 0
-    """Those that wait to go on included."""
-    paused: dict[int, None] = field(default_factory=dict)
-    front: dict[int, tuple[float, ...]] = field(default_factory=dict)
-    """Values by number of the completed trials that none betters: with one objective, the best one."""
-    tried: set[int] = field(default_factory=set)
-    """Numbers of the trials that were paused or have ended of themselves."""
-
-    @property
-    def has_trials_left(self) -> bool:
-        if self.num_started >= self.plan.num_trials:
-            return False
-        if self.plan.patience is None or not self.front:
-            return True
-        best = max(self.front)
-        return sum(number > best for number in self.tried) < self.plan.patience
-
-    def completed(self, number: int, values: tuple[float, ...]) -> None:
-        """Takes in the objectives of a completed trial."""
-        directions = self.plan.directions
-        if not math.isfinite(values[0]):
-            return
-        whole = {kept: known for kept, known in self.front.items() if all(map(math.isfinite, known))}
-        if all(map(math.isfinite, values)):
-            self.front = whole
-        elif whole:
-            return
-        else:
-            # As long as no trial has all objectives, say none reaches a target, those are the best that there are.
-            worst = (math.inf if direction is Direction.MINIMIZE else -math.inf for direction in directions)
-            values = tuple(v if math.isfinite(v) else w for v, w in zip(values, worst, strict=True))
-        if values in self.front.values():
-            return
-        if any(dominates(known, values, directions) for known in self.front.values()):
-            return
-        self.front = {kept: known for kept, known in self.front.items() if not dominates(values, known, directions)}
-        self.front[number] = values
-
-    @property
-    def share(self) -> Fraction:
-        return Fraction(self.num_started, max(1, self.plan.num_trials))
-
-
 class JobPolicy:
     """The policy of a whole job: implements `service.scheduler.policy.protocol.Policy`.
 
-    The next trial goes to the side with the smallest share of its trials started; ties go to the side named first.
+    The next turn is of the side with the smallest share of its trials started or, where the job's time is limited, of
+    its part of the time; ties go to the side named first.
     Each side first tries the defaults of its space's branches, then its pinned assignments, then what its search
     chooses: a new trial, or to go on with a paused one, or to give one up. A side is over when it may start no more,
     nothing of it runs and its search chooses nothing; what is still paused then is given up, except that the best go on
@@ -130,18 +64,22 @@ class JobPolicy:
     as the confirmation says.
     """
 
-    def __init__(self, plans: Sequence[SidePlan], *, confirmation: Confirmation | None = None) -> None:
+    def __init__(
+        self, plans: Sequence[SidePlan], *, confirmation: Confirmation | None = None, by_time: bool = False
+    ) -> None:
         """Prepares a job with these sides, the search first.
 
         Args:
             plans: of the search, and of each baseline.
             confirmation: None: there is none.
+            by_time: whether the sides share training time, as `num_trials` of each to the other, in place of trials. A
+                side that has begun all of its trials leaves the rest to the others.
 
         Raises:
             ValueError: a side appears twice or has a negative number of trials.
             SpaceError: a pinned assignment does not fit its space.
         """
-        self._sides: dict[Side, _SideRun] = {}
+        self._sides: dict[Side, SideRun] = {}
         for plan in plans:
             if plan.side in self._sides:
                 raise ValueError(f"side {plan.side!r} appears twice")
@@ -151,8 +89,10 @@ class JobPolicy:
             for values in (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned)):
                 if values not in pinned:
                     pinned.append(values)
-            self._sides[plan.side] = _SideRun(plan, tuple(pinned), plan.search())
+            self._sides[plan.side] = SideRun(plan, tuple(pinned), plan.search())
         self._confirmation = confirmation
+        self._times = SideTimes({side: run.plan.num_trials for side, run in self._sides.items()})
+        self._by_time = by_time
         self._num_confirming = 0
         self._trials: dict[int, _PolicyTrial] = {}
         self._waiting: deque[int] = deque()
@@ -175,7 +115,7 @@ class JobPolicy:
         if self._waiting:
             return self._resume(self._waiting.popleft())
         # `sorted` keeps the order of equals.
-        for run in sorted(self._sides.values(), key=lambda run: run.share):
+        for run in sorted(self._sides.values(), key=self._had):
             chosen = self._choose(run)
             if chosen is not None:
                 return chosen
@@ -191,10 +131,13 @@ class JobPolicy:
             return self._confirm(repeats)
         return Wait() if self._num_confirming else Done()
 
-    def report(self, number: int, step: int, value: float) -> Decision:
+    def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         """Takes in the first objective of a running trial at one step; not finite is allowed.
 
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
+
+        Args:
+            seconds: that it has trained up to there.
 
         Raises:
             ValueError: the trial is not running.
@@ -202,6 +145,7 @@ class JobPolicy:
         trial = self._unfinished(number)
         if trial.status is not _Status.RUNNING:
             raise ValueError(f"trial {number} is {trial.status.name.lower()}, not running: cannot report step {step}")
+        self._times.measured(number, seconds)
         if trial.curve and step <= trial.curve[-1][0]:
             return Decision.CONTINUE
         trial.curve.append((step, value))
@@ -236,6 +180,7 @@ class JobPolicy:
             run.num_running += 1
         elif trial.status is _Status.WAITING:
             self._waiting.remove(number)
+        self._times.stop(number)
         if state is TrialState.QUEUED:
             trial.status = _Status.WAITING
             self._waiting.append(number)
@@ -280,10 +225,11 @@ class JobPolicy:
                 raise ValueError(f"trial {past.number} belongs to side {past.side!r}, which the job does not have")
             run = self._sides[past.side]
             parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have had it tried
-            trial = self._begin(run, past.number, parameters)
+            trial = self._begin(run, past.number, parameters, past.fork)
             trial.spared = past.spared
             run.num_proposed += past.proposed
-            trial.fork = past.fork
+            for seconds in past.seconds:
+                self._times.measured(past.number, seconds)
             run.search.begin(past.number, parameters, fork=past.fork)
             decision = Decision.CONTINUE
             for step, value in past.curve:
@@ -298,11 +244,11 @@ class JobPolicy:
                 self.tell(past.number, TrialState.QUEUED)
         self._next_number = max(self._trials, default=-1) + 1
 
-    def _lacks_candidates(self, run: _SideRun) -> bool:
+    def _lacks_candidates(self, run: SideRun) -> bool:
         """True if a side would go into the confirmation with fewer configs than the other may have."""
         return self._confirmation is not None and self._confirmation.num_lacking(run.plan.side) > 0
 
-    def _finish_best(self, run: _SideRun) -> Resume:
+    def _finish_best(self, run: SideRun) -> Resume:
         """Goes on to its end with the paused trial that got farthest, the best one of several."""
         sign = 1.0 if run.plan.directions[0] is Direction.MINIMIZE else -1.0
 
@@ -345,7 +291,7 @@ class JobPolicy:
         else:
             self.tell(past.number, TrialState.QUEUED)
 
-    def _choose(self, run: _SideRun) -> Start | Resume | GiveUp | None:
+    def _choose(self, run: SideRun) -> Start | Resume | GiveUp | None:
         number = self._next_number
         fork: Fork | None = None
         num_own = run.num_started - run.num_proposed
@@ -365,14 +311,19 @@ class JobPolicy:
                 case None:
                     return None
         self._next_number += 1
-        self._begin(run, number, parameters).fork = fork
+        self._begin(run, number, parameters, fork)
         return Start(number, run.plan.side, dict(parameters), run.search.until(number), fork=fork)
 
-    def _may_start(self, run: _SideRun) -> bool:
+    def _had(self, run: SideRun) -> tuple[float | Fraction, Fraction]:
+        """The part of its share that a side has had: the smallest goes first."""
+        return self._times.share(run.plan.side) if self._by_time else run.share, run.share
+
+    def _may_start(self, run: SideRun) -> bool:
         return run.has_trials_left and not self._is_closed
 
-    def _begin(self, run: _SideRun, number: int, parameters: Mapping[str, Scalar]) -> _PolicyTrial:
-        trial = self._trials[number] = _PolicyTrial(run.plan.side, parameters, _Status.RUNNING)
+    def _begin(self, run: SideRun, number: int, parameters: Mapping[str, Scalar], fork: Fork | None) -> _PolicyTrial:
+        trial = self._trials[number] = _PolicyTrial(run.plan.side, parameters, _Status.RUNNING, fork=fork)
+        self._times.begin(number, run.plan.side, is_fork=fork is not None)
         run.num_started += 1
         run.num_running += 1
         return trial
@@ -380,6 +331,7 @@ class JobPolicy:
     def _pause(self, number: int, trial: _PolicyTrial) -> None:
         run = self._sides[trial.side]
         trial.status = _Status.PAUSED
+        self._times.stop(number)
         run.paused[number] = None
         run.tried.add(number)
         run.num_running -= 1
@@ -387,6 +339,8 @@ class JobPolicy:
     def _resume(self, number: int) -> Resume:
         trial = self._trials[number]
         trial.status = _Status.RUNNING
+        if trial.repeats is None:
+            self._times.run(number)
         to_its_end = trial.spared or trial.repeats is not None
         until = None if to_its_end else self._sides[trial.side].search.until(number)
         return Resume(number, trial.side, dict(trial.parameters), until, trial.fork)

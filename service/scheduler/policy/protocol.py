@@ -126,6 +126,8 @@ class TrialHistory:
     """True if a user proposed it: it takes the place of no pinned assignment."""
     fork: Fork | None = None
     """The checkpoint that it began from, if any; its curve then begins with what its parent measured there."""
+    seconds: tuple[float, ...] = ()
+    """Training time up to each point of its curve."""
 
 
 class Policy(Protocol):
@@ -134,10 +136,13 @@ class Policy(Protocol):
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
 
-    def report(self, number: int, step: int, value: float) -> Decision:
+    def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         """Takes in the first objective of a running trial at one step; not finite is allowed.
 
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
+
+        Args:
+            seconds: that it has trained up to there.
         """
 
     def tell(

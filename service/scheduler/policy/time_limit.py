@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean
 
 RESERVE = 1.5
 """Trainings' time that is kept for going on with trials: their ends take turns with other work, and evaluation."""
 
 LARGEST_SHARE = 0.5
 """Of a run's time, the most that is kept for the confirmation: without a search there is nothing to confirm."""
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The progress of trials with one optimizer, in what the pace is told, and the seconds that it took."""
+
+    done: int = 0
+    seconds: float = 0.0
 
 
 class Pace:
@@ -26,16 +36,17 @@ class Pace:
         self._seconds_at_first: float | None = None
         self._clock = clock
         self._last: dict[int, tuple[int, float]] = {}
-        self._done, self._seconds = 0, 0.0
+        self._by_optimizer: dict[str, _Measured] = {}
 
-    def measured(self, number: int, done: int) -> None:
+    def measured(self, number: int, done: int, *, optimizer: str) -> None:
         """A running trial has done so much."""
         now = self._clock()
         if number in self._last:
             before, then = self._last[number]
             if done > before:
-                self._done += done - before
-                self._seconds += now - then
+                own = self._by_optimizer.setdefault(optimizer, _Measured())
+                own.done += done - before
+                own.seconds += now - then
         self._last[number] = done, now
 
     def stopped(self, number: int) -> None:
@@ -43,16 +54,19 @@ class Pace:
         self._last.pop(number, None)
 
     @property
-    def seconds_per_trial(self) -> float | None:
-        """Of a whole training, evaluation and reports included; None before two measurements of one trial."""
-        return self._seconds / self._done * self._whole if self._done else None
+    def seconds_per_trial(self) -> dict[str, float]:
+        """Of a whole training by optimizer, evaluation and reports included; those with two measurements of a trial."""
+        return {name: own.seconds / own.done * self._whole for name, own in self._by_optimizer.items()}
 
     def is_time_to_close(self, seconds_left: float) -> bool:
-        """True if what is left of the time is only enough to go on with trials there are, and to confirm the best."""
+        """True if what is left of the time is only enough to go on with trials there are, and to confirm the best.
+
+        Whichever side's trials take longest has time for its ends.
+        """
         if self._seconds_at_first is None:
             self._seconds_at_first = seconds_left
-        per_trial = self.seconds_per_trial
-        if per_trial is None:
+        per_trial = self.seconds_per_trial.values()
+        if not per_trial:
             return False
-        confirming = self._num_confirming * per_trial / max(1, len(self._last))
-        return seconds_left < RESERVE * per_trial + min(confirming, LARGEST_SHARE * self._seconds_at_first)
+        confirming = self._num_confirming * fmean(per_trial) / max(1, len(self._last))
+        return seconds_left < RESERVE * max(per_trial) + min(confirming, LARGEST_SHARE * self._seconds_at_first)

@@ -55,8 +55,9 @@ class Judgement:
                 return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
             case "failed":
                 assert report.reason is not None
-                if report.field.partition(".")[0] in ("workload", "workload_options") and not self._varies_workload:
-                    self._hopeless = f"the workload cannot be built: {report.detail}"
+                if self._no_other_could_be_built(report.field):
+                    told = (report.detail or "").replace("workload_options", "workload.options", 1)  # the job's name
+                    self._hopeless = f"the workload cannot be built: {told}"
                 return self.of_failure(number, report.reason, report.detail or "")
             case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
@@ -102,11 +103,18 @@ class Judgement:
         except InvalidInput as error:
             self._hopeless = str(error)
 
-    @property
-    def _varies_workload(self) -> bool:
-        """True if trials of the job differ in the options of their workload."""
-        spaces = self._plan.spaces.values()
-        return any(sectioned(parameter.name)[0] == "workload" for space in spaces for parameter in space.parameters)
+    def _no_other_could_be_built(self, field: str) -> bool:
+        """True if the field of a trial's config that is at fault is of its workload, and all trials have it alike."""
+        section, _, option = field.partition(".")
+        if section == "workload":
+            return True
+        varied = {
+            name
+            for space in self._plan.spaces.values()
+            for of, name in (sectioned(parameter.name) for parameter in space.parameters)
+            if of == "workload"
+        }
+        return section == "workload_options" and (option not in varied if option else not varied)
 
     def stop_if_hopeless(self) -> None:
         """Raises: JobImpossible: the same error ended too many trials, or would end all of them."""

@@ -72,7 +72,9 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         metrics = report.measurement.metrics
         self._steps[number] = report.measurement.step
         self._values[number] = tuple(metrics.get(name, math.nan) for name in self._metrics)
-        self._decisions[number] = self._policy.report(number, report.measurement.step, metrics[self._metrics[0]])
+        self._decisions[number] = self._policy.report(
+            number, report.measurement.step, metrics[self._metrics[0]], seconds=report.measurement.seconds
+        )
         return self._decisions[number]
 
     def last_values(self, number: int) -> tuple[float, ...]:

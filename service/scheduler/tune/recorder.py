@@ -88,7 +88,8 @@ class Recorder(TuneAdapter, tune.Callback):
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
             length = self._plan.length.of_trial(order.config.batch_size)
-            self._pace.measured(number, step if length is None else length.examples_at(step))
+            done = step if length is None else length.examples_at(step)
+            self._pace.measured(number, done, optimizer=order.config.optimizer.name)
             if report.kind == "measured":
                 # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a
                 # gap in the curve. The last measurement is written with the trial's end.

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from service.store.repositories.jobs import EventRepository, JobRepository
-from service.store.repositories.recommendations import Answer, RecommendationQuery, RecommendationRepository
+from service.store.repositories.recommendations import (
+    Answer,
+    KnownValues,
+    RecommendationQuery,
+    RecommendationRepository,
+)
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trials import (
     CompletedTrial,
@@ -20,6 +25,7 @@ __all__ = [
     "CompletedTrial",
     "EventRepository",
     "JobRepository",
+    "KnownValues",
     "LeadingTrial",
     "MeasurementRepository",
     "RecommendationQuery",

@@ -39,6 +39,18 @@ class RecommendationQuery:
     includes_superseded: bool = False
 
 
+FILTERS = (*KEY[1:], "device", "world_size")
+"""The columns whose values are asked for beside a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownValues:
+    """The values of a field that recommendations have."""
+
+    field: str
+    values: list[str | int]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A recommendation that was found."""
@@ -93,6 +105,21 @@ class RecommendationRepository:
             statement = statement.where(~superseded)
         statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
         return [Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
+
+    def known_values(self, query: RecommendationQuery, *, limit: int) -> list[KnownValues]:
+        """Of each filter of a query, up to `limit` values of the recommendations with the query's names."""
+        names = [
+            getattr(RecommendationRow, name) == wanted
+            for name in ("workload", "model", "fingerprint")
+            if (wanted := getattr(query, name)) is not None
+        ]
+        found = []
+        for field in FILTERS:
+            column = getattr(RecommendationRow, field)
+            if getattr(query, field) is not None:
+                statement = select(column).where(column.is_not(None), *names).distinct().order_by(column).limit(limit)
+                found.append(KnownValues(field, list(self._session.scalars(statement))))
+        return found
 
     def fingerprints(self, *, limit: int) -> list[str]:
         """The fingerprints of the newest recommendations."""

@@ -25,6 +25,8 @@ class TrialSummary:
     spent_seconds: float
     num_steps: int
     """Of all of them together, as measured; a fork's are counted from its parent's beginning."""
+    num_measured: int
+    """Those of them that were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class LeadingTrial:
     phase: Phase
     number: int
     value: float
+    optimizer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,7 @@ class TrialRepository:
                 func.count(),
                 func.sum(Trial.spent_seconds),
                 func.sum(Trial.step),
+                func.sum(case((Trial.step > 0, 1), else_=0)),
             )
             .where(Trial.job_id.in_(list(job_ids)))
             .group_by(Trial.job_id, Trial.phase, Trial.state)
@@ -163,10 +167,13 @@ class TrialRepository:
         found = union_all(
             *(select(_leading_id(phase).label("id")).where(Job.id.in_(ids)) for phase in (Phase.SEARCH, Phase.BASELINE))
         ).subquery()
-        statement = select(Trial.job_id, Trial.phase, Trial.number, Trial.value).join(found, Trial.id == found.c.id)
-        rows = self._session.execute(statement)
+        optimizer = Trial.config["optimizer"]["name"].as_string()
+        statement = select(Trial.job_id, Trial.phase, Trial.number, Trial.value, optimizer)
+        rows = self._session.execute(statement.join(found, Trial.id == found.c.id))
         return [
-            LeadingTrial(job_id, phase, number, value) for job_id, phase, number, value in rows if value is not None
+            LeadingTrial(job_id, phase, number, value, name)
+            for job_id, phase, number, value, name in rows
+            if value is not None
         ]
 
     def completed(self, job_ids: Iterable[str]) -> list[CompletedTrial]:

@@ -16,12 +16,13 @@ from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.types import ConfirmationResult, FinishedTrial
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.landscapes import Landscape
 
 SEARCHES: Mapping[str, tuple[SamplerName | None, bool]] = {

@@ -6,12 +6,13 @@ import random
 from collections.abc import Callable, Mapping
 
 from service.domain import Phase, PrunerName, SamplerName
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.search_simulation import Problem
 
 MIN_UNITS = 2

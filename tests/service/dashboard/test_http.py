@@ -10,7 +10,10 @@ from functools import partial
 
 import httpx
 import pytest
+from rich.console import Console
 
+from service.cli.terminal import jobs_table
+from service.client import Client
 from service.dashboard.assets import PLOTLY_PATH
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.repositories import TrialRepository
@@ -134,6 +137,13 @@ def test_a_job_with_several_baselines_names_each_trials_own(address: str, sqlite
     assert rows == ["AdamW", "Muon"]
     figure = get(f"{address}/v1/jobs/{lease.job_id}/plots/best-so-far").json()
     assert [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"] == ["Shampoo", "AdamW", "Muon"]
+    assert '<span class="sub">Muon</span>' in get(f"{address}/").text
+    progress = get(f"{address}/v1/jobs/{lease.job_id}").json()["progress"]
+    assert (progress["baseline_best"]["value"], progress["baseline_optimizer"]) == (0.4, "muon")
+    console = Console(width=140)
+    with Client(address) as client, console.capture() as listed:
+        console.print(jobs_table([client.job(lease.job_id)], width=140))
+    assert "0.4000 Muon" in listed.get()
 
 
 def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: str, sqlite_database: Database) -> None:

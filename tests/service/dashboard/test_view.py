@@ -29,12 +29,14 @@ LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 def _progress(best: float | None, baseline: float | None, trials: dict[TrialState, int] | None = None) -> JobProgress:
     return JobProgress(
         trials={state: (trials or {}).get(state, 0) for state in TrialState},
+        num_paused=0,
         phases={},
         num_trials=20,
         num_steps=0,
         max_steps=0,
         best=None if best is None else BestTrial(1, best),
         baseline_best=None if baseline is None else BestTrial(2, baseline),
+        baseline_optimizer=None,
         seconds_elapsed=None,
         seconds_left=None,
         device_hours=0.0,
@@ -187,6 +189,7 @@ def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_t
         [36, None],
     ]
     assert table.numbers == {4, 5, 6, 34, 35, 36, 45}
+    assert table.has_gaps
     assert not table.has_chances
     assert evidence.confirmation is not None
     candidates = [

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 from service.evidence.recommend import pasteable
-from service.evidence.snippet import trial_snippet
 from tests.support.trainers import small_data
-from trainers.checkpoints.random_state import seed_random
+from tests.support.trainers.pasting import snippet_of, trained_alone
 from trainers.config import AveragingConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.loop import train
 from trainers.optimizers import parameter_groups
 from trainers.ranks.context import single_process_context
-from trainers.workload.batches import train_batches
 from trainers.workload.description import ParameterGroup
 from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads.registry import BUILT_IN, describe, load
@@ -81,29 +78,6 @@ def measured_trial(case: str, options: dict[str, dict[str, Any]], optimizer: str
     )
 
 
-def snippet_of(config: TrialConfig) -> str:
-    return trial_snippet(pasteable(config.to_json(), describe(config.workload).parameter_groups), header=["pasted"])
-
-
-def trained_with(python: str, config: TrialConfig) -> dict[str, float]:
-    """The metrics after the pasted code has trained the workload's model on the trial's batches."""
-    workload = load(config.workload, config.workload_options)
-    seed_random(config.seed)
-    pasted: dict[str, Any] = {"model": workload.build_model()}
-    exec(compile(python, "pasted", "exec"), pasted)
-    model = pasted["model"]
-    batches = train_batches(
-        workload, batch_size=config.batch_size, seed=config.seed, rank=0, world_size=1, start_step=0
-    )
-    model.train()
-    for _ in range(config.num_steps):
-        pasted["training_step"](workload.loss(model, next(batches)))
-    model.eval()
-    with torch.no_grad(), pasted["optimizer"].averaged_weights():
-        shares = workload.evaluate(model, rank=0, world_size=1, device="cpu")
-    return {name: total / weight for name, (total, weight) in shares.items()}
-
-
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_pasted_is_what_was_measured(case: str, optimizer: str, options: dict[str, dict[str, Any]]) -> None:
@@ -111,7 +85,7 @@ def test_what_is_pasted_is_what_was_measured(case: str, optimizer: str, options:
     python = snippet_of(config)
     assert "NOT AS MEASURED" not in python
     [measurement] = train(config, single_process_context())
-    found = trained_with(python, config)
+    found = trained_alone(python, config)
     assert found == {name: measurement.metrics[name] for name in found}
     assert found
 
@@ -136,7 +110,7 @@ def test_the_groups_are_a_part_of_it(case: str, options: dict[str, dict[str, Any
     python = snippet_of(config)
     without = python.replace("    parameter_groups(model),", "    model.parameters(),")
     assert without != python
-    assert trained_with(without, config) != trained_with(python, config)
+    assert trained_alone(without, config) != trained_alone(python, config)
 
 
 def test_every_workload_is_a_case() -> None:

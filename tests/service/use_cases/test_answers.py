@@ -12,9 +12,15 @@ from service.errors import UnknownName
 from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner
-from service.store.repositories import Answer, JobRepository, RecommendationQuery, RecommendationRepository
+from service.store.repositories import (
+    Answer,
+    JobRepository,
+    KnownValues,
+    RecommendationQuery,
+    RecommendationRepository,
+)
 from service.store.session import Database
-from service.use_cases.answers import find_answers
+from service.use_cases.answers import find_answers, values_elsewhere
 from service.use_cases.run import finish_job
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job
@@ -122,6 +128,26 @@ def test_every_part_of_the_key_and_the_place_filter(database: Database) -> None:
         ({"wants_nearest": True, "objective": "validation_accuracy"}, []),
     ):
         assert jobs_of(answers(database, workload="digits-mlp", **asked)) == expected, asked
+
+
+def test_filters_that_leave_nothing_are_answered_with_the_values_there_are(database: Database) -> None:
+    finished_job(database, identity=built_identity(specification()), model="my-gpt")
+    submit(database, model="queued-yet")
+    for asked, known in (
+        ({"model": "my-gpt", "device": "cuda"}, [KnownValues("device", ["cpu"])]),
+        (
+            {"batch_size": 64, "world_size": 2, "precision": "bfloat16"},
+            [
+                KnownValues("batch_size", [128]),
+                KnownValues("precision", ["float32"]),
+                KnownValues("world_size", [1]),
+            ],
+        ),
+        ({"model": "queued-yet", "device": "cpu"}, [KnownValues("device", [])]),
+    ):
+        assert answers(database, **asked) == []
+        with database.reading() as session:
+            assert values_elsewhere(session, RecommendationQuery(**asked)) == known
 
 
 def test_unknown_names_are_answered_with_the_known_ones_the_nearest_first(database: Database) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from service.api.schemas.jobs import JobRead
+from service.cli.terminal import trial_counts
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import front_of
@@ -21,7 +22,7 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.progress import progress_of
-from service.use_cases.run import finish_job
+from service.use_cases.run import finish_job, requeue_trial
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
     NOW,
@@ -234,3 +235,19 @@ def test_the_best_trials_are_found_by_an_index_alone(database: Database) -> None
     )
     assert sum("ix_trials_progress" in line for line in lookups) == 6, plan
     assert not any("Seq Scan on trials" in line or "SCAN trials" in line for line in plan), plan
+
+
+def test_queued_trials_that_were_measured_are_paused_ones(database: Database) -> None:
+    lease = claimed_job(database)
+    for number in range(3):
+        begin_trial(database, lease, number)
+    measure(database, lease, 0, 10, 0.5)
+    measure(database, lease, 1, 10, 0.5)
+    with database.writing() as session:
+        for number in (1, 2):
+            requeue_trial(session, lease, number, detail="paused", losses=0, memory_failures=0, now=NOW)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        progress = progress_of(session, [job], now=NOW)[job.id]
+        assert (progress.trials[TrialState.QUEUED], progress.num_paused) == (2, 1)
+        assert trial_counts(JobRead.of(job, progress, None)) == "1 running, 1 paused, 1 queued"

@@ -50,6 +50,13 @@ def test_what_measurements_remark_of_the_data_stays_with_the_trial(database: Dat
     with database.reading() as session:
         [trial] = TrialRepository(session).page(lease.job_id)
     assert (trial.state, trial.detail) == (TrialState.COMPLETED, "of /data are not read: test/; unreadable image a")
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    with database.reading() as session:
+        found = RecommendationRepository(session).of_job(lease.job_id)
+    assert found is not None
+    caveat = "Of its data, trial 0 remarked: of /data are not read: test/; unreadable image a."
+    assert caveat in found.content["evidence"]["caveats"]
 
 
 def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: Database) -> None:

@@ -2,115 +2,37 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
-
 import pytest
 
-from service.domain import FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.domain import JobRequest, JobState, TrialState
 from service.errors import (
-    BudgetSpent,
-    InvalidInput,
     JobAlreadyFinished,
     NotFound,
-    RunAskedToEnd,
-    TrialAlreadyFinished,
-    TrialNotRetriable,
 )
-from service.scheduler.policy.job_policy import history_of, make_policy
-from service.scheduler.policy.protocol import Resume
-from service.scheduler.stored_job import read_stored
-from service.specification.job import Budget
-from service.specification.planning import plan_job
-from service.store.models import Job, Trial
-from service.store.repositories import EventRepository, JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases import steer
-from service.use_cases.leases import Lease, release_job
-from service.use_cases.progress import progress_of
-from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
-from service.use_cases.transitions import STOPPED
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
-    begin_repeat,
     begin_trial,
     claim,
     claimed_job,
-    end_trial,
     measure,
-    repeat_trial,
     run_trial,
     submit,
 )
-
-
-def later(seconds: float) -> Any:
-    return NOW + timedelta(seconds=seconds)
-
-
-def job_of(database: Database, job_id: str) -> Job:
-    with database.reading() as session:
-        return JobRepository(session).get(job_id)
-
-
-def trial_of(database: Database, job_id: str, number: int) -> Trial:
-    with database.reading() as session:
-        return TrialRepository(session).get(job_id, number)
-
-
-def pause(database: Database, job_id: str, *, after: float = 0.0) -> Job:
-    with database.writing() as session:
-        return steer.pause_job(session, job_id, now=later(after))
-
-
-def resume(database: Database, job_id: str, *, after: float = 0.0) -> Job:
-    with database.writing() as session:
-        return steer.resume_job(session, job_id, now=later(after))
-
-
-def change(database: Database, job_id: str, **changes: Any) -> Job:
-    with database.writing() as session:
-        return steer.change_budget(session, job_id, changes, now=NOW)
-
-
-def stop(database: Database, job_id: str, number: int) -> Trial:
-    with database.writing() as session:
-        return steer.stop_trial(session, job_id, number, now=NOW)[1]
-
-
-def retry(database: Database, job_id: str, number: int) -> Trial:
-    with database.writing() as session:
-        return steer.retry_trial(session, job_id, number, now=NOW)[1]
-
-
-def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState:
-    with database.writing() as session:
-        return release_job(session, lease, now=later(after), crash=crash)
-
-
-def finish(database: Database, lease: Lease, *, failure: str | None = None) -> JobState:
-    with database.writing() as session:
-        return finish_job(session, lease, failure=failure, now=NOW)
-
-
-def finished(database: Database, **fields: Any) -> Lease:
-    """The lease of a job that has had all of its four trials, one of which was pruned."""
-    lease = claimed_job(database, **fields)
-    for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH]):
-        run_trial(database, lease, number, 0.5, phase)
-    begin_trial(database, lease, 3)
-    measure(database, lease, 3, 10, 0.9)
-    end_trial(database, lease, 3, TrialState.PRUNED)
-    assert finish(database, lease) is JobState.SUCCEEDED
-    return lease
-
-
-def elapsed(database: Database, job_id: str, *, after: float) -> float | None:
-    with database.reading() as session:
-        job = JobRepository(session).get(job_id)
-        return progress_of(session, [job], now=later(after))[job_id].seconds_elapsed
+from tests.support.service.steering import (
+    change,
+    elapsed,
+    job_of,
+    later,
+    pause,
+    release,
+    resume,
+    retry,
+    stop,
+    trial_of,
+)
 
 
 def test_a_queued_job_is_paused_at_once_and_no_worker_takes_it(database: Database) -> None:
@@ -198,268 +120,3 @@ def test_unknown_jobs_and_trials_are_not_found(database: Database) -> None:
     for act in (stop, retry):
         with pytest.raises(NotFound, match=f"{job_id}/7"):
             act(database, job_id, 7)
-
-
-def test_a_larger_budget_restarts_the_run_which_begins_nothing_more(database: Database) -> None:
-    lease = claimed_job(database)
-    run_trial(database, lease, 0, 0.5)
-    begin_trial(database, lease, 1, Phase.BASELINE)
-    job = change(database, lease.job_id, num_trials=12, wall_clock_seconds=100.0)
-    assert (job.num_trials, job.requested) == (12, JobRequest.RESTART)
-    assert job.specification.budget == Budget(num_trials=12, wall_clock_seconds=100.0)
-    with pytest.raises(RunAskedToEnd):
-        begin_trial(database, lease, 2)
-    measure(database, lease, 1, 10, 0.9)
-    # The run was about to finish the job with the old budget.
-    assert finish(database, lease) is JobState.QUEUED
-    assert trial_of(database, lease.job_id, 1).state is TrialState.QUEUED
-    with database.reading() as session:
-        changed = [event for event in EventRepository(session).after(0, limit=100) if event.kind == "job.changed"]
-    assert [event.data["budget"]["num_trials"] for event in changed] == [12]
-
-
-def test_a_run_that_cannot_go_on_fails_the_job_whatever_was_asked(database: Database) -> None:
-    lease = claimed_job(database)
-    change(database, lease.job_id, num_trials=12)
-    assert finish(database, lease, failure="no such space") is JobState.FAILED
-
-
-def test_a_budget_that_stays_the_same_disturbs_nothing(database: Database) -> None:
-    lease = claimed_job(database)
-    assert change(database, lease.job_id, num_trials=4).requested is None
-    with database.reading() as session:
-        assert all(event.kind != "job.changed" for event in EventRepository(session).after(0, limit=100))
-
-
-def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Database) -> None:
-    lease = claimed_job(database, budget={"num_trials": 12})  # 9 and 3
-    for number in range(5):
-        begin_trial(database, lease, number)
-    with pytest.raises(InvalidInput, match="5 would leave 4 for the search, which has begun 5") as refused:
-        change(database, lease.job_id, num_trials=5)
-    assert refused.value.field == "budget.num_trials"
-    with pytest.raises(InvalidInput, match="a job with a baseline needs at least 2 trials, got 1"):
-        change(database, lease.job_id, num_trials=1)
-    assert job_of(database, lease.job_id).num_trials == 12
-    assert change(database, lease.job_id, num_trials=7).num_trials == 7
-
-
-def test_an_extended_job_may_confirm_more_configs_than_it_was_to(database: Database) -> None:
-    lease = claimed_job(database, baseline=None, confirmation={"top_k": 1, "num_seeds": 2})
-    run_trial(database, lease, 0, 0.5)
-    repeat_trial(database, lease, 1, 0.5, confirms=0, seed=1)
-    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=2)
-    run_trial(database, lease, 3, 0.4)
-    repeat_trial(database, lease, 4, 0.4, confirms=3, seed=1)
-    assert change(database, lease.job_id, num_trials=5).num_trials == 5 + 2
-    assert change(database, lease.job_id, wall_clock_seconds=100.0).num_trials == 5 + 2
-
-
-def test_the_trials_of_the_confirmation_are_no_part_of_the_budget_that_is_spent(database: Database) -> None:
-    lease = claimed_job(database, baseline=None, budget={"num_trials": 1}, confirmation={"top_k": 1, "num_seeds": 2})
-    run_trial(database, lease, 0, 0.5)
-    for seed in (1, 2):
-        repeat_trial(database, lease, seed, 0.5, confirms=0, seed=seed)
-    finish(database, lease)
-    with pytest.raises(BudgetSpent, match=r"raise budget.num_trials first: 1 of 1 are spent"):
-        resume(database, lease.job_id)
-
-
-@pytest.mark.parametrize("failure", [None, "the cluster is too small"])
-def test_confirmation_trials_that_went_with_their_job_are_trained_again_when_it_goes_on(
-    database: Database, failure: str | None
-) -> None:
-    lease = claimed_job(database, baseline=None, budget={"num_trials": 2}, confirmation={"top_k": 1, "num_seeds": 2})
-    run_trial(database, lease, 0, 0.5)
-    begin_trial(database, lease, 1)
-    begin_repeat(database, lease, 2, confirms=0, seed=1)
-    if failure is None:
-        with database.writing() as session:
-            cancel_job(session, lease.job_id, now=NOW)
-    else:
-        finish(database, lease, failure=failure)
-    resume(database, lease.job_id)
-    assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
-
-
-def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None:
-    lease = finished(database)
-    with pytest.raises(BudgetSpent, match=r"has succeeded and cannot go on: raise budget.num_trials first"):
-        resume(database, lease.job_id)
-    assert change(database, lease.job_id, num_trials=8).state is JobState.SUCCEEDED
-    job = resume(database, lease.job_id, after=100)
-    assert (job.state, job.finished_at) == (JobState.QUEUED, None)
-    again = claim(database, add_worker(database), now=later(100))
-    assert again is not None
-    assert again.attempt == 2
-    for number in range(4, 8):
-        run_trial(database, again, number, 0.4 if number == 6 else 0.6, now=later(110))
-    assert finish(database, again) is JobState.SUCCEEDED
-    with database.reading() as session:
-        assert [t.state for t in TrialRepository(session).page(lease.job_id)][:4] == [
-            *[TrialState.COMPLETED] * 3,
-            TrialState.PRUNED,
-        ]
-        recommendation = RecommendationRepository(session).of_job(lease.job_id)
-    assert recommendation is not None
-    assert recommendation.content["evidence"]["best"]["number"] == 6
-
-
-def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_is_more_of_it(
-    database: Database,
-) -> None:
-    lease = claimed_job(
-        database,
-        baseline=None,
-        budget={"num_trials": 2, "wall_clock_seconds": 20},
-        confirmation={"top_k": 1, "num_seeds": 3},
-    )
-    run_trial(database, lease, 0, 0.5)
-    run_trial(database, lease, 1, 0.6)
-    repeat_trial(database, lease, 2, 0.5, confirms=0, seed=1)
-    for number, seed in ((3, 2), (4, 3)):
-        begin_repeat(database, lease, number, confirms=0, seed=seed)
-        measure(database, lease, number, 10, 0.9)
-    stop(database, lease.job_id, 4)
-    end_trial(database, lease, 4, TrialState.CANCELLED, detail=STOPPED)
-    with database.writing() as session:
-        finish_job(session, lease, failure=None, now=later(25))
-    assert [trial_of(database, lease.job_id, n).state for n in (3, 4)] == [TrialState.CANCELLED] * 2
-    change(database, lease.job_id, wall_clock_seconds=100.0)
-    job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
-    assert (job.state, job.num_trials) == (JobState.QUEUED, 5)
-    again, stopped = (trial_of(database, lease.job_id, number) for number in (3, 4))
-    assert (again.state, again.step, again.finished_at) == (TrialState.QUEUED, 0, None)
-    assert (stopped.state, stopped.detail) == (TrialState.CANCELLED, STOPPED)
-    claimed = claim(database, add_worker(database), now=later(31))
-    assert claimed is not None
-    stored = read_stored(database, claimed)
-    policy = make_policy(plan_job(stored.job.specification))
-    policy.restore(history_of(stored.trials, stored.job.objectives))
-    asked = policy.ask()
-    assert isinstance(asked, Resume)
-    assert (asked.number, asked.side, asked.until) == (3, Phase.SEARCH, None)
-    policy.tell(3, TrialState.COMPLETED, [0.5])
-    assert policy.is_done
-
-
-def test_a_cancelled_or_failed_job_goes_on_with_what_its_budget_leaves(database: Database) -> None:
-    for state in (JobState.CANCELLED, JobState.FAILED):
-        lease = claimed_job(database)
-        run_trial(database, lease, 0, 0.5)
-        begin_trial(database, lease, 1)
-        if state is JobState.FAILED:
-            finish(database, lease, failure="the cluster is too small")
-        else:
-            with database.writing() as session:
-                cancel_job(session, lease.job_id, now=NOW)
-        assert job_of(database, lease.job_id).state is state
-        job = resume(database, lease.job_id)
-        assert (job.state, job.failure) == (JobState.QUEUED, None)
-        assert trial_of(database, lease.job_id, 1).state is TrialState.CANCELLED
-        pause(database, lease.job_id)  # so that the next turn does not claim it
-
-
-@pytest.mark.parametrize(
-    ("budget", "why"),
-    [
-        ({"wall_clock_seconds": 20}, r"raise budget.wall_clock_seconds first: 25.0 of 20 are spent"),
-        ({"device_hours": 0.0001}, r"raise budget.device_hours first: 0.0001111 of 0.0001 are spent"),
-    ],
-)
-def test_a_job_whose_time_is_spent_needs_more_of_it(database: Database, budget: dict[str, float], why: str) -> None:
-    lease = claimed_job(database, budget={"num_trials": 100, **budget})
-    run_trial(database, lease, 0, 0.5)
-    begin_trial(database, lease, 1)
-    with database.writing() as session:
-        finish_job(session, lease, failure=None, now=later(25))
-    for act in (lambda: resume(database, lease.job_id, after=900), lambda: retry(database, lease.job_id, 1)):
-        with pytest.raises(BudgetSpent, match=why):
-            act()
-    change(database, lease.job_id, **dict.fromkeys(budget, None))
-    assert resume(database, lease.job_id).state is JobState.QUEUED
-
-
-def test_a_trial_of_a_running_job_is_asked_to_stop_and_cancelled_if_the_run_dies_first(database: Database) -> None:
-    lease = claimed_job(database)
-    run_trial(database, lease, 0, 0.5)
-    begin_trial(database, lease, 1)
-    for _ in range(2):
-        trial = stop(database, lease.job_id, 1)
-        assert (trial.state, trial.requested) == (TrialState.RUNNING, TrialRequest.STOP)
-    with database.reading() as session:
-        assert TrialRepository(session).numbers_to_stop(lease.job_id) == [1]
-    assert release(database, lease, crash="killed") is JobState.QUEUED
-    trial = trial_of(database, lease.job_id, 1)
-    assert (trial.state, trial.detail, trial.requested) == (TrialState.CANCELLED, "stopped by a user", None)
-    with pytest.raises(TrialAlreadyFinished, match=r"trial 0 .* has already ended: completed"):
-        stop(database, lease.job_id, 0)
-
-
-def test_a_waiting_trial_of_a_paused_job_is_cancelled_at_once(database: Database) -> None:
-    lease = claimed_job(database)
-    begin_trial(database, lease, 0)
-    pause(database, lease.job_id)
-    release(database, lease)
-    assert stop(database, lease.job_id, 0).state is TrialState.CANCELLED
-
-
-@pytest.mark.parametrize(
-    ("ending", "reason"),
-    [(TrialState.PRUNED, None), (TrialState.FAILED, FailureReason.ERROR), (TrialState.CANCELLED, None)],
-)
-def test_a_trial_is_tried_again_by_the_next_run(
-    database: Database, ending: TrialState, reason: FailureReason | None
-) -> None:
-    lease = claimed_job(database)
-    begin_trial(database, lease, 0)
-    measure(database, lease, 0, 10, 0.9)
-    end_trial(database, lease, 0, ending, reason=reason, detail="why")
-    before = trial_of(database, lease.job_id, 0)
-    trial = retry(database, lease.job_id, 0)
-    assert (trial.state, trial.reason, trial.finished_at, trial.step) == (TrialState.QUEUED, None, None, 0)
-    assert (trial.config, trial.parameters) == (before.config, before.parameters)
-    assert job_of(database, lease.job_id).requested is JobRequest.RESTART
-    with pytest.raises(TrialNotRetriable, match="is queued"):
-        retry(database, lease.job_id, 0)
-    release(database, lease)
-    again = claim(database, add_worker(database))
-    assert again is not None
-    assert job_of(database, lease.job_id).requested is None
-
-
-def test_a_completed_trial_is_not_tried_again(database: Database) -> None:
-    lease = finished(database)
-    with pytest.raises(TrialNotRetriable, match="is completed: only a pruned, failed or cancelled one"):
-        retry(database, lease.job_id, 0)
-
-
-def test_a_retried_trial_of_a_finished_job_has_the_job_go_on(database: Database) -> None:
-    lease = finished(database)
-    retry(database, lease.job_id, 3)
-    assert job_of(database, lease.job_id).state is JobState.QUEUED
-    with database.reading() as session:
-        assert RecommendationRepository(session).of_job(lease.job_id) is not None
-
-
-def test_training_time_counts_once_for_each_step_that_was_trained(database: Database) -> None:
-    """Seconds are a hundredth of the step in these tests."""
-    lease = claimed_job(database, resources={"workers_per_trial": 2})
-    begin_trial(database, lease, 0)
-
-    def spent(*steps: int, offset: float = 0.0) -> float:
-        for step in steps:
-            measure(database, lease, 0, step, 0.9, offset=offset)
-        return round(trial_of(database, lease.job_id, 0).spent_seconds, 6)
-
-    assert spent(10, 20, 30) == 0.3
-    assert spent(20) == 0.3  # after a loss, the checkpoint's measurement again
-    assert spent(30, offset=0.01) == 0.41  # ten steps trained again, and slower
-    assert spent(10, offset=0.02) == 0.53  # the checkpoints were lost: from the beginning
-    assert spent(10, offset=0.02) == 0.53  # a write that was repeated
-    end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.ERROR)
-    retry(database, lease.job_id, 0)
-    with database.reading() as session:
-        job = JobRepository(session).get(lease.job_id)
-        progress = progress_of(session, [job], now=NOW)[lease.job_id]
-    assert progress.device_hours == pytest.approx(0.53 * 2 / 3600)

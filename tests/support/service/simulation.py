@@ -13,12 +13,13 @@ from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, Side, TrialState
 from service.evidence.comparison.confirm import split_seeds
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 
 MAX_STEPS = 27
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,9 @@ def test_an_unknown_option_is_named() -> None:
     with pytest.raises(InvalidConfig, match=r"depth.*known: dropout, hidden_sizes, label_smoothing") as caught:
         check_options(describe("digits-mlp"), {"depth": 3})
     assert caught.value.field == "workload_options.depth"
+
+
+def test_a_path_without_data_is_named_with_its_option(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"there is nothing at '.*corpus\.txt'") as caught:
+        load("text-lm", {"path": str(tmp_path / "corpus.txt")})
+    assert caught.value.field == "workload_options.path"

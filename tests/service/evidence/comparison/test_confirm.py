@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
@@ -17,115 +14,27 @@ from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.recommend import recommend
-from service.evidence.snippet import python_snippet
 from service.evidence.types import (
     MIN_TRIED,
     BaselineBest,
     EvidenceStatus,
-    FinishedTrial,
-    RecommendedConfig,
     Verdict,
     recommendation_from_json,
 )
 from service.evidence.words import answer_of, evidence_lines, ratio_words
-from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
-
-METRIC = "validation_loss"
-
-
-def _trial(
-    number: int,
-    phase: Phase,
-    values: Sequence[float | None],
-    *,
-    confirms: int | None = None,
-    seed: int = 0,
-    **fields: Any,
-) -> FinishedTrial:
-    """A trial measured at steps 10, 20, ..., whose last value is its objective."""
-    optimizer: OptimizerName = fields.pop("optimizer", "adamw" if phase is Phase.BASELINE else "shampoo")
-    config = TrialConfig(
-        workload="digits-mlp",
-        optimizer=OptimizerConfig(optimizer, {"lr": 0.1 / (1 + number)}),
-        num_steps=40,
-        evaluate_every=10,
-        batch_size=128,
-        seed=seed,
-    )
-    curve = [(10 * i, 1.0 * i, {METRIC: value}) for i, value in enumerate(values, start=1)]
-    content: dict[str, Any] = {"state": TrialState.COMPLETED, "reason": None, "value": values[-1], **fields}
-    return FinishedTrial(number, phase, config=config.to_json(), curve=curve, confirms=confirms, **content)
-
-
-FOUND = [
-    _trial(0, Phase.SEARCH, [0.9, 0.30]),
-    _trial(1, Phase.SEARCH, [0.9, 0.25]),
-    _trial(2, Phase.BASELINE, [0.9, 0.40]),
-    _trial(3, Phase.SEARCH, [0.9, 0.80]),
-    _trial(4, Phase.BASELINE, [0.9, 0.45]),
-]
-PRUNED = [
-    _trial(100 + index, phase, [0.9], state=TrialState.PRUNED, value=None)
-    for index, phase in enumerate([Phase.SEARCH, Phase.BASELINE] * MIN_TRIED)
-]
-
-
-def _repeated(values: Mapping[int, Sequence[float | None]]) -> list[FinishedTrial]:
-    """Confirmation trials: of each found trial, the value with each seed; None: it diverged."""
-    trials: list[FinishedTrial] = []
-    for source, of_seeds in values.items():
-        for seed, value in enumerate(of_seeds, start=1):
-            ending: dict[str, Any] = {}
-            if value is None:
-                ending = {"state": TrialState.FAILED, "reason": FailureReason.DIVERGED}
-            optimizer = "adamw" if FOUND[source].phase is Phase.BASELINE else "shampoo"
-            curve = [None] if value is None else [2 * value, value]
-            trials.append(
-                _trial(
-                    10 + len(trials),
-                    Phase.CONFIRMATION,
-                    curve,
-                    confirms=source,
-                    seed=seed,
-                    optimizer=optimizer,
-                    **ending,
-                )
-            )
-    return trials
-
-
-def _recommend(
-    values: Mapping[int, Sequence[float | None]],
-    *,
-    top_k: int = 1,
-    num_seeds: int | None = None,
-    direction: Direction = Direction.MINIMIZE,
-) -> RecommendedConfig:
-    """Args:
-    values: of each found trial's config by seed; with `top_k` above 1 the first one of fewer than eight chooses.
-    """
-    num_seeds = num_seeds or max(map(len, values.values()), default=3)
-    recommendation = recommend(
-        [*FOUND, *PRUNED, *_repeated(values)],
-        objectives=[Objective(METRIC, direction)],
-        num_planned=len(FOUND) + len(PRUNED),
-        seeds=range(1, num_seeds + 1),
-        top_k=top_k,
-    )
-    assert recommendation is not None
-    return recommendation
+from tests.support.service.confirmed import FOUND, METRIC, PRUNED, finished_trial, recommendation_of, trained_again
 
 
 def test_the_best_of_several_baselines_is_compared_and_each_is_told_of() -> None:
     muon = [
-        _trial(5, Phase.BASELINE, [0.9, 0.38], optimizer="muon"),
-        _trial(50, Phase.CONFIRMATION, [0.8, 0.50], confirms=5, seed=1, optimizer="muon"),
+        finished_trial(5, Phase.BASELINE, [0.9, 0.38], optimizer="muon"),
+        finished_trial(50, Phase.CONFIRMATION, [0.8, 0.50], confirms=5, seed=1, optimizer="muon"),
         *(
-            _trial(200 + index, Phase.BASELINE, [0.9], state=TrialState.PRUNED, value=None, optimizer="muon")
+            finished_trial(200 + index, Phase.BASELINE, [0.9], state=TrialState.PRUNED, value=None, optimizer="muon")
             for index in range(MIN_TRIED)
         ),
     ]
-    repeated = _repeated({1: [0.33, 0.31, 0.32, 0.33], 2: [0.40, 0.42, 0.43, 0.44]})
+    repeated = trained_again({1: [0.33, 0.31, 0.32, 0.33], 2: [0.40, 0.42, 0.43, 0.44]})
     found = recommend(
         [*FOUND, *PRUNED, *muon, *repeated],
         objectives=[Objective(METRIC, Direction.MINIMIZE)],
@@ -149,7 +58,7 @@ def test_the_best_of_several_baselines_is_compared_and_each_is_told_of() -> None
 
 
 def test_a_baseline_with_few_trials_leaves_the_verdict_undecided() -> None:
-    muon = _trial(5, Phase.BASELINE, [0.9, 0.70], optimizer="muon")
+    muon = finished_trial(5, Phase.BASELINE, [0.9, 0.70], optimizer="muon")
     found = recommend([*FOUND, *PRUNED, muon], objectives=[Objective(METRIC, Direction.MINIMIZE)], num_baselines=2)
     assert found is not None
     answer = answer_of(found.evidence)
@@ -160,7 +69,7 @@ def test_a_baseline_with_few_trials_leaves_the_verdict_undecided() -> None:
 
 
 def test_some_seeds_choose_on_both_sides_and_the_others_compare() -> None:
-    recommendation = _recommend(
+    recommendation = recommendation_of(
         {1: [0.33], 0: [0.30, 0.31, 0.32, 0.33], 2: [0.46], 4: [0.40, 0.42, 0.43, 0.44]}, top_k=2
     )
     evidence = recommendation.evidence
@@ -186,37 +95,39 @@ def test_some_seeds_choose_on_both_sides_and_the_others_compare() -> None:
 
 
 def test_the_luck_that_chose_a_config_does_not_count_for_it() -> None:
-    evidence = _recommend({1: [0.10, 0.41, 0.42, 0.43], 0: [0.30], 2: [0.40, 0.41, 0.42, 0.43]}, top_k=2).evidence
+    evidence = recommendation_of(
+        {1: [0.10, 0.41, 0.42, 0.43], 0: [0.30], 2: [0.40, 0.41, 0.42, 0.43]}, top_k=2
+    ).evidence
     assert (evidence.best.number, evidence.verdict) == (1, Verdict.EQUAL)
     assert evidence.best.value == pytest.approx(0.42)
 
 
 def test_a_choice_that_was_cut_off_leaves_the_best_found_ones() -> None:
-    evidence = _recommend({1: [], 0: [0.30], 2: [0.46], 4: [0.40]}, top_k=2, num_seeds=7).evidence
+    evidence = recommendation_of({1: [], 0: [0.30], 2: [0.46], 4: [0.40]}, top_k=2, num_seeds=7).evidence
     assert (evidence.best.number, evidence.status) == (0, EvidenceStatus.PROVISIONAL)
     assert evidence.caveats[-1] == "The confirmation did not finish: 0 of 6 seeds were compared."
 
 
 def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surely() -> None:
-    reached = _recommend({0: [0.19, 0.20, 0.21], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline
+    reached = recommendation_of({0: [0.19, 0.20, 0.21], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline
     assert reached is not None
     assert (reached.step, reached.baseline_step) == (10, 20)
     assert (reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high) == pytest.approx((2.0, 2.0, 2.0))
     assert ratio_words(125.0, 12.0, 1300.0, "as many steps") == "125× as many steps (12× to 1,300×)"
     assert ratio_words(2.0, 2.0, 2.0, "as many steps") == "2× as many steps (with every seed)"
-    reached = _recommend({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline
+    reached = recommendation_of({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline
     assert reached is not None
     assert reached.step_ratio == pytest.approx(4 ** (1 / 3))
     assert reached.step_ratio_low is not None
     assert reached.step_ratio_low < 1.0
     assert reached.seconds_ratio == pytest.approx(reached.step_ratio)
-    lines = evidence_lines(_recommend({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence)
+    lines = evidence_lines(recommendation_of({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence)
     assert any(
         "at step 13. The baseline was so at step 20: 1.6× as many steps (0.59× to 4.3×), 1.6× as much training time"
         in line
         for line in lines
     )
-    assert _recommend({0: [0.20, 0.21, 0.43], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline is None
+    assert recommendation_of({0: [0.20, 0.21, 0.43], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline is None
 
 
 @pytest.mark.parametrize(
@@ -234,12 +145,12 @@ def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surel
 def test_the_verdict_is_what_the_interval_allows(
     ours: Sequence[float], theirs: Sequence[float], verdict: Verdict
 ) -> None:
-    assert _recommend({0: ours, 2: theirs}).evidence.verdict is verdict
+    assert recommendation_of({0: ours, 2: theirs}).evidence.verdict is verdict
 
 
 def test_a_metric_that_is_maximised_prefers_the_larger_mean() -> None:
     values = {1: [0.80], 0: [0.90, 0.90, 0.91, 0.92], 2: [0.70, 0.70, 0.72, 0.71]}
-    evidence = _recommend(values, top_k=2, direction=Direction.MAXIMIZE).evidence
+    evidence = recommendation_of(values, top_k=2, direction=Direction.MAXIMIZE).evidence
     assert (evidence.best.number, evidence.verdict) == (0, Verdict.BETTER)
     assert evidence.improvement == pytest.approx(0.2 / 0.71)
 
@@ -248,7 +159,7 @@ def test_the_interval_is_that_of_the_paired_t_test_where_that_holds_all_differen
     from scipy import stats  # half a second that every process of a run would pay
 
     ours, theirs = [0.31, 0.36, 0.30, 0.33], [0.40, 0.42, 0.37, 0.44]
-    trials = [*FOUND, *_repeated({0: ours, 2: theirs})]
+    trials = [*FOUND, *trained_again({0: ours, 2: theirs})]
     result = confirm(trials, Direction.MINIMIZE, choosing=[], comparing=[1, 2, 3, 4])
     assert result is not None
     interval = compare_over_seeds(result, Direction.MINIMIZE)
@@ -265,7 +176,7 @@ def test_the_interval_is_that_of_the_paired_t_test_where_that_holds_all_differen
 def test_a_config_that_fails_with_a_new_seed_gives_way_on_both_sides() -> None:
     ours: dict[int, list[float | None]] = {1: [0.2, None], 0: [0.30, 0.30, 0.31, 0.32], 3: [None]}
     theirs: dict[int, list[float | None]] = {2: [0.40, 0.41, None], 4: [0.40, 0.41, 0.42, 0.43]}
-    evidence = _recommend({**ours, **theirs}, top_k=2).evidence
+    evidence = recommendation_of({**ours, **theirs}, top_k=2).evidence
     assert (evidence.best.number, evidence.verdict, evidence.status) == (0, Verdict.BETTER, EvidenceStatus.CONFIRMED)
     assert evidence.baseline is not None
     assert evidence.baseline.number == 4
@@ -281,7 +192,7 @@ def test_a_config_that_fails_with_a_new_seed_gives_way_on_both_sides() -> None:
 
 
 def test_a_baseline_that_fails_with_a_new_seed_leaves_the_comparison_open() -> None:
-    evidence = _recommend({0: [0.30, 0.31, 0.32], 2: [0.41, None, 0.43]}).evidence
+    evidence = recommendation_of({0: [0.30, 0.31, 0.32], 2: [0.41, None, 0.43]}).evidence
     assert (evidence.verdict, evidence.improvement, evidence.reached_baseline) == (Verdict.UNDECIDED, None, None)
     assert evidence.status is EvidenceStatus.CONFIRMED
     assert evidence.best.value == pytest.approx(0.31)
@@ -291,34 +202,34 @@ def test_a_baseline_that_fails_with_a_new_seed_leaves_the_comparison_open() -> N
 
 
 def test_where_every_config_fails_the_searchs_best_is_given_refuted_and_without_a_verdict() -> None:
-    evidence = _recommend({0: [None], 1: [0.3, None, None], 2: [0.41, 0.42, 0.43]}, top_k=2).evidence
+    evidence = recommendation_of({0: [None], 1: [0.3, None, None], 2: [0.41, 0.42, 0.43]}, top_k=2).evidence
     assert (evidence.best.number, evidence.best.value, evidence.verdict) == (1, 0.25, Verdict.UNDECIDED)
     assert evidence.status is EvidenceStatus.REFUTED
     assert "The config of trial 1 failed with seed 2, 3: failed (diverged)." in evidence.caveats
 
 
 def test_seeds_that_not_both_configs_completed_are_left_out() -> None:
-    evidence = _recommend({0: [0.30, 0.31, 0.1], 2: [0.41, 0.42]}).evidence
+    evidence = recommendation_of({0: [0.30, 0.31, 0.1], 2: [0.41, 0.42]}).evidence
     assert (evidence.best.number, evidence.seeds) == (0, [1, 2])
     assert evidence.best.value == pytest.approx(0.305)
     assert "The confirmation did not finish: 2 of 3 seeds were compared." in evidence.caveats
 
 
 def test_seeds_that_contradict_each_other_end_the_comparison_and_it_says_so() -> None:
-    evidence = _recommend({0: [0.30, 0.50, 0.40], 2: [0.45, 0.35, 0.44]}, num_seeds=6).evidence
+    evidence = recommendation_of({0: [0.30, 0.50, 0.40], 2: [0.45, 0.35, 0.44]}, num_seeds=6).evidence
     assert (evidence.verdict, evidence.seeds) == (Verdict.UNDECIDED, [1, 2, 3])
     assert evidence.caveats[-1].startswith("The comparison stopped after 3 of 6 seeds: they contradict each other")
 
 
 def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
-    evidence = _recommend({1: [0.33], 2: [0.41]}, num_seeds=3).evidence
+    evidence = recommendation_of({1: [0.33], 2: [0.41]}, num_seeds=3).evidence
     assert (evidence.best.number, evidence.best.value, evidence.verdict) == (1, 0.25, Verdict.BETTER)
     assert evidence.status is EvidenceStatus.PROVISIONAL
     assert evidence.improvement == pytest.approx(0.375)
     assert evidence.seeds == [0]
     assert "one seed" in evidence.caveats[0]
     assert evidence.caveats[-1] == "The confirmation did not finish: 1 of 3 seeds were compared."
-    assert "No config was trained again with new seeds" in _recommend({}).evidence.caveats[-1]
+    assert "No config was trained again with new seeds" in recommendation_of({}).evidence.caveats[-1]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +245,7 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
 def test_a_config_is_refuted_that_failed_or_lost_or_was_luck(
     ours: Sequence[float | None], theirs: Sequence[float], status: EvidenceStatus
 ) -> None:
-    recommendation = _recommend({0: ours, 2: theirs})
+    recommendation = recommendation_of({0: ours, 2: theirs})
     assert recommendation.evidence.status is status
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("status") == status.value
@@ -342,7 +253,7 @@ def test_a_config_is_refuted_that_failed_or_lost_or_was_luck(
 
 
 def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either() -> None:
-    cliff = _trial(90, Phase.SEARCH, [None], state=TrialState.FAILED, reason=FailureReason.DIVERGED, value=None)
+    cliff = finished_trial(90, Phase.SEARCH, [None], state=TrialState.FAILED, reason=FailureReason.DIVERGED, value=None)
     cliff = dataclasses.replace(
         cliff, config={**cliff.config, "optimizer": {"name": "shampoo", "arguments": {"lr": 0.2}}}
     )
@@ -350,7 +261,7 @@ def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either()
         dataclasses.replace(
             trial, curve=[(20, 2.0, {METRIC: trial.value, "step_seconds": 0.1 if trial.confirms else 0.2})]
         )
-        for trial in _repeated({0: [0.30, 0.29, 0.32, 0.31], 1: [0.31], 3: [0.80], 2: [0.41, 0.41, 0.42, 0.43]})
+        for trial in trained_again({0: [0.30, 0.29, 0.32, 0.31], 1: [0.31], 3: [0.80], 2: [0.41, 0.41, 0.42, 0.43]})
     ]
     space = SearchSpace("shampoo", (Float("lr", 1e-4, 0.1, "log"),))
     values = {0: {"lr": 0.1}, 1: {"lr": 0.05}}
@@ -376,7 +287,7 @@ def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either()
 
 def test_without_a_baseline_the_best_mean_is_recommended() -> None:
     found = [trial for trial in FOUND if trial.phase is Phase.SEARCH]
-    trials = [*found, *_repeated({1: [0.33], 0: [0.30, 0.31, 0.32]})]
+    trials = [*found, *trained_again({1: [0.33], 0: [0.30, 0.31, 0.32]})]
     recommendation = recommend(trials, objectives=[Objective(METRIC, Direction.MINIMIZE)], seeds=[1, 2, 3], top_k=2)
     assert recommendation is not None
     evidence = recommendation.evidence
@@ -388,111 +299,8 @@ def test_without_a_baseline_the_best_mean_is_recommended() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])
 def test_a_completed_trial_without_a_finite_value_counts_as_failed(value: float | None) -> None:
-    trials = [*FOUND, *_repeated({0: [0.3, 0.3], 1: [0.3, 0.3]})]
-    trials.append(_trial(90, Phase.CONFIRMATION, [value], confirms=1, seed=3))
+    trials = [*FOUND, *trained_again({0: [0.3, 0.3], 1: [0.3, 0.3]})]
+    trials.append(finished_trial(90, Phase.CONFIRMATION, [value], confirms=1, seed=3))
     result = confirm(trials, Direction.MINIMIZE, choosing=[1], comparing=[2, 3])
     assert result is not None
     assert [config.has_failed for config in result.candidates] == [False, True]
-
-
-LUCK = "The baseline's config (AdamW, trial 2): its search value 0.4000"
-
-
-@pytest.mark.parametrize(
-    ("theirs", "said"),
-    [
-        ([0.60, 0.61, 0.62], [f"{LUCK} was luck: it has 0.6100 ± 0.010 (mean of 3 new seeds), and by these seeds "
-          "another would lie between 0.5603 and 0.6597 (95% interval)."]),
-        ([0.45, 0.80, 0.95], [f"{LUCK} may have been luck: it has 0.7333 ± 0.26 (mean of 3 new seeds), and 3 seeds "
-          "with this spread do not tell."]),
-        ([0.50, 0.52], [f"{LUCK} may have been luck: it has 0.5100 ± 0.014 (mean of 2 new seeds), and 2 seeds with "
-          "this spread do not tell."]),
-        ([0.41, 0.42, 0.43], []),  # ordinary luck
-        ([0.4001, 0.4001, 0.4001], []),  # outside an interval without width, but as good as equal
-        ([0.30, 0.31, 0.32], []),  # better than when found
-    ],
-)  # fmt: skip
-def test_a_baseline_that_does_worse_over_new_seeds_than_when_found_is_told_beside_the_verdict(
-    theirs: Sequence[float], said: list[str]
-) -> None:
-    recommendation = _recommend({0: [0.30, 0.31, 0.32][: len(theirs)], 2: theirs})
-    evidence = recommendation.evidence
-    assert evidence.verdict_caveats == said
-    lines = evidence_lines(evidence)
-    snippet = python_snippet(recommendation).replace("\n#   ", " ")
-    answer = answer_of(evidence)
-    assert answer is not None
-    verdict = lines.index(f"{answer.headline}. {answer.detail}")
-    for sentence in said:
-        assert sentence in lines[verdict + 1 : verdict + 3]
-        assert f"# {sentence}\n" in snippet
-    assert recommendation_from_json(json.loads(json.dumps(recommendation.to_json()))).evidence == evidence
-
-
-def test_a_recommended_config_that_was_lucky_is_told_too_in_either_direction() -> None:
-    evidence = _recommend({0: [0.25, 0.26, 0.27]}, direction=Direction.MAXIMIZE).evidence
-    (told,) = evidence.verdict_caveats
-    assert evidence.best.number == 0
-    assert told == (
-        "The recommended config (Shampoo, trial 0): its search value 0.3000 may have been luck: it has 0.2600 ± 0.010 "
-        "(mean of 3 new seeds), and 3 seeds with this spread do not tell."
-    )
-    (told,) = _recommend({0: [0.2, 0.2, 0.2]}, direction=Direction.MAXIMIZE).evidence.verdict_caveats
-    assert "its search value 0.3000 was luck: it has 0.2000 ± 0.0 (mean of 3 new seeds)" in told
-
-
-@pytest.mark.parametrize("values", [[0.31, 0.36], [0.31, 0.36, 0.30], [0.31, 0.36, 0.30, 0.33]])
-def test_the_interval_of_a_further_seed_is_students(values: Sequence[float]) -> None:
-    from scipy import stats  # half a second that every process of a run would pay
-
-    seeds = range(1, len(values) + 1)
-    result = confirm([*FOUND, *_repeated({0: values})], Direction.MINIMIZE, choosing=[], comparing=seeds)
-    assert result is not None
-    (config,) = result.candidates
-    spread = math.sqrt(1 + 1 / len(values)) * statistics.stdev(values)
-    expected = stats.t.interval(0.95, len(values) - 1, loc=statistics.fmean(values), scale=spread)
-    assert (config.further_low, config.further_high) == pytest.approx(expected)
-
-
-WORDS = {
-    (0.30, 0.31, 0.32): "Shampoo beats AdamW by 26.2% at equal steps",
-    (0.50, 0.51, 0.52): "Not worth it for this model: Shampoo falls short of AdamW by 21.4% at equal steps",
-    (0.30, 0.50, 0.40): "3 new seeds do not tell Shampoo from AdamW at equal steps",
-    (0.4102, 0.4201, 0.4303): "Not worth it for this model: Shampoo and AdamW are level at equal steps",
-}
-
-
-@pytest.mark.parametrize("ours", WORDS)
-def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float]) -> None:
-    recommendation = _recommend({0: ours, 2: [0.41, 0.42, 0.43]})
-    lines = evidence_lines(recommendation.evidence)
-    assert any(line.startswith(f"{WORDS[ours]}. Over 3 new seeds, the improvement lies between") for line in lines)
-    assert ("`recommend --job JOB --trial 2` prints the config of AdamW." in lines) == ("Not worth" in WORDS[ours])
-    assert "±" in lines[0]
-    assert any("another one as short may find other configs" in line for line in lines)
-    assert any("With fewer than 6 seeds that holds for normal noise" in line for line in lines)
-    assert any(line.endswith("confirmation 6 (6 completed).") for line in lines)
-    snippet = python_snippet(recommendation)
-    ast.parse(snippet)
-    assert "(mean of 3 new seeds, config of trial 0)" in snippet
-    assert [line for line in lines if f"# {line}\n" not in snippet.replace("\n#   ", " ")] == []
-
-
-def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
-    recommendation = recommend(FOUND, objectives=[Objective(METRIC, Direction.MINIMIZE)])
-    assert recommendation is not None
-    assert recommendation.evidence.status is EvidenceStatus.PROVISIONAL
-    stored = json.loads(json.dumps(recommendation.to_json()))
-    assert stored["evidence"].pop("confirmation") is None
-    for name in ("verdict_caveats", "alternatives"):
-        assert stored["evidence"].pop(name) == []
-    for name in ("status", "search_interval"):
-        del stored["evidence"][name]
-    assert recommendation_from_json(stored) == recommendation
-
-
-def test_the_luck_of_the_search_has_a_place_beside_that_of_the_seeds() -> None:
-    evidence = _recommend({0: [0.30, 0.31, 0.32], 2: [0.41, 0.42, 0.43]}).evidence
-    wider = answer_of(dataclasses.replace(evidence, search_interval=(-0.1, 0.5)))
-    assert wider is not None
-    assert wider.detail.endswith("which that does not cover, it lies between -10.0% and +50.0%.")

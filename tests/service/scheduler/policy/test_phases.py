@@ -6,16 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces import Scalar, SearchSpace, SpaceError
-from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
+from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import (
     Ask,
     Decision,
@@ -29,11 +28,10 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
     Wait,
 )
-from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, PhaseSearch, SampledSearch, TrialOutcome
-from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.sides import SidePlan
 from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE
 
 SEARCH, BASELINE, CONFIRMATION = Phase.SEARCH, Phase.BASELINE, Phase.CONFIRMATION
@@ -371,50 +369,3 @@ def test_a_history_that_confirms_what_the_job_does_not_is_refused() -> None:
     policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)], confirmation=confirmation)
     with pytest.raises(ValueError, match="trial 1 repeats trial 0, which is unknown"):
         policy.restore([repeated])
-
-
-@pytest.mark.parametrize("sampler", ["auto", "pbt", *get_args(SamplerName)])
-def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) -> None:
-    beyond: dict[str, Scalar] = {"grafting": "adam", "lr": 0.0, "betas[0]": 0.1, "precondition_frequency": 1000}
-
-    def search() -> PhaseSearch:
-        if sampler == "auto":
-            return AutoSearch(SEARCH_SPACE, direction=Direction.MINIMIZE, max_steps=10, seed=0)
-        name: Any = "random" if sampler == "pbt" else sampler
-        made = make_sampler(name, SEARCH_SPACE, directions=[Direction.MINIMIZE], num_trials=20, seed="0")
-        if sampler == "pbt":
-            return PopulationSearch(
-                made, SEARCH_SPACE, direction=Direction.MINIMIZE, population=4, interval=5, max_steps=10, seed="0"
-            )
-        return SampledSearch(made, NoPruner())
-
-    completed = TrialHistory(0, SEARCH, beyond, TrialState.COMPLETED, None, (0.5,), ((10, 0.5),), proposed=True)
-    waiting = TrialHistory(1, SEARCH, beyond, TrialState.QUEUED, None, (), (), proposed=True)
-    policy = JobPolicy(
-        [SidePlan(SEARCH, SEARCH_SPACE, 20, search)],
-        confirmation=Confirmation(top_k=1, choosing=[7], comparing=[8], direction=Direction.MINIMIZE),
-    )
-    policy.restore([completed, waiting])
-    asked = policy.ask()
-    assert isinstance(asked, Resume)
-    assert asked.parameters == beyond
-    confirmed = None
-    for _ in range(100):
-        if isinstance(asked, GiveUp):
-            policy.tell(asked.number, TrialState.PRUNED)
-        elif isinstance(asked, Start | Resume):
-            assert SEARCH_SPACE.assign(asked.parameters)
-            if isinstance(asked, Start) and asked.repeats is not None:
-                confirmed = asked
-            decision = Decision.CONTINUE
-            for step in (5, 10):
-                if decision is Decision.CONTINUE:
-                    decision = policy.report(asked.number, step, 1.0 + asked.number)
-            if decision is not Decision.PAUSE:
-                policy.tell(asked.number, TrialState.COMPLETED, (1.0 + asked.number,))
-        asked = policy.ask()
-        if isinstance(asked, Done):
-            break
-    assert isinstance(asked, Done)
-    assert confirmed is not None
-    assert confirmed.parameters == beyond

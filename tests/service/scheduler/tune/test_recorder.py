@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome
+from service.scheduler.policy.sides import SidePlan
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
 from service.specification.identity import fingerprint_of
@@ -131,7 +132,9 @@ def test_what_the_workload_says_of_options_that_all_trials_have_stops_the_job_at
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
     first = tune.begin()
-    with pytest.raises(JobImpossible, match=r"^the workload cannot be built: workload_options: .* '/nowhere' does not"):
+    with pytest.raises(
+        JobImpossible, match=r"^the workload cannot be built: workload\.options: .* '/nowhere' does not"
+    ):
         tune.give(first, refused("workload_options"))
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED]
 
@@ -147,6 +150,9 @@ def test_what_it_says_of_options_that_trials_vary_stops_that_trial(sqlite_databa
         tune.begin(), TrialReport("failed", reason=FailureReason.ERROR, detail="batch_size: no", field="batch_size")
     )
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 2
+    last = tune.begin()
+    with pytest.raises(JobImpossible, match=r"^the workload cannot be built: workload\.options\.path: refused"):
+        tune.give(last, refused("workload_options.path"))  # which they have alike
 
 
 def test_a_population_that_is_measured_at_its_end_alone_stops_with_its_first_trial(

@@ -10,9 +10,10 @@ import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import NUM_DESIGN, AutoSearch
+from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.curve_families import task
 from tests.benchmarks.search.search_policies import POLICIES
 from tests.benchmarks.search.search_simulation import Problem, simulate

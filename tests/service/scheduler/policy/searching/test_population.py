@@ -12,11 +12,12 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy, SidePlan
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.samplers import RandomSearch
+from service.scheduler.policy.sides import SidePlan
 
 SPACE = SearchSpace(
     "shampoo",

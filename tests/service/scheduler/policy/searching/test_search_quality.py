@@ -51,7 +51,7 @@ class Script:
             return Resume(number, Phase.SEARCH, {"lr": self.started[number]})
         return Wait()
 
-    def report(self, number: int, step: int, value: float) -> Decision:
+    def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         self.reported.append((number, step))
         assert value == pytest.approx(self.started[number] * step / NUM)
         if self._pauses and step == 4:

@@ -1,34 +1,21 @@
-"""Figures of a job as Plotly JSON: pure functions of plain rows.
-
-Colours hold on light and dark grounds; background, font and grid are left to whoever draws.
-"""
+"""The charts of a job: what is drawn, in which colours, and which trials are."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from search_spaces import preset
-from service.domain import Direction, FailureReason, Phase, Side, TrialState, side_of
-from service.evidence.words import optimizer_title, rivals_title
-from service.specification.job import JobSpecification
-from service.store.models import Trial
+from service.api.figures.axes import Figure, layout_of, literal, value_axis
+from service.api.figures.trials import PlotTrial, Point
+from service.domain import Direction, FailureReason, Phase, TrialState
 
 Axis = Literal["trials", "seconds"]
-Figure = dict[str, Any]
 
 MAX_POINTS = 300
 """Points drawn of one curve; more cannot be told apart on a screen."""
 MAX_CURVES = 100
 """Curves drawn in one chart: beyond, the best half and an even choice of the rest."""
-MAX_LOG_TICKS = 12
-LOG_SPAN = 10.0
-"""Positive values that are further apart than this factor are drawn on a logarithmic axis."""
-
 PHASE_COLOURS = {Phase.SEARCH: "#3b82d6", Phase.BASELINE: "#d9780f", Phase.CONFIRMATION: "#9a6ee0"}
 FURTHER_BASELINES = ("#b8578f", "#8a7a1d", "#5d8a3a")
 """Colours of the baselines beside the first."""
@@ -36,73 +23,6 @@ PHASE_DASHES = {Phase.SEARCH: "solid", Phase.BASELINE: "dot", Phase.CONFIRMATION
 PRUNED_COLOUR = "#8b949e"
 DIVERGED_COLOUR = "#dc4a41"
 FRONT_COLOUR = "#1f9d6b"
-
-Point = tuple[float, float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class PlotTrial:
-    """A trial as the charts need it."""
-
-    number: int
-    phase: Phase
-    state: TrialState
-    reason: FailureReason | None = None
-    value: float | None = None
-    finished_after: float | None = None
-    """Seconds from the job's start to the trial's end; None while unfinished."""
-    confirms: int | None = None
-    """In the confirmation: the trial whose config it repeats."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    points: Sequence[Point] = ()
-    """(step or examples seen, objective) in their order; None where it was not finite."""
-    side: Side = ""
-    """Whose it is, of search and baselines; empty: told by the phase alone."""
-
-    @property
-    def group(self) -> str:
-        """That with which it shares colour and label: its side, or its phase."""
-        return self.side or self.phase.value
-
-
-def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
-    """The row of a trial as the charts need it."""
-    origin = started_at or trial.created_at
-    return PlotTrial(
-        number=trial.number,
-        phase=trial.phase,
-        state=trial.state,
-        side="" if trial.confirms is not None else side_of(trial.phase, trial.config["optimizer"]["name"]),
-        reason=trial.reason,
-        value=trial.value,
-        finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
-        confirms=trial.confirms,
-        parameters=trial.parameters,
-    )
-
-
-def phase_labels(specification: JobSpecification) -> dict[Phase, str]:
-    """The optimizer that each phase tunes, as a person calls it; of several baselines, the best of them."""
-    baselines = [_optimizer(baseline.search_space) for baseline in specification.baselines]
-    return {
-        Phase.SEARCH: optimizer_title(_optimizer(specification.search_space)),
-        Phase.BASELINE: rivals_title(baselines) or "Baseline",
-        Phase.CONFIRMATION: "Confirmation",
-    }
-
-
-def side_labels(specification: JobSpecification) -> dict[str, str]:
-    """The optimizer of each side, the baselines in their order, and the name of the confirmation."""
-    baselines = [_optimizer(baseline.search_space) for baseline in specification.baselines]
-    return {
-        Phase.SEARCH: optimizer_title(_optimizer(specification.search_space)),
-        **{optimizer: optimizer_title(optimizer) for optimizer in baselines},
-        Phase.CONFIRMATION: "Confirmation",
-    }
-
-
-def _optimizer(space: str | Mapping[str, Any]) -> str:
-    return preset(space).optimizer if isinstance(space, str) else str(space["optimizer"])
 
 
 def best_so_far(
@@ -146,7 +66,7 @@ def best_so_far(
             continue
         phase, colour = own[0].phase, colours[group]
         values += [value for _, _, value in completed]
-        label = _text(labels.get(group, group))
+        label = literal(labels.get(group, group))
         line = _best_line([(x, value) for x, _, value in completed], direction)
         line.append((float(len(own)) if axis == "trials" else end, line[-1][1]))
         dots = thin([(x, value) for x, _, value in completed])
@@ -180,7 +100,7 @@ def best_so_far(
             }
         )
     title = "finished trials of each side" if axis == "trials" else "seconds since the job started"
-    layout = _layout(x_title=title, metric=metric, values=values)
+    layout = layout_of(x_title=title, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     if axis == "trials" and len(finished) <= 10:
         layout["xaxis"]["dtick"] = 1  # Plotly would set ticks at halves
@@ -239,7 +159,7 @@ def learning_curves(
                     "hovertemplate": f"{_hover_text(trial, labels)}<br>diverged after {over} %{{x}}<extra></extra>",
                 }
             )
-    layout = _layout(x_title=over, metric=metric, values=values)
+    layout = layout_of(x_title=over, metric=metric, values=values)
     layout["xaxis"]["rangemode"] = "tozero"
     layout["legend"]["groupclick"] = "togglegroup"
     return {"data": data, "layout": layout}
@@ -274,7 +194,7 @@ def trade_off(
         if not points:
             continue
         drawn += points.values()
-        label = _text(labels.get(group, group))
+        label = literal(labels.get(group, group))
         data.append(
             {
                 "type": "scatter",
@@ -303,8 +223,8 @@ def trade_off(
                 "hoverinfo": "skip",
             }
         )
-    layout = _layout(x_title=_text(metrics[0]), metric=metrics[1], values=[y for _, y in drawn])
-    layout["xaxis"] |= _value_axis([x for x, _ in drawn])
+    layout = layout_of(x_title=literal(metrics[0]), metric=metrics[1], values=[y for _, y in drawn])
+    layout["xaxis"] |= value_axis([x for x, _ in drawn])
     return {"data": data, "layout": layout}
 
 
@@ -363,7 +283,7 @@ def _role(trial: PlotTrial, labels: Mapping[str, str]) -> tuple[str, str, str]:
         return "diverged", "diverged", DIVERGED_COLOUR
     if trial.state in (TrialState.PRUNED, TrialState.CANCELLED, TrialState.FAILED):
         return "pruned", "stopped early", PRUNED_COLOUR
-    return trial.group, _text(labels.get(trial.group, trial.group)), _colours(labels, [trial])[trial.group]
+    return trial.group, literal(labels.get(trial.group, trial.group)), _colours(labels, [trial])[trial.group]
 
 
 def _colours(labels: Mapping[str, str], trials: Sequence[PlotTrial]) -> dict[str, str]:
@@ -384,66 +304,14 @@ def _colours(labels: Mapping[str, str], trials: Sequence[PlotTrial]) -> dict[str
 def _hover_text(trial: PlotTrial, labels: Mapping[str, str]) -> str:
     """Of a curve it is part of the template: Plotly takes `%{text}` for each point alone."""
     state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
-    label = _text(labels.get(trial.group, trial.group))
+    label = literal(labels.get(trial.group, trial.group))
     of = "" if trial.confirms is None else f" of #{trial.confirms}"
-    lines = [f"<b>#{trial.number}</b> {label}{of}, {_text(state)}"]
+    lines = [f"<b>#{trial.number}</b> {label}{of}, {literal(state)}"]
     for name, value in list(trial.parameters.items())[:8]:
         shown = f"{value:.3g}" if isinstance(value, float) else str(value)
-        lines.append(f"{_text(name)} = {_text(shown[:60])}")
+        lines.append(f"{literal(name)} = {literal(shown[:60])}")
     return "<br>".join(lines)
-
-
-def _layout(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
-    layout: Figure = {
-        "xaxis": {"title": {"text": x_title}, "zeroline": False, "automargin": True},
-        "yaxis": {
-            "title": {"text": _text(metric), "standoff": 12},
-            "zeroline": False,
-            "automargin": True,
-            **_value_axis(values),
-        },
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
-        "margin": {"l": 56, "r": 12, "t": 36, "b": 44},
-        "hovermode": "closest",
-    }
-    return layout
-
-
-def _value_axis(values: Sequence[float]) -> Figure:
-    """Scale and ticks of an axis for these values."""
-    axis: Figure = {
-        "type": axis_type(values),
-        "exponentformat": "none" if all(1e-4 <= abs(value) < 1e6 or value == 0 for value in values) else "power",
-    }
-    if axis["type"] == "log":
-        ticks = log_ticks(min(values), max(values))
-        axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
-    return axis
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis for `low` to `high` (both positive), at most `MAX_LOG_TICKS`.
-
-    Plotly's own leave out the power of ten between two powers: 0.2 is labelled "2".
-    """
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    exponents = range(first, last + 1)
-    digits = (1, 2, 5) if 3 * len(exponents) <= MAX_LOG_TICKS else (1,)
-    stride = math.ceil(len(digits) * len(exponents) / MAX_LOG_TICKS)
-    return [float(f"{digit}e{exponent}") for exponent in exponents[::stride] for digit in digits]
-
-
-def axis_type(values: Sequence[float]) -> Literal["log", "linear"]:
-    """Logarithmic for positive values that span more than `LOG_SPAN`."""
-    if not values or min(values) <= 0:
-        return "linear"
-    return "log" if max(values) / min(values) > LOG_SPAN else "linear"
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def _text(text: str) -> str:
-    """Plotly draws a few tags of HTML in texts and fills in `%{...}`; what users wrote must become neither."""
-    return html.escape(text, quote=False).replace("%{", "&#37;{")

@@ -1,4 +1,4 @@
-"""A typed client of the HTTP API: what the command line uses, and anyone's Python can."""
+"""The requests of the typed client."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
-from trainers.installation.extras import needing
+import httpx
+from pydantic import BaseModel, ValidationError
 
-with needing("api", subject="service.client"):
-    import httpx
-    from pydantic import BaseModel, ValidationError
-
-    from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-    from service.api.schemas.common import Problem, Readiness
-    from service.api.schemas.jobs import (
-        EventRead,
-        JobEstimate,
-        JobRead,
-        MeasurementPage,
-        MeasurementRead,
-        Page,
-        TrialConfigRead,
-        TrialRead,
-    )
-    from service.api.schemas.recommendations import RecommendationList, RecommendationRead
-    from service.domain import JobState, Phase, TrialState
-    from service.errors import ServiceError
-    from service.hosts import DEFAULT_URL
-    from service.specification.job import JobSpecification
+from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.common import Problem, Readiness
+from service.api.schemas.jobs import (
+    EventRead,
+    JobEstimate,
+    JobRead,
+    MeasurementPage,
+    MeasurementRead,
+    Page,
+    TrialConfigRead,
+    TrialRead,
+)
+from service.api.schemas.recommendations import RecommendationList, RecommendationRead
+from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
+from service.client.stream import sse_messages
+from service.domain import JobState, Phase, TrialState
+from service.errors import ServiceError
+from service.hosts import DEFAULT_URL
+from service.specification.job import JobSpecification
 
 TIMEOUT_SECONDS = 30.0
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
@@ -39,35 +38,6 @@ STREAM_TIMEOUT_SECONDS = 45.0
 
 Read = TypeVar("Read", bound=BaseModel)
 Params = Mapping[str, str | int | Sequence[str]]
-
-
-class ApiError(ServiceError):
-    """The service refused a request."""
-
-    def __init__(self, problem: Problem) -> None:
-        fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
-        super().__init__(fields or problem.detail)
-        self.problem = problem
-
-    @property
-    def status(self) -> int:
-        return self.problem.status
-
-
-class ServiceUnreachable(ServiceError):
-    """No answer, or none of the service's."""
-
-    def __init__(self, url: str, why: object) -> None:
-        super().__init__(f"no service answers at {url} ({why}); `shampoo-tuner serve` starts one")
-        self.url = url
-
-
-class WaitedTooLong(ServiceError):
-    """A job did not end in time; it goes on."""
-
-    def __init__(self, job: JobRead, seconds: float) -> None:
-        super().__init__(f"job {job.id} is still {job.state} after {seconds:.0f} s")
-        self.job = job
 
 
 class Client:
@@ -384,32 +354,6 @@ class Client:
 
 class _StreamOver(Exception):
     """There is nothing more to come."""
-
-
-def sse_messages(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    """(event, data) of a stream of server-sent events; comments and messages without data are passed over."""
-    event, data = "message", list[str]()
-    for line in _lines(chunks):
-        if not line:
-            if data:
-                yield event, "\n".join(data)
-            event, data = "message", []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            event = value
-        elif field == "data":
-            data.append(value)
-
-
-def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Lines that end in a line feed. `str.splitlines` would split at U+2028 too, which JSON text may hold."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r").decode()
 
 
 def _job_path(job_id: str) -> str:

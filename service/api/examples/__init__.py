@@ -1,0 +1,43 @@
+"""Examples of every request and response, as the documentation shows them. Tests hold them against the schemas."""
+
+from service.api.examples.catalogue import (
+    PROBLEM,
+    SEARCH_SPACE,
+    WORKLOAD,
+)
+from service.api.examples.jobs import (
+    EVENT,
+    EVENT_STREAM,
+    JOB,
+    JOB_CHANGE,
+    JOB_CREATE,
+    JOB_CREATE_OWN_SPACE,
+    JOB_CREATE_SEARCHED_BATCH,
+    JOB_ESTIMATE,
+    MEASUREMENTS,
+    TRIAL,
+    TRIAL_CONFIG_TO_PASTE,
+    TRIAL_CREATE,
+)
+from service.api.examples.recommendations import (
+    RECOMMENDATION,
+)
+
+__all__ = [
+    "EVENT",
+    "EVENT_STREAM",
+    "JOB",
+    "JOB_CHANGE",
+    "JOB_CREATE",
+    "JOB_CREATE_OWN_SPACE",
+    "JOB_CREATE_SEARCHED_BATCH",
+    "JOB_ESTIMATE",
+    "MEASUREMENTS",
+    "PROBLEM",
+    "RECOMMENDATION",
+    "SEARCH_SPACE",
+    "TRIAL",
+    "TRIAL_CONFIG_TO_PASTE",
+    "TRIAL_CREATE",
+    "WORKLOAD",
+]

@@ -1,0 +1,12 @@
+"""A typed client of the HTTP API: what the command line uses, and anyone's Python can. Never what the API does."""
+
+from __future__ import annotations
+
+from trainers.installation.extras import needing
+
+with needing("api", subject="service.client"):
+    from service.client.client import Client
+    from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
+    from service.client.stream import sse_messages
+
+__all__ = ["ApiError", "Client", "ServiceUnreachable", "WaitedTooLong", "sse_messages"]

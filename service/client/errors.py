@@ -1,0 +1,36 @@
+"""Errors of the typed client."""
+
+from __future__ import annotations
+
+from service.api.schemas.common import Problem
+from service.api.schemas.jobs import JobRead
+from service.errors import ServiceError
+
+
+class ApiError(ServiceError):
+    """The service refused a request."""
+
+    def __init__(self, problem: Problem) -> None:
+        fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
+        super().__init__(fields or problem.detail)
+        self.problem = problem
+
+    @property
+    def status(self) -> int:
+        return self.problem.status
+
+
+class ServiceUnreachable(ServiceError):
+    """No answer, or none of the service's."""
+
+    def __init__(self, url: str, why: object) -> None:
+        super().__init__(f"no service answers at {url} ({why}); `shampoo-tuner serve` starts one")
+        self.url = url
+
+
+class WaitedTooLong(ServiceError):
+    """A job did not end in time; it goes on."""
+
+    def __init__(self, job: JobRead, seconds: float) -> None:
+        super().__init__(f"job {job.id} is still {job.state} after {seconds:.0f} s")
+        self.job = job

@@ -1,0 +1,86 @@
+"""The recommendation of a job, made of its trials as they stand when it ends, and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ulid import ULID
+
+from service.domain import TrialState
+from service.evidence.recommend import recommend
+from service.evidence.types import FinishedTrial, RecommendedConfig
+from service.specification.length import currency_of
+from service.specification.phases import confirmation_of, spaces_of
+from service.specification.planning import confirmation_seeds
+from service.store.models import Job, RecommendationRow, Trial
+from service.store.repositories import EventRepository, RecommendationRepository
+from service.store.session import Session
+from service.use_cases.submit import parameter_groups_of
+
+
+def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *, now: datetime) -> bool:
+    """Makes the recommendation of a locked job, in place of an earlier one; False: no search trial completed.
+
+    Args:
+        trials: all of the job's, with their measurements; each has ended.
+    """
+    sizes, spaces = confirmation_of(job.specification), spaces_of(job.specification)
+    recommendation = recommend(
+        [_finished(trial) for trial in trials],
+        objectives=job.objectives,
+        num_planned=job.specification.num_searched,
+        seeds=confirmation_seeds(job.specification),
+        top_k=1 if sizes is None else sizes.top_k,
+        num_baselines=len(job.specification.baselines),
+        parameter_groups=parameter_groups_of(job),
+        spaces=spaces,
+        currency=currency_of(job.specification, spaces),
+    )
+    if recommendation is None:
+        return False
+    best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
+    RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
+    EventRepository(session).add(job.id, "job.recommendation", {}, now)
+    return True
+
+
+def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
+    """The row of a recommendation of a job, with what it holds for, which its best trial has."""
+    resources = job.specification.resources
+    return RecommendationRow(
+        id=f"rec_{ULID()}",
+        job_id=job.id,
+        workload=job.workload,
+        model=job.model,
+        optimizer=recommendation.optimizer,
+        status=recommendation.evidence.status,
+        fingerprint=best.fingerprint,
+        data_digest=best.data_digest,
+        batch_size=best.config["batch_size"],
+        num_steps=best.config["num_steps"],
+        precision=best.config.get("precision", "float32"),
+        objective=recommendation.evidence.metric,
+        device="cuda" if resources.gpus_per_worker else "cpu",
+        world_size=resources.workers_per_trial,
+        environment=best.environment,
+        content=recommendation.to_json(),
+        created_at=now,
+    )
+
+
+def _finished(trial: Trial) -> FinishedTrial:
+    return FinishedTrial(
+        number=trial.number,
+        phase=trial.phase,
+        state=trial.state,
+        reason=trial.reason,
+        config=trial.config,
+        value=trial.value,
+        curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
+        confirms=trial.confirms,
+        forked_from=trial.forked_from,
+        forked_at_step=trial.forked_at_step,
+        parameters=trial.parameters,
+        remarks=trial.detail if trial.state is TrialState.COMPLETED else None,  # it has no other
+    )
