@@ -12,6 +12,7 @@ from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
@@ -59,7 +60,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
     sampler, pruner = plan.specification.sampler, plan.specification.pruner
     space, seed = plan.spaces[side], f"{sampler.seed}/{side}"
     if plan.sampler == "auto":
-        return AutoSearch(
+        search = AutoSearch(
             space,
             direction=plan.direction,
             max_steps=plan.num_steps,
@@ -68,6 +69,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),
         )
+        return AutoStudySearch(search, space, plan.direction)
     sampled = make_sampler(
         plan.sampler,
         space,
