@@ -196,8 +196,12 @@ def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy:
 
     Raises:
         RunEnded: it has nothing left, or the run is to end already.
+        JobImpossible: its sampler can no longer be imported.
     """
-    policy = make_policy(plan)
+    try:
+        policy = make_policy(plan)
+    except InvalidInput as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
     policy.restore(history_of(stored.trials, plan.objectives))
     if policy.is_done:
         raise RunEnded(Ending.DONE)

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
-from service.domain import Direction, Objective, Phase, PrunerName, SamplerName, Side, side_of
+from service.domain import Direction, Objective, Phase, PrunerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
@@ -27,7 +27,7 @@ from service.specification.phases import (
     spaces_of,
 )
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
-from service.specification.search_method import search_method
+from service.specification.search_method import SamplerOfJob, search_method
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
@@ -49,7 +49,7 @@ class JobPlan:
     evaluate_every: int | None
     """Null: trials are measured by epochs or seconds."""
     batch_size: int
-    sampler: Literal["auto"] | SamplerName
+    sampler: SamplerOfJob
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     min_pruning_steps: int

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from service.domain import Direction, Objective, Side, TrialState, side_of
+from service.domain import Direction, Objective, SamplerName, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy, SidePlan
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
@@ -16,13 +16,20 @@ from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
-from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
+from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
+from service.scheduler.policy.searching.study import SearchStudy
+from service.specification.job import SamplerReference
 from service.specification.planning import JobPlan
 from service.store.models import Trial
 
 
 def make_policy(plan: JobPlan) -> JobPolicy:
-    """The policy of a job."""
+    """The policy of a job.
+
+    Raises:
+        InvalidInput: the user's own sampler cannot be imported.
+    """
     return JobPolicy(
         [
             SidePlan(
@@ -70,13 +77,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             seed=random.Random(seed).getrandbits(32),
         )
         return AutoStudySearch(search, space, plan.direction)
-    sampled = make_sampler(
-        plan.sampler,
-        space,
-        directions=_directions(plan),
-        num_trials=plan.side_allotments[side],
-        seed=seed,
-    )
+    sampled = _study(plan, side, plan.sampler, seed)
     if plan.population is not None:
         return PopulationSearch(
             sampled,
@@ -98,6 +99,14 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             direction=plan.direction,
         ),
     )
+
+
+def _study(plan: JobPlan, side: Side, sampler: SamplerName | SamplerReference, seed: str) -> SearchStudy:
+    space, directions = plan.spaces[side], _directions(plan)
+    if isinstance(sampler, SamplerReference):
+        kind = import_sampler(sampler.root)
+        return adopt_sampler(kind, plan.specification.sampler.options, space, directions=directions, seed=seed)
+    return make_sampler(sampler, space, directions=directions, num_trials=plan.side_allotments[side], seed=seed)
 
 
 def fork_of(trial: Trial) -> Fork | None:

@@ -8,9 +8,9 @@ is its own affair.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from optuna import Study
 from optuna.samplers import BaseSampler, RandomSampler
@@ -23,6 +23,7 @@ from service.scheduler.policy.searching.sampling.grid import ConditionalGridSamp
 from service.scheduler.policy.searching.sampling.learning import make_cmaes, make_gp, make_tpe
 from service.scheduler.policy.searching.sampling.rounded import RoundedSampler, seed_of
 from service.scheduler.policy.searching.sampling.sobol import SobolSampler
+from service.scheduler.policy.searching.sampling.user_sampler import make_user_sampler
 from service.scheduler.policy.searching.study import SearchStudy
 
 TELLING_WORST = ("gp", "cmaes")
@@ -55,6 +56,23 @@ def make_sampler(
         tells_worst=name in TELLING_WORST,
         without_effect=name in ("nsga2", "nsga3"),
     )
+
+
+def adopt_sampler(
+    kind: type[BaseSampler],
+    options: Mapping[str, Any],
+    space: SearchSpace,
+    *,
+    directions: Sequence[Direction],
+    seed: str,
+) -> SearchStudy:
+    """The study of a phase with a user's own sampler, which is made once, with these arguments, and then kept."""
+    dimensions = Dimensions(space)
+
+    def make(_: Study, seed_now: int) -> BaseSampler:
+        return make_user_sampler(kind, options, seed=seed_now)
+
+    return SearchStudy(dimensions, directions, RoundedSampler(dimensions, make, seed=seed, is_kept=True))
 
 
 def _make(name: SamplerName, space: SearchSpace, dimensions: Dimensions, num_trials: int, seed: str) -> BaseSampler:

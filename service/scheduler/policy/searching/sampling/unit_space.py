@@ -63,7 +63,7 @@ def _position(distribution: BaseDistribution, value: Any) -> Scalar:
         case IntDistribution(log=True):
             return int(value)
         case IntDistribution(low=low, step=step) | FloatDistribution(low=low, step=float(step)):
-            return int(round((value - low) / step))
+            return round(float(value - low) / step)
         case FloatDistribution(low=low, high=high, log=True):
             return math.log(value / low) / math.log(high / low)
         case FloatDistribution(low=low, high=high):
