@@ -19,7 +19,7 @@ from typing import Any
 from optuna import Study
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import IntersectionSearchSpace
+from optuna.search_space import intersection_search_space
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
@@ -54,7 +54,6 @@ class AutoSampler(BaseSampler):
             seed: makes suggestions reproducible; None: a random one.
         """
         self._search_space = None if search_space is None else dict(search_space)
-        self._intersection = IntersectionSearchSpace(include_pruned=True)
         self._max_steps = max_steps
         self._seed = random.getrandbits(32) if seed is None else seed
         self._independent = RandomSampler(self._seed)
@@ -66,7 +65,7 @@ class AutoSampler(BaseSampler):
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        found = self._intersection.calculate(study) if self._search_space is None else self._search_space
+        found = _common(study) if self._search_space is None else self._search_space
         return {name: distribution for name, distribution in found.items() if not distribution.single()}
 
     def sample_relative(
@@ -91,10 +90,14 @@ class AutoSampler(BaseSampler):
         with self._lock:
             trials = study.get_trials(deepcopy=False)
             length = _Length.of(trials, self._max_steps)
-            if self._followed is None or not self._followed.fits(search_space, length):
-                self._followed = _Followed(study.direction, search_space, length, seed=self._seed)
-            self._followed.hear(trials)
-            return self._followed.suggest(trial.number)
+            followed = self._followed
+            if followed is None or not followed.fits(search_space, length):
+                followed = _Followed(study.direction, search_space, length, seed=self._seed)
+                if self._followed is not None:
+                    followed.begin_chosen_by(self._followed)
+                self._followed = followed
+            followed.hear(trials)
+            return followed.suggest(trial.number)
 
 
 class JobAutoSampler(AutoSampler):
@@ -111,6 +114,12 @@ class JobAutoSampler(AutoSampler):
 
     def _chosen(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         return self._dimensions.encoded(self._start)
+
+
+def _common(study: Study) -> dict[str, BaseDistribution]:
+    """The parameters of all trials that have ended with a value or were pruned: one under way may not have all yet."""
+    ended = study.get_trials(deepcopy=False, states=(OptunaState.COMPLETE, OptunaState.PRUNED))
+    return intersection_search_space(ended, include_pruned=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +166,8 @@ class _Followed:
             max_steps=length.num_steps,
             seed=seed,
         )
-        self._chosen: set[int] = set()
-        """Numbers of trials that were suggested, and not yet heard of."""
+        self._chosen: dict[int, dict[str, Any]] = {}
+        """The values of trials that were suggested, and not yet heard of."""
         self._heard: dict[int, _Heard] = {}
 
     def fits(self, search_space: Mapping[str, BaseDistribution], length: _Length) -> bool:
@@ -169,18 +178,25 @@ class _Followed:
         """The values of a new trial, which thereby begins."""
         choice = self._search.choose(number, may_start=True)
         assert isinstance(choice, New), "nothing is paused"
-        self._chosen.add(number)
-        return self._units.decoded(choice.parameters)
+        self._chosen[number] = self._units.decoded(choice.parameters)
+        return self._chosen[number]
+
+    def begin_chosen_by(self, other: _Followed) -> None:
+        """Takes in the trials that another model of the study has just suggested to other threads."""
+        for number, values in other._chosen.items():
+            if self._search_space.keys() <= values.keys():
+                self._search.begin(number, self._units.encoded(values))
+                self._chosen[number] = values
 
     def hear(self, trials: Sequence[FrozenTrial]) -> None:
         """Takes in what is new of the trials of the study."""
         for trial in trials:
             is_whole = self._search_space.keys() <= trial.params.keys()
             if trial.number in self._chosen and trial.state.is_finished() and not is_whole:
-                self._chosen.remove(trial.number)  # the objective failed before it had asked for all
+                del self._chosen[trial.number]  # the objective failed before it had asked for all
                 self._search.finish(trial.number, TrialOutcome(TrialState.FAILED, FailureReason.ERROR, (), ()))
             if is_whole and trial.number not in self._heard:
-                self._chosen.discard(trial.number)
+                self._chosen.pop(trial.number, None)
                 self._search.begin(trial.number, self._units.encoded(trial.params))
                 self._heard[trial.number] = _Heard()
             heard = self._heard.get(trial.number)
