@@ -31,7 +31,10 @@ class UnitSpace:
         )
 
     def encoded(self, values: Mapping[str, Any]) -> dict[str, Scalar]:
-        """The assignment of the space for the values of a trial, which may have others beside them."""
+        """The assignment of the space for the values of a trial, which may have others beside them.
+
+        A value beyond its range, which Optuna lets a user enqueue, counts as the edge.
+        """
         return {
             self._own_names[name]: _position(distribution, values[name])
             for name, distribution in self._distributions.items()
@@ -57,6 +60,8 @@ def _parameter(name: str, distribution: BaseDistribution) -> Parameter:
 
 
 def _position(distribution: BaseDistribution, value: Any) -> Scalar:
+    if isinstance(distribution, IntDistribution | FloatDistribution):
+        value = min(distribution.high, max(distribution.low, value))
     match distribution:
         case CategoricalDistribution():
             return int(distribution.to_internal_repr(value))

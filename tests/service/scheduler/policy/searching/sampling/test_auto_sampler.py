@@ -129,6 +129,17 @@ def test_every_kind_of_parameter_and_ending_is_learned_from() -> None:
     assert study.best_trial.params["depth"] == 2
 
 
+def test_an_enqueued_value_beyond_its_range_counts_as_the_edge() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        return trial.suggest_float("lr", 1e-5, 1.0, log=True) + trial.suggest_int("n", 1, 3)
+
+    study = optuna.create_study(sampler=AutoSampler(seed=0))
+    study.enqueue_trial({"lr": 1e-9, "n": 9})
+    with pytest.warns(UserWarning, match="out of range"):
+        study.optimize(objective, n_trials=4)
+    assert study.trials[0].value == 9 + 1e-9
+
+
 def test_several_threads_may_ask() -> None:
     study = optuna.create_study(sampler=AutoSampler(seed=0))
     study.optimize(_objective, n_trials=16, n_jobs=4)
