@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from service.scheduler.policy.protocol import TrialHistory
 from tests.support.service.simulation import BASELINE, FURTHER_BASELINE, SEARCH_SPACE, Job, loss
 
 SEARCH = Phase.SEARCH
@@ -70,7 +71,7 @@ def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> N
 
 
 def test_a_region_that_diverges_is_sampled_less() -> None:
-    later = []
+    later: list[TrialHistory] = []
     for seed in range(4):
         job = Job(num_search=40, num_baseline=0, sampler="tpe", seed=seed)
         job.run()
