@@ -23,7 +23,7 @@ from service.scheduler.policy.searching.sampling.grid import ConditionalGridSamp
 from service.scheduler.policy.searching.sampling.learning import make_cmaes, make_gp, make_tpe
 from service.scheduler.policy.searching.sampling.rounded import RoundedSampler, seed_of
 from service.scheduler.policy.searching.sampling.sobol import SobolSampler
-from service.scheduler.policy.searching.sampling.user_sampler import make_user_sampler
+from service.scheduler.policy.searching.sampling.user_sampler import UserSampler
 from service.scheduler.policy.searching.study import SearchStudy
 
 TELLING_WORST = ("gp", "cmaes")
@@ -70,7 +70,7 @@ def adopt_sampler(
     dimensions = Dimensions(space)
 
     def make(_: Study, seed_now: int) -> BaseSampler:
-        return make_user_sampler(kind, options, seed=seed_now)
+        return UserSampler(kind, options, seed=seed_now)
 
     return SearchStudy(dimensions, directions, RoundedSampler(dimensions, make, seed=seed, is_kept=True))
 

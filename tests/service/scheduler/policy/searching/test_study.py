@@ -17,6 +17,7 @@ from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import SampledSearch, TrialOutcome
 from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
 from service.scheduler.policy.searching.sampling.dimensions import Dimensions
+from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.policy.searching.study import SearchStudy
 from tests.support.service.simulation import BASELINE, BASELINE_SPACE, SEARCH_SPACE, Job
 
@@ -163,6 +164,15 @@ def test_a_users_sampler_is_asked_in_the_study_and_hears_of_endings(monkeypatch:
     study.finish(1, TrialOutcome(TrialState.COMPLETED, None, (1.0,), ()))
     (sampler,) = made
     assert sampler.ended == [(1, OptunaState.COMPLETE)]
+
+
+def test_an_error_of_a_users_sampler_says_whose_it_is() -> None:
+    study = adopt_sampler(Counting, {"step": "many"}, CHOICES, directions=[Direction.MINIMIZE], seed="0")
+    with pytest.raises(SamplerFailed, match=r"the sampler .*test_study:Counting failed: TypeError: .*test_study\.py"):
+        study.suggest(0)
+    unmade = adopt_sampler(Counting, {}, CHOICES, directions=[Direction.MINIMIZE], seed="0")
+    with pytest.raises(SamplerFailed, match="Counting cannot be made: TypeError"):
+        unmade.suggest(0)
 
 
 def test_optunas_own_grid_ends_a_side_after_its_last_point() -> None:
