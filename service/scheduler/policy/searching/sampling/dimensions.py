@@ -16,16 +16,17 @@ class Dimensions:
     """The parameters of a space by Optuna's names for them, in the order of decisions."""
 
     def __init__(self, space: SearchSpace) -> None:
-        self._parameters = {dimension_key(parameter): parameter for parameter in space.parameters}
+        self._parameters = [(dimension_key(parameter), parameter) for parameter in space.parameters]
+        self._by_key = dict(self._parameters)
         self.distributions: dict[str, BaseDistribution] = {
-            key: _distribution(parameter) for key, parameter in self._parameters.items()
+            key: _distribution(parameter) for key, parameter in self._parameters
         }
 
     def encoded(self, values: Mapping[str, Scalar]) -> dict[str, Any]:
         """The values of an assignment as Optuna knows them, by Optuna's names."""
         return {
             key: to_optuna(parameter, values[parameter.name])
-            for key, parameter in self._parameters.items()
+            for key, parameter in self._parameters
             if is_active(parameter, values)
         }
 
@@ -36,14 +37,14 @@ class Dimensions:
             known: with a value for each parameter that has an effect.
         """
         values: dict[str, Scalar] = {}
-        for key, parameter in self._parameters.items():
+        for key, parameter in self._parameters:
             if is_active(parameter, values):
                 values[parameter.name] = _from_optuna(parameter, known[key])
         return values
 
     def rounded(self, key: str, value: Any) -> Any:
         """A value under one of Optuna's names as that of the trial that is trained with it."""
-        parameter = self._parameters[key]
+        parameter = self._by_key[key]
         return to_optuna(parameter, _from_optuna(parameter, value)) if isinstance(parameter, Float) else value
 
     def suggested(self, trial: optuna.Trial, *, without_effect: bool = False) -> dict[str, Scalar]:
@@ -56,7 +57,7 @@ class Dimensions:
 
     def _asked(self, trial: optuna.Trial, without_effect: bool) -> Iterator[tuple[str, Any]]:
         values: dict[str, Scalar] = {}
-        for key, parameter in self._parameters.items():
+        for key, parameter in self._parameters:
             has_effect = is_active(parameter, values)
             if has_effect or without_effect:
                 value = _suggest(trial, key, self.distributions[key])
