@@ -14,7 +14,7 @@ from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
 from service.inert import inert
 from trainers.installation.distribution import check_packages_here
-from trainers.installation.extras import SERVICE_EXTRA, require
+from trainers.installation.extras import SERVICE_EXTRA, needing, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from service.client import Client
     from service.settings import Settings
 
+STUDIES_EXTRA = "studies"
 SERVICE_GONE = 3
 """Exit status of those who watched a job, and know nothing of its end: the service did not answer any more."""
 WATCH_OUTAGE_SECONDS = 600.0
@@ -105,7 +106,8 @@ def worker(
     import importlib
     import os
 
-    from service.server.serve import CannotServe, open_database, stop_when_stdin_ends, why_not_migrated
+    from service.server.serve import CannotServe, open_database, stop_when_stdin_ends
+    from service.store.migrate import why_not_migrated
 
     require(SERVICE_EXTRA)
     check_packages_here()
@@ -118,6 +120,29 @@ def worker(
     os.environ.update(settings.to_environment())
     # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.
     importlib.import_module("service.scheduler.worker").main()
+
+
+@app.command("optuna-dashboard")
+def optuna_dashboard(
+    host: Host = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8080,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Shows all jobs in Optuna's own dashboard, read-only and live. Ctrl-C stops it."""
+    import importlib
+
+    settings = _settings(host=host, data_dir=data_dir, database_url=database_url)
+    # By name, as the worker: the slim image does without Optuna.
+    with needing(STUDIES_EXTRA):
+        dashboard = importlib.import_module("service.optuna_storage.dashboard")
+    dashboard.serve(
+        settings.resolved_database_url,
+        host=settings.host,
+        port=port,
+        answered_hosts=settings.answered_hosts,
+        tell=lambda address: say(f"optuna-dashboard is at {address} (Ctrl-C stops it)"),
+    )
 
 
 @app.command()

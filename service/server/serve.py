@@ -22,8 +22,8 @@ from service.api.events import EventFeed
 from service.errors import ServiceError
 from service.server.app import create_app
 from service.settings import Settings
-from service.store.migrate import current_revision, is_current, migrate
-from service.store.session import DATABASE_ERRORS, Database, driver_of
+from service.store.migrate import current_revision, migrate, why_not_migrated
+from service.store.session import DATABASE_ERRORS, Database, why_not_supported
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
 WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
@@ -34,7 +34,6 @@ FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
-DRIVERS = ("sqlite", "postgresql+psycopg")
 
 logger = logging.getLogger(__name__)
 
@@ -95,24 +94,12 @@ def open_database(settings: Settings) -> Database:
         CannotServe: its URL is of no database that is supported, or its directory cannot be made.
     """
     url = settings.resolved_database_url
-    driver = driver_of(url)
-    if driver not in DRIVERS:
-        # The URL may hold a password: only its first word is repeated.
-        got = "no URL" if driver is None else f"{driver}://..."
-        raise CannotServe(f"the database must be sqlite:///... or postgresql+psycopg://..., got {got}")
+    if not_supported := why_not_supported(url):
+        raise CannotServe(not_supported)
     try:
         return Database(url, num_connections=settings.database_connections)
     except OSError as error:
         raise CannotServe(f"cannot make the directory {error.filename}: {error.strerror or error}") from error
-
-
-def why_not_migrated(database: Database) -> str | None:
-    """The remedy for tables that are not of this version; None: they are, or the database does not answer."""
-    try:
-        current = is_current(database)
-    except DATABASE_ERRORS:
-        return None
-    return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
 
 
 def migrate_database(database: Database) -> str | None:

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 from service.store.migrations import VERSION_TABLE
-from service.store.session import Database
+from service.store.session import DATABASE_ERRORS, Database
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -48,6 +48,15 @@ def current_revision(database: Database) -> str | None:
 def is_current(database: Database) -> bool:
     """True if the database is at the newest revision."""
     return current_revision(database) == _newest_revision()
+
+
+def why_not_migrated(database: Database) -> str | None:
+    """The remedy for tables that are not of this version; None: they are, or the database does not answer."""
+    try:
+        current = is_current(database)
+    except DATABASE_ERRORS:
+        return None
+    return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
 
 
 @cache

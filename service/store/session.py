@@ -20,12 +20,14 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from trainers.retry import retry
 
-__all__ = ["DATABASE_ERRORS", "Database", "Session", "driver_of", "is_busy", "is_unavailable"]
+__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_new_file", "is_unavailable", "why_not_supported"]
 
 BUSY_TIMEOUT_SECONDS = 60.0
 """Seconds that a writer waits for SQLite's one write lock: far longer than any transaction of ours takes."""
 WAL_PAUSE_SECONDS = 0.02
 """Seconds until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
+
+DRIVERS = ("sqlite", "postgresql+psycopg")
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """The errors that a statement can raise when the database fails it."""
@@ -68,12 +70,28 @@ class Database:
         self._engine.dispose()
 
 
-def driver_of(url: str) -> str | None:
+def _driver_of(url: str) -> str | None:
     """The first word of a database's URL, e.g. `postgresql+psycopg`; None: it is no URL."""
     try:
         return make_url(url).drivername
     except ArgumentError:
         return None
+
+
+def why_not_supported(url: str) -> str | None:
+    """The kinds of databases there are, where `url` is of none; None: it is of one."""
+    driver = _driver_of(url)
+    if driver in DRIVERS:
+        return None
+    # The URL may hold a password: only its first word is repeated.
+    got = "no URL" if driver is None else f"{driver}://..."
+    return f"the database must be sqlite:///... or postgresql+psycopg://..., got {got}"
+
+
+def is_new_file(url: str) -> bool:
+    """True if `url` is of a SQLite file that is not there, which opening the database would make."""
+    parsed = make_url(url)
+    return parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file()
 
 
 def is_busy(error: Exception) -> bool:

@@ -205,7 +205,7 @@ def test_its_python_runs_and_prints_the_tables_beside_it(paper: str) -> None:
 
 
 def test_the_python_of_the_service_calls_what_the_client_has() -> None:
-    (snippet,) = [block for block in blocks(f"service/{README}", "python") if "Client" in block]
+    (snippet,) = (block for block in blocks(f"service/{README}", "python") if "import Client" in block)
     called = [
         node.attr
         for node in ast.walk(ast.parse(snippet))

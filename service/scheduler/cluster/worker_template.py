@@ -3,6 +3,8 @@
 A rank imports for seconds before it can train: torch, and what DDP and sharded tensors bring. A fork has all that, and
 shares its memory. Forking is safe only for a process with one thread that has not touched a device, so that nothing
 here imports Ray or starts CUDA; where an import has started a thread, nothing is forked, and workers start as ever.
+Ray could not be imported ahead in any case: its library takes a worker's job and its raylet from the environment as it
+is loaded, and a fork that had it would believe to be nobody's.
 
 A worker that is forked is like one that Ray starts: in a process group of its own, with the environment, the arguments
 and the streams that Ray gives it, and it finds out by itself when its raylet is gone.

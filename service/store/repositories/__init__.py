@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.recommendations import Answer, RecommendationQuery, RecommendationRepository
+from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -23,6 +24,9 @@ __all__ = [
     "MeasurementRepository",
     "RecommendationQuery",
     "RecommendationRepository",
+    "StudyJob",
+    "StudyRepository",
+    "StudyTrial",
     "TrialRepository",
     "TrialSummary",
     "WorkerRepository",

@@ -8,6 +8,7 @@ import pytest
 
 from service.domain import Direction, Objective
 from service.evidence.types import EvidenceStatus, evidence_from_json
+from service.optuna_storage import JobStorage
 from service.scheduler.policy.job_policy import history_of
 from service.store.migrate import check, is_current, migrate
 from service.store.repositories import (
@@ -73,6 +74,10 @@ def check_stories(database: Database, status: EvidenceStatus) -> None:
         assert [measured.step for measured in MeasurementRepository(session).of_trial(unfinished.id)] == [10]
         [(share, priority)] = ClusterShareRepository(session).of_cluster("10.0.0.1:6379", now=NOW)
         assert (share.job_id, share.num_groups, share.group_share, priority) == (running.id, 1, 0.25, 0)
+    storage = JobStorage(database.url)
+    shown = [len(storage.get_all_trials(study._study_id)) for study in storage.get_all_studies()]
+    assert sum(shown) == len(TRIALS) + 1
+    storage.remove_session()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
