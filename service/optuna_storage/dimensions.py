@@ -9,7 +9,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_same
-from service.scheduler.policy.searching.optuna_search import dimension_key
+from service.scheduler.policy.searching.sampling.dimensions import dimension_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
@@ -186,9 +187,9 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         if ended.ending is not Ending.LEASE_LOST:
             journal.flush()
         raise
-    except JobImpossible:
+    except (JobImpossible, SamplerFailed) as error:
         journal.flush()
-        raise
+        raise JobImpossible(str(error)) from error
     raise AssertionError("Tune ended although the policy has trials left")
 
 
@@ -197,9 +198,13 @@ def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy |
 
     Raises:
         RunEnded: it has nothing left, or the run is to end already.
+        JobImpossible: its sampler can no longer be imported, or fails.
     """
-    policy = make_policy(plan)
-    policy.restore(history_of(stored.trials, plan.objectives))
+    try:
+        policy = make_policy(plan)
+        policy.restore(history_of(stored.trials, plan.objectives))
+    except (InvalidInput, SamplerFailed) as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
     if policy.is_done:
         raise RunEnded(Ending.DONE)
     if (ending := watch.ending()) is not None:

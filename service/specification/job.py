@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, RootModel, model_validator
 
 from service.domain import Currency, PrunerName, SamplerName
 from service.specification.resources import Resources
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
 from trainers.config import MAX_COUNT, MAX_SEED
+from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN
 
 MAX_TRIALS = 10_000
 MAX_SEEDS = 100
@@ -106,12 +107,23 @@ class Budget(StrictModel):
         return self.wall_clock_seconds is not None or self.device_hours is not None
 
 
+class SamplerReference(RootModel[str], frozen=True):
+    """A sampler of your own: a class made for Optuna, as `module:Class`."""
+
+    root: str = Field(pattern=f"^{REFERENCE_PATTERN}$", max_length=MAX_REFERENCE_LENGTH, examples=["my_samplers:Mine"])
+
+    def __str__(self) -> str:
+        return self.root
+
+
 class SamplerChoice(StrictModel):
-    name: Literal["auto"] | SamplerName | None = None
+    name: Literal["auto"] | SamplerName | SamplerReference | None = None
     """`auto` models learning curves and pauses trials itself; `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
-    process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random` and `grid`
-    leave stopping to the pruner. Null: `tpe` with several objectives or if the pruner is `asha`, `hyperband`,
-    `median` or `pbt`, else `auto`."""
+    process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random`, `grid`
+    and a class of your own, an `optuna.samplers.BaseSampler` named `module:Class`, leave stopping to the pruner. Null:
+    `tpe` with several objectives or if the pruner is `asha`, `hyperband`, `median` or `pbt`, else `auto`."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Arguments of your own class. Where it takes a `seed` and they have none, it gets one that follows from `seed`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
 
 

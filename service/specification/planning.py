@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
-from service.domain import Direction, Objective, Phase, PrunerName, SamplerName, Side, side_of
+from service.domain import Direction, Objective, Phase, PrunerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import JobSpecification, WorkloadChoice
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
@@ -28,7 +28,7 @@ from service.specification.phases import (
     spaces_of,
 )
 from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
-from service.specification.search_method import search_method
+from service.specification.search_method import SamplerOfJob, search_method
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
@@ -48,7 +48,7 @@ class JobPlan:
     """The one that counts first."""
     length: JobLength
     """The steps, measurements and batch sizes of its trials."""
-    sampler: Literal["auto"] | SamplerName
+    sampler: SamplerOfJob
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     first_judged_at: int

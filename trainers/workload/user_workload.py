@@ -35,14 +35,16 @@ MAX_REFERENCE_LENGTH = 200
 MAX_ERROR_LENGTH = 500
 """Characters of an error that are shown: a few lines in a terminal or on a page."""
 
-_REFERENCE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
+"""What `module:Class` looks like, for every reader of regular expressions."""
+_REFERENCE = re.compile(REFERENCE_PATTERN)
 _DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
 _ATTRIBUTES = ("title", "metrics", "default_objective", *_DEFAULT_NUMBERS)
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def is_reference(name: str) -> bool:
-    """True if a workload's name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
+    """True if a name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
     return len(name) <= MAX_REFERENCE_LENGTH and _REFERENCE.fullmatch(name) is not None
 
 

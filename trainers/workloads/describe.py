@@ -61,7 +61,7 @@ def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescr
         InvalidConfig: there is none; the message says why, e.g. with the error of the import.
         DescriptionKilled: its process was killed.
     """
-    answer = _run(["--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
+    answer = ask_process(["--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
     if "refused" in answer:
         raise InvalidConfig("workload", str(answer["refused"]))
     return _from_json(answer["description"])
@@ -73,7 +73,7 @@ def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
     Raises:
         InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.
     """
-    answer = _run(["--installed"], what="the installed workloads: their import", timeout_seconds=timeout_seconds)
+    answer = ask_process(["--installed"], what="the installed workloads: their import", timeout_seconds=timeout_seconds)
     return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
 
 
@@ -85,7 +85,7 @@ def ask_model_digest(config: TrialConfig, *, timeout_seconds: float = TIMEOUT_SE
         DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
     """
-    answer = _run(
+    answer = ask_process(
         [json.dumps(config.to_json())],
         what=f"{config.workload}: to build its model",
         timeout_seconds=timeout_seconds,
@@ -101,9 +101,23 @@ def environment_of_children() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])}
 
 
-def _run(
-    arguments: Sequence[str], *, what: str, timeout_seconds: float, module: str = "trainers.workloads.describe"
+def ask_process(
+    arguments: Sequence[str],
+    *,
+    what: str,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    module: str = "trainers.workloads.describe",
 ) -> Any:
+    """The JSON that `python -m module` prints, started where this process runs and imports from.
+
+    Args:
+        what: the process does, for the message of an error.
+
+    Raises:
+        InvalidConfig: it prints none; of field `workload`, whatever is asked.
+        DescriptionTooSlow: not in this time.
+        DescriptionKilled: it was killed.
+    """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],

@@ -24,6 +24,7 @@ from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, deco
 from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
 from service.specification.planning import plan_job
+from service.specification.samplers import check_sampler, refuse_module_sampler
 from service.specification.workloads import check_paths, refuse_module_workload
 from service.store.models import Job
 from service.store.repositories import JobRepository
@@ -95,6 +96,8 @@ def create_job(
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     refuse_module_workload(body.workload.name, settings)
+    refuse_module_sampler(body.sampler, settings)
+    check_sampler(body.sampler)
     if data_are_here:
         check_paths(body.workload)
     plan = plan_job(body.specification)

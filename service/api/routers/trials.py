@@ -23,6 +23,7 @@ from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.words import number as rounded
 from service.evidence.words import optimizer_title
+from service.specification.samplers import refuse_module_sampler
 from service.specification.workloads import refuse_module_workload
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
@@ -86,7 +87,9 @@ def propose_trial(
     running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
     paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
-    refuse_module_workload(JobRepository(session).get(job_id).specification.workload.name, settings)
+    specification = JobRepository(session).get(job_id).specification
+    refuse_module_workload(specification.workload.name, settings)
+    refuse_module_sampler(specification.sampler, settings)
     _, trial, is_new = steer.propose_trial(
         session,
         job_id,

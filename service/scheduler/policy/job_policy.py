@@ -8,24 +8,32 @@ from functools import partial
 from typing import Any
 
 from search_spaces import Scalar
-from service.domain import Direction, Objective, Side, TrialState, side_of
+from service.domain import Direction, Objective, SamplerName, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
-from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
+from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
+from service.scheduler.policy.searching.study import SearchStudy
 from service.scheduler.policy.sides import SidePlan
+from service.specification.job import SamplerReference
 from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
 from service.store.models import Trial
 
 
 def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
-    """The policy of a job."""
+    """The policy of a job.
+
+    Raises:
+        InvalidInput: the user's own sampler cannot be imported.
+    """
     policy = JobPolicy(
         [
             SidePlan(
@@ -74,7 +82,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
     sampler, pruner = plan.specification.sampler, plan.specification.pruner
     space, seed = plan.spaces[side], f"{sampler.seed}/{side}"
     if plan.sampler == "auto":
-        return AutoSearch(
+        search = AutoSearch(
             space,
             direction=plan.direction,
             max_steps=plan.length.whole,
@@ -83,13 +91,8 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),
         )
-    sampled = make_sampler(
-        plan.sampler,
-        space,
-        directions=_directions(plan),
-        num_trials=plan.side_allotments[side],
-        seed=seed,
-    )
+        return AutoStudySearch(search, space, plan.direction)
+    sampled = _study(plan, side, plan.sampler, seed)
     if plan.population is not None:
         return PopulationSearch(
             sampled,
@@ -111,6 +114,14 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             direction=plan.direction,
         ),
     )
+
+
+def _study(plan: JobPlan, side: Side, sampler: SamplerName | SamplerReference, seed: str) -> SearchStudy:
+    space, directions = plan.spaces[side], _directions(plan)
+    if isinstance(sampler, SamplerReference):
+        kind = import_sampler(sampler.root)
+        return adopt_sampler(kind, plan.specification.sampler.options, space, directions=directions, seed=seed)
+    return make_sampler(sampler, space, directions=directions, num_trials=plan.side_allotments[side], seed=seed)
 
 
 def fork_of(trial: Trial) -> Fork | None:

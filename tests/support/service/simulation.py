@@ -16,6 +16,7 @@ from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
@@ -93,7 +94,8 @@ class Job:
 
     def _search(self, side: Side, space: SearchSpace, num_trials: int) -> PhaseSearch:
         if self.sampler == "auto":
-            return AutoSearch(space, direction=self.direction, max_steps=MAX_STEPS, seed=self.seed)
+            search = AutoSearch(space, direction=self.direction, max_steps=MAX_STEPS, seed=self.seed)
+            return AutoStudySearch(search, space, self.direction)
         return SampledSearch(
             make_sampler(
                 self.sampler, space, directions=[self.direction], num_trials=num_trials, seed=f"{self.seed}/{side}"

@@ -123,8 +123,11 @@ class Sampler(Protocol):
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
 
+    def report(self, number: int, step: int, value: float) -> None:
+        """Takes in the first objective of a trial at one step, later than any before; not finite is allowed."""
+
     def finish(self, number: int, outcome: TrialOutcome) -> None:
-        """A trial that began has ended."""
+        """A trial that began has ended; of its curve, what was not reported is taken in."""
 
 
 class SampledSearch:
@@ -145,6 +148,7 @@ class SampledSearch:
         return None
 
     def report(self, number: int, step: int, value: float) -> Decision:
+        self._sampler.report(number, step, value)
         return self._pruner.report(number, step, value)
 
     def interrupt(self, number: int) -> None:

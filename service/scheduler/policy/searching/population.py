@@ -141,6 +141,8 @@ class PopulationSearch:
         member = self._members[number]
         if step <= member.reached:
             return Decision.CONTINUE  # a fork first gives what its parent had measured
+        if member.fork is None:
+            self._sampler.report(number, step, value)
         before, member.reached = member.reached, step
         member.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
         ready = step // self._interval

@@ -19,6 +19,7 @@ from service.scheduler.policy.protocol import (
     TrialHistory,
 )
 from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import NoPruner
@@ -33,7 +34,8 @@ def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) ->
 
     def search() -> PhaseSearch:
         if sampler == "auto":
-            return AutoSearch(SEARCH_SPACE, direction=Direction.MINIMIZE, max_steps=10, seed=0)
+            searched = AutoSearch(SEARCH_SPACE, direction=Direction.MINIMIZE, max_steps=10, seed=0)
+            return AutoStudySearch(searched, SEARCH_SPACE, Direction.MINIMIZE)
         name: Any = "random" if sampler == "pbt" else sampler
         made = make_sampler(name, SEARCH_SPACE, directions=[Direction.MINIMIZE], num_trials=20, seed="0")
         if sampler == "pbt":

@@ -16,7 +16,7 @@ from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.population import PopulationSearch
-from service.scheduler.policy.searching.samplers import RandomSearch
+from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.sides import SidePlan
 
 SPACE = SearchSpace(
@@ -32,7 +32,7 @@ MAX_STEPS, INTERVAL, KEPT = 40, 10, 2
 
 def search_of(population: int, direction: Direction = Direction.MINIMIZE) -> PopulationSearch:
     return PopulationSearch(
-        RandomSearch(SPACE, seed="a"),
+        make_sampler("random", SPACE, directions=[Direction.MINIMIZE], num_trials=20, seed="a"),
         SPACE,
         direction=direction,
         population=population,
@@ -364,7 +364,7 @@ def test_a_restored_job_forks_as_the_interrupted_one_would_have() -> None:
 def test_what_is_not_positive_is_refused(population: int, interval: int) -> None:
     with pytest.raises(ValueError, match=f"got {population} and {interval}"):
         PopulationSearch(
-            RandomSearch(SPACE, seed="a"),
+            make_sampler("random", SPACE, directions=[Direction.MINIMIZE], num_trials=20, seed="a"),
             SPACE,
             direction=Direction.MINIMIZE,
             population=population,

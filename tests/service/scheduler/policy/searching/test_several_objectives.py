@@ -14,10 +14,10 @@ from service.domain import Direction, FailureReason, Phase, SamplerName, TrialSt
 from service.evidence.pareto_front import pareto_front
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Done, Start, TrialHistory
-from service.scheduler.policy.searching.genetic import num_parents
 from service.scheduler.policy.searching.phase_search import SampledSearch, Sampler, TrialOutcome
 from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.searching.sampling.genetic import num_parents
 from service.scheduler.policy.sides import SidePlan
 from tests.support.service.simulation import MAX_STEPS, SEARCH_SPACE, loss
 

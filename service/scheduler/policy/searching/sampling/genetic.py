@@ -8,15 +8,18 @@ as they end, and any number of workers is kept busy (asynchronous steady-state N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from optuna import Study
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, NSGAIIISampler, NSGAIISampler
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import Scalar, SearchSpace
-from service.domain import Direction
-from service.scheduler.policy.searching.optuna_search import OptunaSearch
+from service.scheduler.policy.searching.sampling.dimensions import Dimensions
+from service.scheduler.policy.searching.sampling.learning import experimental
+from service.scheduler.policy.searching.sampling.rounded import seed_of
+from service.scheduler.policy.searching.sampling.whole import Begun, GivenSampler
 
 MAX_PARENTS = 50
 MIN_PARENTS = 8
@@ -24,30 +27,43 @@ MAX_TWINS = 10
 """Children that a genetic sampler draws before it suggests one that has been tried."""
 
 
-class GeneticSearch(OptunaSearch):
+class GeneticSampler(GivenSampler):
     """Sampling by inheritance, which takes all parameters of a trial: Optuna's samplers would draw all those under a
     condition at random. Genes without effect are random, those of stored trials included; a child that is the twin of
     an earlier trial is not trained again."""
 
-    _asks_for_all = True
+    def __init__(self, dimensions: Dimensions, make: Callable[[int], BaseSampler], *, seed: str) -> None:
+        """Prepares a sampler.
 
-    def __init__(
-        self, space: SearchSpace, directions: Sequence[Direction], *, make: Callable[[int], BaseSampler], seed: str
-    ) -> None:
-        super().__init__(space, directions, make=make, seed=seed)
-        self._begun: set[tuple[tuple[str, Scalar], ...]] = set()
+        Args:
+            dimensions: of the study, whose trials have values for all of them, without effect or not.
+            make: gives one of Optuna's for a seed.
+            seed: makes suggestions reproducible.
+        """
+        self._dimensions = dimensions
+        self._make = make
+        self._seed = seed
+        self._begun = Begun(dimensions)
 
-    def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
-        self._begun.add(tuple(parameters.items()))
-        super().begin(number, parameters)
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._dimensions.distributions
 
-    def suggest(self, number: int) -> dict[str, Scalar]:
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        begun = self._begun.up_to(study, trial.number)
+        child: dict[str, Any] = {}
         for attempt in range(MAX_TWINS):
-            parameters = self._draw(f"{self._seed}/{number}/{attempt}")
-            if tuple(parameters.items()) not in self._begun:
+            sampler = self._make(seed_of(self._seed, trial.number, attempt))
+            inherited = sampler.sample_relative(study, trial, sampler.infer_relative_search_space(study, trial))
+            for key, distribution in search_space.items():
+                drawn = key not in inherited
+                value = sampler.sample_independent(study, trial, key, distribution) if drawn else inherited[key]
+                child[key] = self._dimensions.rounded(key, value)
+            if tuple(self._dimensions.decoded(child).items()) not in begun:
                 break
-        self.begin(number, parameters)
-        return parameters
+        has_effect = self._dimensions.encoded(self._dimensions.decoded(child))
+        return {key: value for key, value in child.items() if key in has_effect}
 
 
 class _SteadyState:
@@ -84,7 +100,8 @@ def make_nsga2(num_trials: int, seed: int) -> BaseSampler:
 
 def make_nsga3(num_trials: int, seed: int) -> BaseSampler:
     """A sampler guided by reference directions."""
-    return _SteadyNsga3(population_size=num_parents(num_trials), seed=seed)
+    with experimental():
+        return _SteadyNsga3(population_size=num_parents(num_trials), seed=seed)
 
 
 def _completed(study: Study) -> list[FrozenTrial]:
