@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import Categorical, Scalar, SearchSpace
-from search_spaces.parameters import is_active
 
 INACTIVE = 0.5
 """Coordinate of a parameter that its conditions switch off: two such configs do not differ in it."""
@@ -73,15 +72,16 @@ class SearchedSide:
 
 def point_of(space: SearchSpace, values: Mapping[str, Scalar]) -> tuple[float, ...]:
     """Coordinates of an assignment, in which near configs are near: positions in [0, 1], and one for each choice."""
+    active = space.active(values)
     found: list[float] = []
-    decided: dict[str, Scalar] = {}
-    for parameter in space.parameters:
-        is_set = is_active(parameter, decided) and parameter.name in values
+    for indices in space.dimensions():
+        parameter = space.parameters[indices[0]]
+        named = [space.parameters[index] for index in indices]
+        is_set = parameter.name in values and any(own in active for own in named)
         value: Any = values.get(parameter.name)
-        if is_set:
-            decided[parameter.name] = value
         if isinstance(parameter, Categorical):
-            found += [CHOICE if is_set and choice == value else 0.0 for choice in parameter.choices]
+            is_only = len(parameter.choices) == 1  # and tells nothing, set or not
+            found += [CHOICE if is_only or (is_set and choice == value) else 0.0 for choice in parameter.choices]
         else:
             found.append(parameter.to_unit(value) if is_set else INACTIVE)
     return tuple(found)

@@ -68,7 +68,7 @@ class OptunaSearch:
         self._num_objectives = len(directions)
         self._is_maximised = directions[0] is Direction.MAXIMIZE
         self._worst: float | None = None
-        self._dimensions = {dimension_key(parameter): parameter for parameter in space.parameters}
+        self._dimensions = list(zip(dimension_keys(space), space.parameters, strict=True))
         # The sampler is set for each trial; this one only keeps Optuna from making its own.
         self._study = optuna.create_study(
             directions=[direction.value for direction in directions], sampler=RandomSampler()
@@ -83,7 +83,7 @@ class OptunaSearch:
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
         known = {
             key: to_optuna(parameter, parameters[parameter.name])
-            for key, parameter in self._dimensions.items()
+            for key, parameter in self._dimensions
             if is_active(parameter, parameters)
         }
         self._study.enqueue_trial(known)
@@ -128,7 +128,7 @@ class OptunaSearch:
         trial = self._study.ask()
         values: dict[str, Scalar] = {}
         rounded: dict[str, Scalar] = {}
-        for key, parameter in self._dimensions.items():
+        for key, parameter in self._dimensions:
             has_effect = is_active(parameter, values)
             if has_effect or self._asks_for_all:
                 value: Any = suggest_value(trial, key, parameter)
@@ -185,10 +185,19 @@ def _cmaes(seed: int, source_trials: list[optuna.trial.FrozenTrial] | None = Non
     return CmaEsSampler(seed=seed, source_trials=source_trials, warn_independent_sampling=False)
 
 
-def dimension_key(parameter: Parameter) -> str:
-    """Optuna's name of a parameter: one name with two ranges under two conditions is two dimensions to Optuna."""
-    conditions = ";".join(f"{name} in {list(allowed)}" for name, allowed in sorted(parameter.when.items()))
-    return f"{parameter.name} if {conditions}" if conditions else parameter.name
+def dimension_keys(space: SearchSpace) -> list[str]:
+    """Optuna's names of the parameters: one name with two ranges is two dimensions, told apart by their conditions."""
+    keys = [""] * len(space.parameters)
+    for indices in space.dimensions():
+        name = space.parameters[indices[0]].name
+        conditions = " or ".join(filter(None, (_condition(space.parameters[index]) for index in indices)))
+        for index in indices:
+            keys[index] = f"{name} if {conditions}" if conditions else name
+    return keys
+
+
+def _condition(parameter: Parameter) -> str:
+    return ";".join(f"{name} in {list(allowed)}" for name, allowed in sorted(parameter.when.items()))
 
 
 def suggest_value(trial: optuna.Trial, key: str, parameter: Parameter) -> Scalar:
