@@ -359,6 +359,7 @@ RECOMMENDATION: dict[str, Any] = {
         "status": "confirmed",
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
+        "branches": None,
         "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
     },
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",

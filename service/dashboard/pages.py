@@ -24,6 +24,7 @@ from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
 from service.evidence.words import (
     alternative_words,
+    branches_words,
     device_hours,
     duration,
     number,
@@ -68,6 +69,7 @@ def _environment() -> jinja2.Environment:
         parameter=view.parameter,
         duration=duration,
         alternative_words=alternative_words,
+        branches_words=branches_words,
         ratio_words=ratio_words,
         ago=view.ago,
         iso=view.iso,

@@ -11,11 +11,14 @@ from typing import Any
 from search_spaces import SearchSpace
 from service.domain import Direction, Objective, Phase, Side, TrialState
 from service.evidence.best_values import best_of, compare, improvement_over
+from service.evidence.branches import Branches
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds, verdict_over_seeds
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.lineage import caveat_of_lineage, lineage_of
+from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck
+from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
@@ -94,6 +97,7 @@ def recommend(
     choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
     result = confirm(trials, direction, choosing=choosing, comparing=comparing)
     search_interval = None
+    sides: dict[Phase, SearchedSide] = {}
     if result is not None:
         sides = sides_of(result, trials, spaces or {}, metric=metric, top_k=top_k, num_choosing=len(choosing))
         result, search_interval = with_luck(result, sides, direction)
@@ -136,6 +140,7 @@ def recommend(
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
         search_interval=search_interval,
         baselines=_baselines(trials, result, choosing, direction),
+        branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
     if baseline is not None and evidence.has_few_trials:
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED)
@@ -202,6 +207,17 @@ def _baselines(
         else:
             found.append(BaselineBest(optimizer, None, None, 0, num_tried))
     return found
+
+
+def _branches(
+    trials: Sequence[FinishedTrial],
+    best: Winner,
+    spaces: Mapping[Side, SearchSpace],
+    side: SearchedSide | None,
+    direction: Direction,
+) -> Branches | None:
+    space = spaces.get(Phase.SEARCH)
+    return None if space is None else branches_of(trials, best.number, space, side, direction)
 
 
 def _optimizer(trial: FinishedTrial) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence.branches import Branches
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
@@ -302,6 +303,8 @@ class Evidence:
     baselines: list[BaselineBest] = field(default_factory=list)
     """The best of each baseline, in the order in which they began. Empty: the job had none, or ended when there could
     be but one."""
+    branches: Branches | None = None
+    """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     @property
     def num_tried(self) -> dict[str, int]:

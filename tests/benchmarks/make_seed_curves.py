@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from search_spaces import Scalar, preset
+from search_spaces import FAMILY_PRESETS, Scalar, preset
 from shampoo.step.failures import RefreshFailed
 from tests.benchmarks.make_curves import OBJECTIVE, read_journal
 from tests.benchmarks.search.curve_tables import DATA
@@ -50,8 +50,6 @@ class Task:
     """The presets that configurations are drawn from."""
 
 
-FAMILY = ("shampoo", "shampoo-sgd", "soap", "kl", "spectral")
-
 TASKS: Mapping[str, Task] = {
     "digits-mlp": Task("digits-mlp", num_steps=40, num_units=8, batch_size=128, num_configs=128, num_seeds=8),
     "digits-convnet": Task(
@@ -64,7 +62,13 @@ TASKS: Mapping[str, Task] = {
         options={"size": "tiny"},
     ),
     "digits-mlp-family": Task(
-        "digits-mlp", num_steps=40, num_units=20, batch_size=128, num_configs=160, num_seeds=3, sides=FAMILY
+        "digits-mlp",
+        num_steps=40,
+        num_units=20,
+        batch_size=128,
+        num_configs=160,
+        num_seeds=3,
+        sides=tuple(FAMILY_PRESETS),
     ),
     "digits-convnet-family": Task(
         "digits-convnet",
@@ -74,10 +78,16 @@ TASKS: Mapping[str, Task] = {
         num_configs=80,
         num_seeds=3,
         options={"size": "tiny"},
-        sides=FAMILY,
+        sides=tuple(FAMILY_PRESETS),
     ),
     "digits-autoencoder-family": Task(
-        "digits-autoencoder", num_steps=40, num_units=20, batch_size=128, num_configs=60, num_seeds=2, sides=FAMILY
+        "digits-autoencoder",
+        num_steps=40,
+        num_units=20,
+        batch_size=128,
+        num_configs=60,
+        num_seeds=2,
+        sides=tuple(FAMILY_PRESETS),
     ),
 }
 

@@ -49,18 +49,22 @@ class SearchedSide:
         if self.chosen not in self.repeats or not completed.issuperset(self.repeats):
             raise ValueError(f"chosen {self.chosen} of repeated {list(self.repeats)} of completed {sorted(completed)}")
 
-    def final_values(self) -> dict[int, float]:
-        """The last value of each completed trial, by number, and the one expected of each that was pruned.
-
-        A pruned one is expected to go on as the completed ones did on average from where it was stopped.
-        """
+    def rests(self) -> dict[int, list[float]]:
+        """By how much each completed trial still changed from a step to its end, by step."""
         rests: dict[int, list[float]] = {}
         for trial in self.trials:
             if trial.has_completed and trial.curve:
                 end = trial.curve[-1][1]
                 for step, value in dict(trial.curve).items():
                     rests.setdefault(step, []).append(end - value)
-        means = {step: statistics.fmean(own) for step, own in rests.items()}
+        return rests
+
+    def final_values(self) -> dict[int, float]:
+        """The last value of each completed trial, by number, and the one expected of each that was pruned.
+
+        A pruned one is expected to go on as the completed ones did on average from where it was stopped.
+        """
+        means = {step: statistics.fmean(own) for step, own in self.rests().items()}
         values = {}
         for trial in self.trials:
             if trial.has_failed or not trial.curve:
