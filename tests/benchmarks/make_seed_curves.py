@@ -9,7 +9,6 @@ alone.
     python -m tests.benchmarks.make_seed_curves digits-convnet
     python -m tests.benchmarks.make_seed_curves digits-mlp-family
     python -m tests.benchmarks.make_seed_curves digits-convnet-family
-    python -m tests.benchmarks.make_seed_curves digits-autoencoder-family
 """
 
 from __future__ import annotations
@@ -75,18 +74,9 @@ TASKS: Mapping[str, Task] = {
         num_steps=40,
         num_units=20,
         batch_size=64,
-        num_configs=80,
+        num_configs=50,
         num_seeds=3,
         options={"size": "tiny"},
-        sides=tuple(FAMILY_PRESETS),
-    ),
-    "digits-autoencoder-family": Task(
-        "digits-autoencoder",
-        num_steps=40,
-        num_units=20,
-        batch_size=128,
-        num_configs=60,
-        num_seeds=2,
         sides=tuple(FAMILY_PRESETS),
     ),
 }
