@@ -60,7 +60,7 @@ MEMBERS = tuple(dict.fromkeys(choices["preconditioner"] for choices, _ in FAMILY
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A search when it found something better."""
+    """A search when a trial of it was complete."""
 
     num_started: int
     """Trials begun."""
@@ -96,9 +96,11 @@ def course_of(landscape: Landscape, search: SimulatedSearch, *, before: float) -
     """
     points = [Point(0, 0.0, math.inf, before)]
     for one in search.completions:
-        if one.value < points[-1].value:
-            mean = landscape.mean(search.parameters[one.number])
-            points.append(Point(one.num_started, one.num_units / landscape.num_units, one.value, mean))
+        best = points[-1]
+        value, mean = best.value, best.mean
+        if one.value < best.value:
+            value, mean = one.value, landscape.mean(search.parameters[one.number])
+        points.append(Point(one.num_started, one.num_units / landscape.num_units, value, mean))
     return Course(points)
 
 
