@@ -96,9 +96,9 @@ def fit(
     values: dict[str, Scalar] = {}
     clipped: list[str] = []
     own, fixed = given.keys(), held or {}
-    for parameter in space.branching:
-        if parameter.name not in given and fixed.get(parameter.name) in parameter.choices:
-            given = {**given, parameter.name: fixed[parameter.name]}
+    for branching in space.branching:
+        if branching.name not in given and fixed.get(branching.name) in branching.choices:
+            given = {**given, branching.name: fixed[branching.name]}
     for parameter in space.parameters:
         if not is_active(parameter, values):
             continue

@@ -146,7 +146,7 @@ def slope_of(means: Sequence[float], num_regions: int) -> float:
     last = min(NUM_TAIL, len(means)) - 1
     if last < 1:
         return 0.0
-    first_place, last_place = ((rank / (num_regions + 1)) ** (1.0 / TAIL_SHAPE) for rank in (1, last + 1))
+    first_place, last_place = (math.pow(rank / (num_regions + 1), 1.0 / TAIL_SHAPE) for rank in (1, last + 1))
     return (means[last] - means[0]) / (last_place - first_place)
 
 

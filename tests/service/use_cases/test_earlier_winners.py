@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search_spaces import Categorical, Float, Integer, SearchSpace, preset
+from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
 from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
@@ -76,7 +76,7 @@ def test_a_config_keeps_its_member_of_the_family_in_another_space() -> None:
     found = fit(family, soap, held=arguments)
     assert found is not None
     assert found == (family.defaults({"preconditioner": "soap", **soap}), [])
-    of_family = {"preconditioner": "soap", "lr": 0.02}
+    of_family: dict[str, Scalar] = {"preconditioner": "soap", "lr": 0.02}
     assert fit(preset("soap"), of_family) == (preset("soap").defaults(soap), [])
     assert fit(preset("shampoo"), of_family) is None
     assert fit(preset("kl"), of_family) is None
