@@ -17,10 +17,10 @@ class BranchBest:
     value: float | None
     """That value, with one seed."""
     probability_best: float | None
-    """That a search as long as this one, spent on this choice alone, would find a better config than with any other.
-    It takes into account what each choice's trials reached, the luck of seeds as the confirmation shows it, that the
-    ends of pruned trials are only expected, and that a choice with few trials may have better configs that were not
-    tried. None: nothing was trained with two new seeds, or nothing of it was measured."""
+    """That the best config tried, on average over seeds, is of this choice. It takes into account what all trials
+    reached, the luck of seeds as the confirmation shows it, and that the ends of pruned trials are only expected; not
+    that searched alone, a choice may find configs that were not tried. None: nothing was trained with two new seeds, or
+    nothing of it was measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ def branches_words(branches: Branches) -> str:
         found = [f"{own.choice} {number(own.value)}" for own in branches.choices if own.value is not None]
         return f"{won}, by the best values found ({', '.join(found)}): how sure that is, only new seeds tell."
     untold = [f"{choice} unknown" for choice, probability in known if probability is None]
-    return f"{won}; searched as long by itself, each would be the best so probably: {', '.join([*told, *untold])}."
+    return f"{won}; of the configs tried, the best is so probably of each: {', '.join([*told, *untold])}."
 
 
 def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:

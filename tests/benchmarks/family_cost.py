@@ -13,7 +13,7 @@ config that it would recommend: of its completed trials the best by value.
   those searches took together.
 - `named`: share of whole jobs, with a confirmation, whose recommended config is of the member that suits best, that is
   of which most searches of the member alone, as long as the job's, find the best config.
-- `probabilities`: what jobs say of members, in classes, and in how many of such searches they are in fact the best.
+- `probabilities`: what jobs say of members, in classes, and how many of these have the best config that was tried.
 """
 
 from __future__ import annotations
@@ -189,8 +189,19 @@ def winners_alone(landscape: TableFamily, search: str, size: Size, num: int) -> 
     return wins
 
 
-def told(landscape: TableFamily, search: str, size: Size, number: int) -> tuple[str, dict[str, float]] | None:
-    """The member that a job recommends, and the probabilities that it gives; None: nothing was confirmed."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a job says of members."""
+
+    winner: str
+    said: Mapping[str, float]
+    """The probability of each that something is known of."""
+    best: str
+    """The member of the config that is in truth the best one tried."""
+
+
+def told(landscape: TableFamily, search: str, size: Size, number: int) -> Told | None:
+    """What the job with that number says; None: nothing was confirmed."""
     landscapes: dict[Phase, Landscape] = {Phase.SEARCH: landscape}
     trials, result = searched_and_confirmed(landscapes, search, size, number)
     if result is None or not result.candidates:
@@ -199,7 +210,12 @@ def told(landscape: TableFamily, search: str, size: Size, number: int) -> tuple[
     branches = branches_of(trials, result.candidates[0].number, landscape.space, side, Direction.MINIMIZE)
     assert branches is not None
     said = {str(own.choice): own.probability_best for own in branches.choices}
-    return str(branches.winner), {member: p for member, p in said.items() if p is not None}
+    means = [
+        (mean, str(trial.parameters["preconditioner"]))
+        for trial in trials
+        if trial.phase is Phase.SEARCH and math.isfinite(mean := landscape.mean(trial.parameters))
+    ]
+    return Told(str(branches.winner), {member: p for member, p in said.items() if p is not None}, min(means)[1])
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -249,21 +265,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
             wins = winners_alone(landscape, given.search, size, max(5, given.jobs // 2))
             suited = max(wins, key=wins.__getitem__)
             jobs = [job for number in range(given.jobs) if (job := told(landscape, given.search, size, number))]
-            named = statistics.fmean(winner == suited for winner, _ in jobs)
-            squares = [math.fsum((p - wins[member]) ** 2 for member, p in own.items()) for _, own in jobs if own]
-            of_winner = statistics.fmean(own[winner] for winner, own in jobs if own)
-            are = statistics.fmean(wins[winner] for winner, own in jobs if own)
+            known = [job for job in jobs if job.said]
+            named = statistics.fmean(job.winner == suited for job in jobs)
+            of_winner = statistics.fmean(job.said[job.winner] for job in known)
+            are = statistics.fmean(job.winner == job.best for job in known)
             shares = ", ".join(f"{member} {share:.0%}" for member, share in wins.items())
-            label = f"{name}, {size.num_trials} trials"
-            job_rows.append([label, shares, named, of_winner, are, statistics.fmean(squares)])
+            job_rows.append([f"{name}, {size.num_trials} trials", shares, named, of_winner, are])
             figures[f"{name}.{size.num_trials}.jobs"] = {
                 "named": named,
                 "said_of_winner": of_winner,
                 "winner_is": are,
                 "wins": wins,
             }
-            said += [(p, wins[member]) for _, own in jobs for member, p in own.items()]
-            print_table(("job", "best alone", "named", "said of the winner", "it is", "squares"), job_rows[-1:])
+            said += [(p, member == job.best) for job in known for member, p in job.said.items()]
+            print_table(("job", "best alone", "named", "said of the winner", "it is"), job_rows[-1:])
     if said:
         classes = calibration(said)
         figures["probabilities"] = [{"said": a, "are": b, "num": num} for a, b, num in classes]

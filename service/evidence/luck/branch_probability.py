@@ -1,9 +1,8 @@
-"""The probability that a choice which opens parameters of its own, as a member of Shampoo's family, suits best.
+"""The probability that the best config tried is of one choice or another, as of which member of Shampoo's family.
 
-A choice is better than another if a search as long as the whole one, spent on it alone, would find a better config.
-What its trials say of that is uncertain in three ways, and all three are drawn: the luck of seeds (`true_means`), the
-ends of trials that were pruned, and the configs that were not tried (`search_luck`), which are the more, the fewer
-trials a choice had. `tests.benchmarks.family_cost` says how often it is so. Pure, in the standard library alone.
+It counts the luck of seeds (`true_means`), and that the ends of pruned trials are only expected. It does not count
+configs that were not tried: searched alone, another choice may yet find better ones, and `tests.benchmarks.family_cost`
+says how often it does. Pure, in the standard library alone.
 """
 
 from __future__ import annotations
@@ -13,21 +12,13 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from search_spaces import Scalar
 from service.domain import Direction
-from service.evidence.luck.search_luck import Regions, best_of_another_search, regions_of, slope_of
-from service.evidence.luck.searched_side import SearchedSide, TriedTrial
+from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.luck.true_means import draw_means
 
 NUM_DRAWS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    choice: Scalar
-    regions: Regions
 
 
 def branch_probabilities(
@@ -48,32 +39,13 @@ def branch_probabilities(
         NoNoise: no config was trained with two new seeds.
     """
     rng = random.Random(0)
-    branches = _branches(side, direction, choices)
-    num_regions = sum(branch.regions.count for branch in branches)
     doubts = _doubts(side)
     counts: Counter[Scalar] = Counter()
     for draw in draw_means(side, direction, rng, num_draws):
         means = {number: mean + rng.gauss(0.0, doubts.get(number, 0.0)) for number, mean in draw.means.items()}
-        own = {b.choice: sorted(means[n] for n in b.regions.heads if n in means) for b in branches}
-        everywhere = slope_of(sorted(mean for known in own.values() for mean in known), num_regions)
-        found = {
-            branch.choice: best_of_another_search(
-                own[branch.choice], branch.regions.count, num_regions, rng, least_slope=everywhere
-            )
-            for branch in branches
-            if own[branch.choice]
-        }
-        counts[min(found, key=found.__getitem__)] += 1
-    return {branch.choice: counts[branch.choice] / num_draws for branch in branches}
-
-
-def _branches(side: SearchedSide, direction: Direction, choices: Mapping[int, Scalar]) -> list[_Branch]:
-    trials: dict[Scalar, list[TriedTrial]] = {}
-    for trial in side.trials:
-        trials.setdefault(choices[trial.number], []).append(trial)
-    values = side.final_values()
-    found = [_Branch(choice, regions_of(own, values, direction)) for choice, own in trials.items()]
-    return [branch for branch in found if branch.regions.heads]
+        counts[choices[min(means, key=means.__getitem__)]] += 1
+    tried = dict.fromkeys(choices[number] for number in side.final_values())
+    return {choice: counts[choice] / num_draws for choice in tried}
 
 
 def _doubts(side: SearchedSide) -> dict[int, float]:

@@ -19,11 +19,11 @@ import math
 import random
 import statistics
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.domain import Direction
-from service.evidence.luck.searched_side import SearchedSide, TriedTrial, typical_distance
+from service.evidence.luck.searched_side import SearchedSide, typical_distance
 from service.evidence.luck.true_means import Draw, draw_means
 
 CONFIDENCE = 0.95
@@ -38,9 +38,7 @@ NUM_TAIL = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
-    """Trials near each other taken together."""
-
+class _Regions:
     heads: Sequence[int]
     """The number of the best trial of each, those without any value left out."""
     count: int
@@ -88,22 +86,16 @@ def lucks(side: SearchedSide, direction: Direction, rng: random.Random, num_draw
     Raises:
         NoNoise: no config was trained with two new seeds.
     """
-    regions = regions_of(side.trials, side.final_values(), direction)
+    regions = _regions(side, direction)
     for draw in draw_means(side, direction, rng, num_draws):
         yield _recommended(side, regions, draw, rng) - draw.means[side.chosen]
 
 
-def regions_of(trials: Sequence[TriedTrial], values: Mapping[int, float], direction: Direction) -> Regions:
-    """The regions of these trials of a search.
-
-    Args:
-        values: the final value of each that has one, by number.
-    """
+def _regions(side: SearchedSide, direction: Direction) -> _Regions:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    best_first = sorted(trials, key=lambda trial: sign * values.get(trial.number, sign * math.inf))
-    # What none of them varies, as a parameter that their choices switch off, keeps no two apart.
-    num_varied = sum(len(set(column)) > 1 for column in zip(*(trial.point for trial in trials), strict=True))
-    reach = NEAR * typical_distance(num_varied)
+    values = side.final_values()
+    best_first = sorted(side.trials, key=lambda trial: sign * values.get(trial.number, sign * math.inf))
+    reach = NEAR * typical_distance(len(side.trials[0].point))
     kept: list[tuple[float, ...]] = []
     heads = []
     for trial in best_first:
@@ -111,13 +103,13 @@ def regions_of(trials: Sequence[TriedTrial], values: Mapping[int, float], direct
             kept.append(trial.point)
             if trial.number in values:
                 heads.append(trial.number)
-    return Regions(heads, len(kept))
+    return _Regions(heads, len(kept))
 
 
-def _recommended(side: SearchedSide, regions: Regions, draw: Draw, rng: random.Random) -> float:
+def _recommended(side: SearchedSide, regions: _Regions, draw: Draw, rng: random.Random) -> float:
     """The true mean of what another search recommends, if the truth is `draw`."""
     means = sorted(draw.means[number] for number in regions.heads if number in draw.means)
-    found = _another_search(means, regions.count, regions.count, rng)
+    found = _another_search(means, regions.count, rng)
     best = sorted((mean + rng.gauss(0.0, draw.noise), mean) for mean in found)[: side.top_k]
     if not side.num_choosing:
         return best[0][1]
@@ -125,58 +117,31 @@ def _recommended(side: SearchedSide, regions: Regions, draw: Draw, rng: random.R
     return min((mean + rng.gauss(0.0, noise), mean) for _, mean in best)[1]
 
 
-def best_of_another_search(
-    means: Sequence[float], num_regions: int, num_drawn: int, rng: random.Random, *, least_slope: float = 0.0
-) -> float:
-    """The best mean of another search, of `num_drawn` regions.
-
-    Args:
-        means: the best ones of this search's `num_regions`, best first; one or more.
-        least_slope: below the best one, where these means alone tell of a smaller one.
-    """
-    return next(_another_search(means, num_regions, num_drawn, rng, least_slope=least_slope))
-
-
-def slope_of(means: Sequence[float], num_regions: int) -> float:
-    """By how much means rise per unit of the root of their place in the distribution, at its lower end.
-
-    Args:
-        means: the best ones of `num_regions`, best first.
-    """
-    last = min(NUM_TAIL, len(means)) - 1
-    if last < 1:
-        return 0.0
-    first_place, last_place = (math.pow(rank / (num_regions + 1), 1.0 / TAIL_SHAPE) for rank in (1, last + 1))
-    return (means[last] - means[0]) / (last_place - first_place)
-
-
-def _another_search(
-    means: Sequence[float], num_regions: int, num_drawn: int, rng: random.Random, *, least_slope: float = 0.0
-) -> Iterator[float]:
+def _another_search(means: Sequence[float], num_regions: int, rng: random.Random) -> list[float]:
     """The best means of another search's regions, best first; those beyond the worst of `means` are left out.
 
     Args:
         means: the best ones of this search's `num_regions`, best first.
-        num_drawn: regions of the other search.
-        least_slope: as for `best_of_another_search`.
     """
     count = len(means)
     known = [place ** (1.0 / TAIL_SHAPE) for place in _lowest_of_uniform(num_regions, count, rng)]
-    slope = max(least_slope, slope_of(means, num_regions))
-    found = False
-    for uniform in _lowest_of_uniform(num_drawn, min(count, num_drawn), rng):
+    last = min(NUM_TAIL, count) - 1
+    slope = 0.0
+    if last:
+        first_place, last_place = ((rank / (num_regions + 1)) ** (1.0 / TAIL_SHAPE) for rank in (1, last + 1))
+        slope = (means[last] - means[0]) / (last_place - first_place)
+    found = []
+    for uniform in _lowest_of_uniform(num_regions, count, rng):
         place = uniform ** (1.0 / TAIL_SHAPE)
         above = bisect_left(known, place)
         if above == count:
             break
         if above == 0:
-            yield means[0] - slope * (known[0] - place)
+            found.append(means[0] - slope * (known[0] - place))
         else:
             share = (place - known[above - 1]) / (known[above] - known[above - 1])
-            yield means[above - 1] + share * (means[above] - means[above - 1])
-        found = True
-    if not found:
-        yield means[-1]
+            found.append(means[above - 1] + share * (means[above] - means[above - 1]))
+    return found or [means[-1]]
 
 
 def _lowest_of_uniform(num: int, count: int, rng: random.Random) -> list[float]:

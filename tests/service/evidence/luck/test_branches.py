@@ -53,16 +53,9 @@ def test_a_choice_that_is_far_ahead_is_the_best_almost_surely() -> None:
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_choices_that_are_level_are_as_probable() -> None:
+def test_of_choices_that_are_level_neither_is_sure() -> None:
     found = said({"soap": [1.0, 1.2, 1.4, 1.6, 1.8], "kl": [1.0, 1.2, 1.4, 1.6, 1.8]})
-    assert 0.25 < found["soap"] < 0.75
-
-
-def test_of_a_choice_with_few_trials_less_is_sure() -> None:
-    ahead = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]
-    many = said({"soap": ahead, "kl": [value + 0.3 for value in ahead]})
-    few = said({"soap": ahead, "kl": [1.3]})
-    assert few["kl"] > many["kl"]
+    assert 0.05 < found["soap"] < 0.95
 
 
 def test_what_is_open_of_a_pruned_trial_counts() -> None:
@@ -143,7 +136,7 @@ def test_a_recommendation_says_which_member_won_and_how_sure_that_is() -> None:
     assert (by_choice["soap"].probability_best or 0.0) > 0.9
     assert by_choice["spectral"].probability_best is None
     words = branches_words(branches)
-    assert words.startswith("Of preconditioner, soap won; searched as long by itself")
+    assert words.startswith("Of preconditioner, soap won; of the configs tried")
     assert words.endswith("spectral unknown.")
     assert words in evidence_lines(found.evidence)
     assert recommendation_from_json(json.loads(json.dumps(found.to_json()))) == found
