@@ -4,19 +4,22 @@
 
 from __future__ import annotations
 
-from search_spaces.adamw import ADAMW
-from search_spaces.algoperf import algoperf_points
 from search_spaces.errors import SpaceError
-from search_spaces.muon import MUON
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.perturbation import may_change_in_flight, perturb
-from search_spaces.sgd import SGD
-from search_spaces.shampoo import SHAMPOO, SHAMPOO_SGD
-from search_spaces.soap import KL, SOAP, SOAP_PEER
+from search_spaces.shipped.adamw import ADAMW
+from search_spaces.shipped.algoperf import algoperf_points
+from search_spaces.shipped.family import FAMILY, FAMILY_PRESETS
+from search_spaces.shipped.muon import MUON
+from search_spaces.shipped.sgd import SGD
+from search_spaces.shipped.shampoo import SHAMPOO, SHAMPOO_SGD
+from search_spaces.shipped.soap import KL, SOAP, SOAP_PEER
+from search_spaces.shipped.spectral import SPECTRAL
 from search_spaces.space import Assignment, SearchSpace
 
 __all__ = [
+    "FAMILY_PRESETS",
     "Assignment",
     "Categorical",
     "Float",
@@ -40,6 +43,8 @@ def presets() -> dict[str, SearchSpace]:
         "shampoo-sgd": SHAMPOO_SGD,
         "soap": SOAP,
         "kl": KL,
+        "spectral": SPECTRAL,
+        "family": FAMILY,
         "adamw": ADAMW,
         "sgd": SGD,
         "muon": MUON,

@@ -35,6 +35,11 @@ class Float:
 
     kind: ClassVar[str] = "float"
 
+    @property
+    def domain(self) -> tuple[object, ...]:
+        """The name and the range, equal for parameters that are one dimension."""
+        return self.kind, self.name, self.low, self.high, self.scale
+
     def clipped(self, value: float) -> float:
         """The value of the range that is nearest to `value`."""
         return min(max(value, self.low), self.high)
@@ -83,6 +88,11 @@ class Integer:
 
     kind: ClassVar[str] = "integer"
 
+    @property
+    def domain(self) -> tuple[object, ...]:
+        """The name and the range, equal for parameters that are one dimension."""
+        return self.kind, self.name, self.low, self.high, self.scale
+
     def clipped(self, value: int) -> int:
         """The value of the range that is nearest to `value`."""
         return min(max(value, self.low), self.high)
@@ -119,6 +129,11 @@ class Categorical:
     source: str = ""
 
     kind: ClassVar[str] = "categorical"
+
+    @property
+    def domain(self) -> tuple[object, ...]:
+        """The name and the choices, equal for parameters that are one dimension."""
+        return self.kind, self.name, *((isinstance(choice, bool), choice) for choice in self.choices)
 
     def to_unit(self, value: Scalar) -> float:
         """Middle of the choice's slice of [0, 1]."""

@@ -105,15 +105,47 @@ class SearchSpace:
                 decided[parameter.name] = values.setdefault(parameter.name, parameter.default)
         return self.check(values, beyond_bounds=beyond_bounds)
 
+    @property
+    def branching(self) -> tuple[Categorical, ...]:
+        """The parameters whose choices open others, those without conditions of their own first."""
+        named = {name for parameter in self.parameters for name in parameter.when}
+        opening = [p for p in self.parameters if isinstance(p, Categorical) and p.name in named]
+        return tuple(sorted(opening, key=lambda parameter: len(self._needed(parameter))))
+
     def branch_defaults(self) -> list[dict[str, Scalar]]:
         """The defaults, then for each other choice that opens parameters of its own the defaults with that choice."""
-        opening = {name for parameter in self.parameters for name in parameter.when}
         found = [self.defaults()]
-        for parameter in self.parameters:
-            if isinstance(parameter, Categorical) and parameter.name in opening and not parameter.when:
-                others = (choice for choice in parameter.choices if choice != parameter.default)
-                found.extend(self.defaults({parameter.name: choice}) for choice in others)
+        for parameter in self.branching:
+            needed = self._needed(parameter)
+            for choice in parameter.choices:
+                start = self.defaults({**needed, parameter.name: choice})
+                if start not in found:
+                    found.append(start)
         return found
+
+    def dimensions(self) -> list[tuple[int, ...]]:
+        """The indices of the parameters, grouped: those of one name and one range are one dimension.
+
+        They stand under conditions that exclude each other, as where they differ in their default: what is learned of
+        the range under one condition counts under the others.
+        """
+        groups: dict[object, list[int]] = {}
+        for index, parameter in enumerate(self.parameters):
+            groups.setdefault(parameter.domain, []).append(index)
+        return [tuple(indices) for indices in groups.values()]
+
+    def _needed(self, parameter: Parameter) -> dict[str, Scalar]:
+        """Choices with which a parameter is active, defaults where they serve."""
+        needed: dict[str, Scalar] = {}
+        for name, allowed in parameter.when.items():
+            for other in self.parameters:
+                if other.name != name or not isinstance(other, Categorical) or name in needed:
+                    continue
+                suited = [choice for choice in other.choices if any(is_same(choice, value) for value in allowed)]
+                if suited:
+                    serves = any(is_same(choice, other.default) for choice in suited)
+                    needed |= self._needed(other) | {name: other.default if serves else suited[0]}
+        return needed
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
         """A random value for each active parameter, uniform on its scale."""

@@ -24,6 +24,7 @@ from service.evidence.snippet import python_snippet
 from service.evidence.types import recommendation_from_json
 from service.evidence.words import (
     alternative_words,
+    branches_words,
     currency_lines,
     device_hours,
     duration,
@@ -70,6 +71,7 @@ def _environment() -> jinja2.Environment:
         parameter=view.parameter,
         duration=duration,
         alternative_words=alternative_words,
+        branches_words=branches_words,
         ratio_words=ratio_words,
         has_own_examples=has_own_examples,
         optimizer_title=optimizer_title,

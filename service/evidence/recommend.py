@@ -11,12 +11,15 @@ from typing import Any
 from search_spaces import SearchSpace
 from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
 from service.evidence.best_values import best_of
+from service.evidence.branches import Branches
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.lineage import caveat_of_lineage, lineage_of
+from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck
+from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
@@ -101,6 +104,7 @@ def recommend(
     choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
     result = confirm(trials, direction, choosing=choosing, comparing=comparing)
     search_interval = None
+    sides: dict[Phase, SearchedSide] = {}
     if result is not None:
         sides = sides_of(result, trials, spaces or {}, metric=metric, top_k=top_k, num_choosing=len(choosing))
         result, search_interval = with_luck(result, sides, direction)
@@ -154,6 +158,7 @@ def recommend(
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=_side_seconds(trials),
+        branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
     if baseline is not None and evidence.has_few_trials:
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
@@ -231,6 +236,17 @@ def _side_seconds(trials: Sequence[FinishedTrial]) -> dict[Side, float]:
             side = side_of(trial.phase, _optimizer(trial))
             seconds[side] = seconds.get(side, 0.0) + trial.seconds
     return seconds
+
+
+def _branches(
+    trials: Sequence[FinishedTrial],
+    best: Winner,
+    spaces: Mapping[Side, SearchSpace],
+    side: SearchedSide | None,
+    direction: Direction,
+) -> Branches | None:
+    space = spaces.get(Phase.SEARCH)
+    return None if space is None else branches_of(trials, best.number, space, side, direction)
 
 
 def _optimizer(trial: FinishedTrial) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from service.domain import Currency, Direction, FailureReason, Phase, Side, TrialState
+from service.evidence.branches import Branches
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
@@ -357,6 +358,8 @@ class Evidence:
     side_seconds: dict[Side, float] = field(default_factory=dict)
     """Seconds that the trials of search and of each baseline trained, without those of the confirmation. Empty: the job
     ended before these were kept."""
+    branches: Branches | None = None
+    """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     @property
     def num_tried(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
+from service.evidence.branches import Branches
 from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.types import (
     MIN_TRIED,
@@ -311,6 +312,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
         lines += [*_baselines_lines(evidence, baseline), f"{answer.headline}. {answer.detail}"]
         if evidence.verdict in (Verdict.WORSE, Verdict.EQUAL):
             lines.append(f"`recommend --job JOB --trial {baseline.number}` prints the config of {theirs}.")
+    lines += [] if evidence.branches is None else [branches_words(evidence.branches)]
     bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
     lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
@@ -329,6 +331,18 @@ def _probability_lines(evidence: Evidence) -> list[str]:
     if len(told) < 2:
         return []
     return [f"Which of the configs trained again is the best, by the seeds and the search: {', '.join(told)}."]
+
+
+def branches_words(branches: Branches) -> str:
+    """Which choice won of the parameter that the space branches by, and how sure that is."""
+    known = [(own.choice, own.probability_best) for own in branches.choices]
+    told = [f"{choice} {chance(p)}" for choice, p in sorted(known, key=lambda one: -(one[1] or 0)) if p is not None]
+    won = f"Of {branches.parameter}, {branches.winner} won"
+    if len(told) < 2:
+        found = [f"{own.choice} {number(own.value)}" for own in branches.choices if own.value is not None]
+        return f"{won}, by the best values found ({', '.join(found)}): how sure that is, only new seeds tell."
+    untold = [f"{choice} unknown" for choice, probability in known if probability is None]
+    return f"{won}; of the configs tried, the best is so probably of each: {', '.join([*told, *untold])}."
 
 
 def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:

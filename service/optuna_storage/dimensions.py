@@ -9,7 +9,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_same
-from service.scheduler.policy.searching.sampling.dimensions import dimension_key
+from service.scheduler.policy.searching.sampling.dimensions import dimension_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,12 @@ class TrialParameters:
 
 def dimensions_of(space: SearchSpace, assignments: Iterable[Mapping[str, Scalar]]) -> Dimensions:
     """The dimensions of a space that hold all of these assignments of it."""
-    seen: dict[str, list[Scalar]] = {dimension_key(parameter): [] for parameter in space.parameters}
+    keys = dimension_keys(space)
+    seen: dict[str, list[Scalar]] = {key: [] for key in keys}
     for assignment in assignments:
-        for parameter in _known(space, assignment):
-            seen[dimension_key(parameter)].append(assignment[parameter.name])
-    distributions = {dimension_key(p): _distribution(p, seen[dimension_key(p)]) for p in space.parameters}
+        for key, parameter in _known(space, assignment):
+            seen[key].append(assignment[parameter.name])
+    distributions = {key: _distribution(p, seen[key]) for key, p in zip(keys, space.parameters, strict=True)}
     return Dimensions(space, distributions)
 
 
@@ -51,7 +52,7 @@ def parameters_of(dimensions: Dimensions, assignment: Mapping[str, Scalar], *, p
     Args:
         prefix: of the names, where a study has trials of several spaces.
     """
-    known = {dimension_key(parameter): parameter for parameter in _known(dimensions.space, assignment)}
+    known = dict(_known(dimensions.space, assignment))
     names = {parameter.name for parameter in known.values()}
     return TrialParameters(
         values={f"{prefix}{key}": _shown(parameter, assignment[parameter.name]) for key, parameter in known.items()},
@@ -60,12 +61,15 @@ def parameters_of(dimensions: Dimensions, assignment: Mapping[str, Scalar], *, p
     )
 
 
-def _known(space: SearchSpace, assignment: Mapping[str, Scalar]) -> list[Parameter]:
-    """The parameters that are active in an assignment, and have a value there that is of their kind."""
+def _known(space: SearchSpace, assignment: Mapping[str, Scalar]) -> list[tuple[str, Parameter]]:
+    """By their keys the parameters that are active in an assignment, and have a value there that is of their kind."""
+    active = {id(parameter) for parameter in space.active(assignment)}
     return [
-        parameter
-        for parameter in space.active(assignment)
-        if parameter.name in assignment and _is_of_its_kind(parameter, assignment[parameter.name])
+        (key, parameter)
+        for key, parameter in zip(dimension_keys(space), space.parameters, strict=True)
+        if id(parameter) in active
+        and parameter.name in assignment
+        and _is_of_its_kind(parameter, assignment[parameter.name])
     ]
 
 

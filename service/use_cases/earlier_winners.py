@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
+from search_spaces.optimizers import ARGUMENTS
 from search_spaces.parameters import is_active, is_same
 from service.domain import JobState, Phase, Side
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
@@ -61,7 +62,8 @@ def find_winners(session: Session, plan: JobPlan, fingerprint: str, side: Side) 
         for number, value in _winners_of(recommendation.content["evidence"], space.optimizer):
             trial = trials.get(job.id, number)
             fits = trial.fingerprint == fingerprint and trial.forked_from is None
-            fitted = fit(space, trial.parameters) if fits else None
+            arguments = trial.config["optimizer"]["arguments"]
+            fitted = fit(space, trial.parameters, held=arguments) if fits else None
             if fitted is None or not _is_possible(plan, side, fitted[0]):
                 continue
             values, clipped = fitted
@@ -80,10 +82,23 @@ def _winners_of(evidence: Mapping[str, Any], optimizer: str) -> Iterator[tuple[i
             yield best["number"], best["value"]
 
 
-def fit(space: SearchSpace, given: Mapping[str, Scalar]) -> tuple[dict[str, JsonValue], list[str]] | None:
-    """`given` as an assignment of another space, and the names of what had to be clipped; None: it does not fit."""
+def fit(
+    space: SearchSpace, given: Mapping[str, Scalar], *, held: Mapping[str, Any] | None = None
+) -> tuple[dict[str, JsonValue], list[str]] | None:
+    """`given` as an assignment of another space, and the names of what had to be clipped; None: it does not fit.
+
+    Args:
+        held: all arguments of the optimizer that the config had, beside those given. Where the space searches a choice
+            that was held fixed, as which member of a family, it takes that.
+    """
+    if _is_of_another_branch(space, given):
+        return None
     values: dict[str, Scalar] = {}
     clipped: list[str] = []
+    own, fixed = given.keys(), held or {}
+    for branching in space.branching:
+        if branching.name not in given and fixed.get(branching.name) in branching.choices:
+            given = {**given, branching.name: fixed[branching.name]}
     for parameter in space.parameters:
         if not is_active(parameter, values):
             continue
@@ -96,9 +111,21 @@ def fit(space: SearchSpace, given: Mapping[str, Scalar]) -> tuple[dict[str, Json
             return None
         if not is_same(values[parameter.name], given[parameter.name]):
             clipped.append(parameter.name)
-    if not given.keys() & values.keys():
+    if not own & values.keys():
         return None
     return dict(space.check(values)), clipped
+
+
+def _is_of_another_branch(space: SearchSpace, given: Mapping[str, Scalar]) -> bool:
+    """True if a choice was searched that this space has otherwise, fixed or as the optimizer's default."""
+    searched = {parameter.name for parameter in space.parameters}
+    arguments = ARGUMENTS[space.optimizer]
+    for name, value in given.items():
+        if name not in searched and name in arguments and arguments[name].kind == "choice":
+            own = space.fixed.get(name, arguments[name].default)
+            if own is not None and own != value:
+                return True
+    return False
 
 
 def _nearest(parameter: Parameter, value: Scalar) -> Scalar:

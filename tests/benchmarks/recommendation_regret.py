@@ -44,8 +44,8 @@ NUM_FOR_REGRET = 300
 """Random configs whose true means give the best and the median of a landscape."""
 
 Interval = tuple[float, float]
-Said = tuple[float, bool]
-"""The probability of being the best that was said of a config, and whether it is."""
+Said = tuple[float, float]
+"""The probability of being the best that was said, and whether it is, or how often."""
 
 
 @dataclass(frozen=True, slots=True)

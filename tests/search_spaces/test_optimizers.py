@@ -111,7 +111,7 @@ def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
 
 def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_range() -> None:
     # A handicap of one side would make every comparison a lie.
-    lengths = (("shampoo", "soap", "kl", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
+    lengths = (("shampoo", "soap", "kl", "spectral", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
     for names in lengths:
         ranges: dict[str, set[tuple[Any, ...]]] = {}
         for name in names:

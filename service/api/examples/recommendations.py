@@ -144,6 +144,7 @@ RECOMMENDATION: dict[str, Any] = {
         "status": "confirmed",
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
+        "branches": None,
         "currency": "steps",
         "comparisons": [
             _comparison("steps", spent=200.0, value=0.0713, improvement=0.1814, low=0.1791, high=0.1837),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces import Categorical, Scalar, SearchSpace
-from search_spaces.parameters import is_active
 
 INACTIVE = 0.5
 """Coordinate of a parameter that its conditions switch off: two such configs do not differ in it."""
@@ -50,19 +49,23 @@ class SearchedSide:
         if self.chosen not in self.repeats or not completed.issuperset(self.repeats):
             raise ValueError(f"chosen {self.chosen} of repeated {list(self.repeats)} of completed {sorted(completed)}")
 
-    def final_values(self) -> dict[int, float]:
-        """The last value of each completed trial, by number, and the one expected of each that was pruned.
-
-        A pruned one is expected to go on as the completed ones did on average from where it was stopped, or where none
-        was measured there, from the nearest place.
-        """
+    def rests(self) -> dict[int, list[float]]:
+        """By how much each completed trial still changed from a step, or a number of examples seen, to its end."""
         rests: dict[int, list[float]] = {}
         for trial in self.trials:
             if trial.has_completed and trial.curve:
                 end = trial.curve[-1][1]
                 for seen, value in dict(trial.curve).items():
                     rests.setdefault(seen, []).append(end - value)
-        means = {seen: statistics.fmean(own) for seen, own in rests.items()}
+        return rests
+
+    def final_values(self) -> dict[int, float]:
+        """The last value of each completed trial, by number, and the one expected of each that was pruned.
+
+        A pruned one is expected to go on as the completed ones did on average from where it was stopped, or where none
+        was measured there, from the nearest place.
+        """
+        means = {seen: statistics.fmean(own) for seen, own in self.rests().items()}
         values = {}
         for trial in self.trials:
             if trial.has_failed or not trial.curve:
@@ -77,15 +80,16 @@ class SearchedSide:
 
 def point_of(space: SearchSpace, values: Mapping[str, Scalar]) -> tuple[float, ...]:
     """Coordinates of an assignment, in which near configs are near: positions in [0, 1], and one for each choice."""
+    active = space.active(values)
     found: list[float] = []
-    decided: dict[str, Scalar] = {}
-    for parameter in space.parameters:
-        is_set = is_active(parameter, decided) and parameter.name in values
+    for indices in space.dimensions():
+        parameter = space.parameters[indices[0]]
+        named = [space.parameters[index] for index in indices]
+        is_set = parameter.name in values and any(own in active for own in named)
         value: Any = values.get(parameter.name)
-        if is_set:
-            decided[parameter.name] = value
         if isinstance(parameter, Categorical):
-            found += [CHOICE if is_set and choice == value else 0.0 for choice in parameter.choices]
+            is_only = len(parameter.choices) == 1  # and tells nothing, set or not
+            found += [CHOICE if is_only or (is_set and choice == value) else 0.0 for choice in parameter.choices]
         else:
             found.append(parameter.to_unit(value) if is_set else INACTIVE)
     return tuple(found)

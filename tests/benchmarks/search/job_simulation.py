@@ -83,29 +83,35 @@ class SimulatedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class Completion:
+    """A trial that was trained to its end."""
+
+    number: int
+    value: float
+    num_started: int
+    """Trials begun until then."""
+    num_units: int
+    """Units of training until then, of all trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSearch:
+    """A search that has ended."""
+
     parameters: Mapping[int, Mapping[str, Scalar]]
     completed: Mapping[int, float]
     curves: Mapping[int, list[float]]
     """As far as each trial was trained."""
+    completions: Sequence[Completion]
+    """In their order."""
 
 
 def simulated(landscapes: Mapping[Phase, Landscape], search: str, size: Size, number: int) -> SimulatedJob | None:
     """The job with that number; None: its two sides could not be compared over new seeds."""
-    seeds = {phase: 2 * number + place for place, phase in enumerate(landscapes, start=1)}
-    searches = {phase: _searched(own, search, size.num_trials, seeds[phase]) for phase, own in landscapes.items()}
-    trials = [
-        trial
-        for place, (phase, ended) in enumerate(searches.items())
-        for trial in _finished(phase, ended, first=place * size.num_trials)
-    ]
-    trials += _confirmed(landscapes, trials, size, seeds)
-    choosing, comparing = size.seeds
-    result = confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
+    trials, result = searched_and_confirmed(landscapes, search, size, number)
     if result is None or compare_over_seeds(result, Direction.MINIMIZE) is None:
         return None
-    spaces = {side_of(phase, OPTIMIZERS[phase]): landscape.space for phase, landscape in landscapes.items()}
-    sides = sides_of(result, trials, spaces, metric=METRIC, top_k=size.top_k, num_choosing=len(choosing))
+    sides = searched_sides(landscapes, trials, result, size)
     by_number = {trial.number: trial for trial in trials}
     found = {}
     for phase, side in sides.items():
@@ -116,7 +122,32 @@ def simulated(landscapes: Mapping[Phase, Landscape], search: str, size: Size, nu
     return SimulatedJob(result, found)
 
 
-def _finished(phase: Phase, ended: _Search, *, first: int) -> list[FinishedTrial]:
+def searched_and_confirmed(
+    landscapes: Mapping[Phase, Landscape], search: str, size: Size, number: int
+) -> tuple[list[FinishedTrial], ConfirmationResult | None]:
+    """The trials of the job with that number, and its confirmation; None: nothing was trained again."""
+    seeds = {phase: 2 * number + place for place, phase in enumerate(landscapes, start=1)}
+    searches = {phase: searched(own, search, size.num_trials, seeds[phase]) for phase, own in landscapes.items()}
+    trials = [
+        trial
+        for place, (phase, ended) in enumerate(searches.items())
+        for trial in _finished(phase, ended, first=place * size.num_trials)
+    ]
+    trials += _confirmed(landscapes, trials, size, seeds)
+    choosing, comparing = size.seeds
+    return trials, confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
+
+
+def searched_sides(
+    landscapes: Mapping[Phase, Landscape], trials: Sequence[FinishedTrial], result: ConfirmationResult, size: Size
+) -> dict[Phase, SearchedSide]:
+    """The sides of a simulated job as the models of luck see them."""
+    spaces = {side_of(phase, OPTIMIZERS[phase]): landscape.space for phase, landscape in landscapes.items()}
+    choosing, _ = size.seeds
+    return sides_of(result, trials, spaces, metric=METRIC, top_k=size.top_k, num_choosing=len(choosing))
+
+
+def _finished(phase: Phase, ended: SimulatedSearch, *, first: int) -> list[FinishedTrial]:
     """The trials of a search, as a job stores them, numbered from `first`."""
     trials = []
     for number, curve in ended.curves.items():
@@ -180,15 +211,22 @@ def _confirmed(
     return trials
 
 
-def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> _Search:
-    """A search with one worker, and all its trials with one seed."""
+def searched(
+    landscape: Landscape, search: str, num_trials: int, seed: int, *, max_units: float = math.inf
+) -> SimulatedSearch:
+    """A search with one worker, and all its trials with one seed.
+
+    Args:
+        max_units: of training of all trials, after which it is broken off.
+    """
     make = functools.partial(_phase_search, landscape, search, num_trials, seed)
     policy = JobPolicy([SidePlan(Phase.SEARCH.value, landscape.space, num_trials, make)])
     parameters: dict[int, Mapping[str, Scalar]] = {}
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}
-    completed: dict[int, float] = {}
-    while isinstance(work := policy.ask(), Start | Resume | GiveUp):
+    completions: list[Completion] = []
+    num_units = 0
+    while num_units < max_units and isinstance(work := policy.ask(), Start | Resume | GiveUp):
         number = work.number
         if isinstance(work, GiveUp):
             policy.tell(number, TrialState.PRUNED)
@@ -199,6 +237,7 @@ def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> 
         decision = Decision.CONTINUE
         while decision is Decision.CONTINUE:
             reached[number] += 1
+            num_units += 1
             value = curves[number][reached[number] - 1]
             if not math.isfinite(value):
                 policy.tell(number, TrialState.FAILED, (), FailureReason.DIVERGED)
@@ -206,11 +245,17 @@ def _searched(landscape: Landscape, search: str, num_trials: int, seed: int) -> 
             decision = policy.report(number, reached[number], value)
             if reached[number] == landscape.num_units:
                 policy.tell(number, TrialState.COMPLETED, (value,))
-                completed[number] = value
+                completions.append(Completion(number, value, len(parameters), num_units))
                 break
-        if decision is Decision.STOP and number not in completed:
-            policy.tell(number, TrialState.PRUNED)
-    return _Search(parameters, completed, {number: curve[: reached[number]] for number, curve in curves.items()})
+        else:
+            if decision is Decision.STOP:
+                policy.tell(number, TrialState.PRUNED)
+    return SimulatedSearch(
+        parameters,
+        {one.number: one.value for one in completions},
+        {number: curve[: reached[number]] for number, curve in curves.items()},
+        completions,
+    )
 
 
 def _phase_search(landscape: Landscape, search: str, num_trials: int, seed: int) -> PhaseSearch:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Protocol
 
-from search_spaces import Scalar, SearchSpace
+from search_spaces import FAMILY_PRESETS, Scalar, SearchSpace, preset
 from tests.benchmarks.search.curve_families import NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import Row, Table, TableObjective
 from tests.benchmarks.search.seed_tables import SIDES, SeedTable, read_seed_table
@@ -55,6 +55,32 @@ class TableSide:
 
     def mean(self, config: Mapping[str, Scalar]) -> float:
         return self._means[self._nearest(config)]
+
+
+class TableFamily:
+    """All members of Shampoo's family in a table as one landscape: each config has the curves of its own preset's."""
+
+    def __init__(self, table: SeedTable) -> None:
+        self.space = preset("family")
+        self._sides = {name: TableSide(table, name) for name in FAMILY_PRESETS}
+        self.num_units = max(side.num_units for side in self._sides.values())
+
+    def curve(self, config: Mapping[str, Scalar], seed: int) -> list[float]:
+        return self._side(config).curve(self._own(config), seed)
+
+    def mean(self, config: Mapping[str, Scalar]) -> float:
+        return self._side(config).mean(self._own(config))
+
+    def alone(self) -> Mapping[str, TableSide]:
+        """The landscape of each preset by itself, by name."""
+        return self._sides
+
+    def _side(self, config: Mapping[str, Scalar]) -> TableSide:
+        (name,) = (name for name, (choices, _) in FAMILY_PRESETS.items() if choices.items() <= config.items())
+        return self._sides[name]
+
+    def _own(self, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        return {name: value for name, value in config.items() if name not in ("preconditioner", "grafting")}
 
 
 class SyntheticSide:

@@ -1,6 +1,6 @@
-"""Tables of real learning curves of Shampoo and AdamW, each configuration trained with several seeds.
+"""Tables of real learning curves of several presets, each configuration trained with several seeds.
 
-`make_seed_curves` made them; `recommendation_regret` simulates jobs on them.
+`make_seed_curves` made them; `recommendation_regret` and `family_cost` simulate jobs on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from search_spaces import Scalar, SearchSpace
 from tests.benchmarks.search.curve_tables import DATA
 
 SIDES = ("shampoo", "adamw")
-"""The presets that are compared: the search's and the baseline's."""
+"""The presets that `recommendation_regret` compares: the search's and the baseline's."""
 
 Curve = tuple[float, ...]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search_spaces import Categorical, Float, Integer, SearchSpace
+from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
 from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
@@ -68,6 +68,19 @@ def test_an_assignment_of_another_space_is_clipped_filled_up_or_left_out(given: 
     assert found is not None
     values, clipped = fitted
     assert found == ({**SPACE.defaults({"grafting": values.get("grafting", "adam")}), **values}, clipped)
+
+
+def test_a_config_keeps_its_member_of_the_family_in_another_space() -> None:
+    family = preset("family")
+    soap, arguments = {"lr": 0.02}, {"preconditioner": "soap", "lr": 0.02, "max_preconditioner_dim": 64}
+    found = fit(family, soap, held=arguments)
+    assert found is not None
+    assert found == (family.defaults({"preconditioner": "soap", **soap}), [])
+    of_family: dict[str, Scalar] = {"preconditioner": "soap", "lr": 0.02}
+    assert fit(preset("soap"), of_family) == (preset("soap").defaults(soap), [])
+    assert fit(preset("shampoo"), of_family) is None
+    assert fit(preset("kl"), of_family) is None
+    assert fit(family, {"weight_decay_type": "l2"}, held={"preconditioner": "soap"}) is None
 
 
 def test_the_newest_jobs_winner_comes_first_and_is_stored_with_where_it_comes_from(database: Database) -> None:

@@ -21,38 +21,42 @@ CHOICE_DISTANCE = 0.5
 class Encoding:
     """Turns assignments of a space into vectors and back.
 
-    A vector has one position per parameter, in the space's order; one name with two ranges under two conditions is
-    two parameters. Vectors are *snapped*: integers and choices lie in the middle of their slices, and inactive
-    parameters at `INACTIVE`.
+    A vector has one position per dimension of the space, in its order (`SearchSpace.dimensions`): one name with two
+    ranges under two conditions is two dimensions, with one range it is one. Vectors are *snapped*: integers and choices
+    lie in the middle of their slices, and dimensions without an active parameter at `INACTIVE`.
     """
 
     def __init__(self, space: SearchSpace) -> None:
         self._parameters = space.parameters
         self._space = space
+        grouped = space.dimensions()
+        self._ranges = [space.parameters[indices[0]] for indices in grouped]
+        dimension_of = {index: dimension for dimension, indices in enumerate(grouped) for index in indices}
+        self._dimension_of = [dimension_of[index] for index in range(len(space.parameters))]
         self._conditions = [self._conditions_of(index) for index in range(len(space.parameters))]
-        self.is_categorical = np.array([isinstance(parameter, Categorical) for parameter in space.parameters], bool)
+        self.is_categorical = np.array([isinstance(parameter, Categorical) for parameter in self._ranges], bool)
 
     @property
     def num_dimensions(self) -> int:
-        return len(self._parameters)
+        return len(self._ranges)
 
     def encode(self, values: Mapping[str, Scalar]) -> Array:
         """The vector of an assignment."""
         vector = np.full(self.num_dimensions, INACTIVE)
         decided: dict[str, Scalar] = {}
-        for index, parameter in enumerate(self._parameters):
+        for parameter, dimension in zip(self._parameters, self._dimension_of, strict=True):
             if is_active(parameter, decided):
                 value: Any = values[parameter.name]
                 decided[parameter.name] = value
-                vector[index] = parameter.to_unit(value)
+                vector[dimension] = parameter.to_unit(value)
         return vector
 
     def decode(self, vector: Array) -> dict[str, Scalar]:
         """The assignment at a vector, with an active parameter's value each."""
         values: dict[str, Scalar] = {}
-        for parameter, position in zip(self._parameters, vector, strict=True):
+        for parameter, dimension in zip(self._parameters, self._dimension_of, strict=True):
             if is_active(parameter, values):
-                values[parameter.name] = parameter.from_unit(float(position))
+                values[parameter.name] = parameter.from_unit(float(vector[dimension]))
         return values
 
     def sobol(self, num: int, *, seed: int, skip: int = 0) -> Array:
@@ -68,21 +72,27 @@ class Encoding:
     def snap(self, vectors: Array) -> Array:
         """The snapped vectors (n, dimensions) nearest to arbitrary positions in [0, 1]."""
         snapped = np.clip(vectors, 0.0, 1.0)
-        active = np.ones(snapped.shape, bool)
-        for index, parameter in enumerate(self._parameters):
+        for dimension, parameter in enumerate(self._ranges):
             if not isinstance(parameter, Float):
-                snapped[:, index] = _snap_slices(parameter, snapped[:, index])
-            for parent, positions in self._conditions[index]:
-                is_wanted = np.isclose(snapped[:, parent, None], positions, atol=1e-9).any(axis=1)
-                active[:, index] &= active[:, parent] & is_wanted
-            snapped[~active[:, index], index] = INACTIVE
+                snapped[:, dimension] = _snap_slices(parameter, snapped[:, dimension])
+        active = np.ones((len(snapped), len(self._parameters)), bool)
+        has_effect = np.zeros(snapped.shape, bool)
+        for index, dimension in enumerate(self._dimension_of):
+            for parents in self._conditions[index]:
+                is_wanted = np.zeros(len(snapped), bool)
+                for parent, positions in parents:
+                    found = snapped[:, self._dimension_of[parent], None]
+                    is_wanted |= active[:, parent] & np.isclose(found, positions, atol=1e-9).any(axis=1)
+                active[:, index] &= is_wanted
+            has_effect[:, dimension] |= active[:, index]
+        snapped[~has_effect] = INACTIVE
         return snapped
 
     def features(self, vectors: Array) -> Array:
         """Coordinates of snapped vectors (n, dimensions) in which distances are Euclidean: choices are one-hot."""
         parts = []
-        for index, parameter in enumerate(self._parameters):
-            column = vectors[:, index, None]
+        for dimension, parameter in enumerate(self._ranges):
+            column = vectors[:, dimension, None]
             if isinstance(parameter, Categorical):
                 centres = (np.arange(len(parameter.choices)) + 0.5) / len(parameter.choices)
                 column = np.isclose(column, centres, rtol=0.0, atol=1e-9) * (CHOICE_DISTANCE / 2) ** 0.5
@@ -91,19 +101,21 @@ class Encoding:
 
     @property
     def parameter_of_feature(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """(features,) the index of the parameter that each feature belongs to."""
-        widths = [len(p.choices) if isinstance(p, Categorical) else 1 for p in self._parameters]
+        """(features,) the dimension that each feature belongs to."""
+        widths = [len(p.choices) if isinstance(p, Categorical) else 1 for p in self._ranges]
         return np.repeat(np.arange(self.num_dimensions), widths)
 
-    def _conditions_of(self, index: int) -> Sequence[tuple[int, Array]]:
-        """For each condition of a parameter, the index of the parameter it names and that one's wanted positions."""
+    def _conditions_of(self, index: int) -> Sequence[Sequence[tuple[int, Array]]]:
+        """For each condition of a parameter, those that it names, by index, and the wanted positions of each."""
         found = []
         for name, allowed in self._parameters[index].when.items():
+            parents = []
             for parent in range(index):
                 parameter = self._parameters[parent]
                 if parameter.name == name and isinstance(parameter, Categorical):
                     wanted = [c for c in parameter.choices if any(is_same(c, value) for value in allowed)]
-                    found.append((parent, np.array([parameter.to_unit(choice) for choice in wanted])))
+                    parents.append((parent, np.array([parameter.to_unit(choice) for choice in wanted])))
+            found.append(parents)
         return found
 
 

@@ -73,7 +73,7 @@ def drawn_search(
     return side, compared, means[side.chosen]
 
 
-@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd"])
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "sgd", "family"])
 def test_points_are_the_features_of_the_search(name: str) -> None:
     from service.scheduler.policy.searching.encoding import Encoding
 

@@ -16,7 +16,7 @@ class Dimensions:
     """The parameters of a space by Optuna's names for them, in the order of decisions."""
 
     def __init__(self, space: SearchSpace) -> None:
-        self._parameters = [(dimension_key(parameter), parameter) for parameter in space.parameters]
+        self._parameters = list(zip(dimension_keys(space), space.parameters, strict=True))
         self._by_key = dict(self._parameters)
         self.distributions: dict[str, BaseDistribution] = {
             key: _distribution(parameter) for key, parameter in self._parameters
@@ -66,10 +66,19 @@ class Dimensions:
                 values[parameter.name] = parameter.choices[value]
 
 
-def dimension_key(parameter: Parameter) -> str:
-    """Optuna's name of a parameter: one name with two ranges under two conditions is two dimensions to Optuna."""
-    conditions = ";".join(f"{name} in {list(allowed)}" for name, allowed in sorted(parameter.when.items()))
-    return f"{parameter.name} if {conditions}" if conditions else parameter.name
+def dimension_keys(space: SearchSpace) -> list[str]:
+    """Optuna's names of the parameters: one name with two ranges is two dimensions, told apart by their conditions."""
+    keys = [""] * len(space.parameters)
+    for indices in space.dimensions():
+        name = space.parameters[indices[0]].name
+        conditions = " or ".join(filter(None, (_condition(space.parameters[index]) for index in indices)))
+        for index in indices:
+            keys[index] = f"{name} if {conditions}" if conditions else name
+    return keys
+
+
+def _condition(parameter: Parameter) -> str:
+    return ";".join(f"{name} in {list(allowed)}" for name, allowed in sorted(parameter.when.items()))
 
 
 def to_optuna(parameter: Parameter, value: Any) -> Any:

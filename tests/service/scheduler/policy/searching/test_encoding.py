@@ -7,23 +7,38 @@ import random
 import numpy as np
 import pytest
 
+from search_spaces import SearchSpace, preset
 from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
 from tests.support.service.spaces import CONDITIONAL
 
+SPACES = pytest.mark.parametrize("space", [CONDITIONAL, preset("family")], ids=["conditional", "family"])
 
-def test_an_assignment_survives_its_vector() -> None:
-    encoding, rng = Encoding(CONDITIONAL), random.Random(0)
+
+@SPACES
+def test_an_assignment_survives_its_vector(space: SearchSpace) -> None:
+    encoding, rng = Encoding(space), random.Random(0)
     for _ in range(100):
-        values = CONDITIONAL.sample(rng)
+        values = space.sample(rng)
         assert encoding.decode(encoding.encode(values)) == values
 
 
-def test_snapped_vectors_are_those_of_the_assignments_they_decode_to() -> None:
-    encoding = Encoding(CONDITIONAL)
+def test_parameters_of_one_range_under_several_conditions_share_a_position() -> None:
+    family = preset("family")
+    encoding = Encoding(family)
+    soap = family.defaults({"preconditioner": "soap", "lr": 0.01})
+    spectral = family.defaults({"preconditioner": "spectral", "lr": 0.01})
+    differing = np.flatnonzero(encoding.encode(soap) != encoding.encode(spectral))
+    named = [family.parameters[family.dimensions()[index][0]].name for index in differing]
+    assert named == ["preconditioner", "precondition_frequency"]  # which spectral does not have
+
+
+@SPACES
+def test_snapped_vectors_are_those_of_the_assignments_they_decode_to(space: SearchSpace) -> None:
+    encoding = Encoding(space)
     snapped = encoding.snap(np.random.default_rng(0).uniform(-0.1, 1.1, (200, encoding.num_dimensions)))
     decoded = [encoding.decode(vector) for vector in snapped]
     for values in decoded:
-        CONDITIONAL.check(values)
+        space.check(values)
     # Floats are rounded to four digits on the way.
     np.testing.assert_allclose(snapped, [encoding.encode(values) for values in decoded], atol=2e-3)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search_spaces.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, second_beta
+from search_spaces.shipped.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, second_beta
 from search_spaces.space import SearchSpace
 
 ADAMW = SearchSpace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search_spaces.shared import WARM_UP, momentum, sgd_lr, sgd_weight_decay
+from search_spaces.shipped.shared import WARM_UP, momentum, sgd_lr, sgd_weight_decay
 from search_spaces.space import SearchSpace
 
 SGD = SearchSpace(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, refresh_period, second_beta
+from search_spaces.shipped.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, first_beta, refresh_period, second_beta
 from search_spaces.space import FixedValue, SearchSpace
 
 SOAP_PAPER = "SOAP (arXiv:2409.11321) and its public code"

@@ -1,15 +1,15 @@
 """The presets for Shampoo, one for each method whose step length it takes: what moves the loss is searched, what moves
 mostly the cost is kept narrow.
 
-Two presets and not one with two branches: their ranges have little in common, and a small budget that tries both learns
-neither. By judgement of the sources, importance falls in the order lr, weight decay and beta1, warm-up, beta2, epsilon,
-refresh period, block size.
+Two presets, as their ranges have little in common; `family` searches both, and the rest of the family. By judgement of
+the sources, importance falls in the order lr, weight decay and beta1, warm-up, beta2, epsilon, refresh period, block
+size.
 """
 
 from __future__ import annotations
 
 from search_spaces.parameters import Categorical, Float
-from search_spaces.shared import (
+from search_spaces.shipped.shared import (
     DECOUPLED_DECAY,
     OWN_SEARCHES,
     WARM_UP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.parameters import Float
-from search_spaces.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, momentum
+from search_spaces.shipped.shared import DECOUPLED_DECAY, WARM_UP, adam_lr, momentum
 from search_spaces.space import SearchSpace
 
 MUON_SOURCES = "Muon is scalable (arXiv:2502.16982); torch.optim.Muon"

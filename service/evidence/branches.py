@@ -1,0 +1,34 @@
+"""What a search found with each choice of the parameter that its space branches by, as each member of a family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BranchBest:
+    """What a search found with one choice of the parameter that its space branches by, as a member of a family."""
+
+    choice: str | int | float | bool | None
+    num_tried: int
+    """Its trials that completed or were pruned."""
+    number: int | None
+    """The trial with its best value; None: none completed."""
+    value: float | None
+    """That value, with one seed."""
+    probability_best: float | None
+    """That the best config tried, on average over seeds, is of this choice. It takes into account what all trials
+    reached, the luck of seeds as the confirmation shows it, and that the ends of pruned trials are only expected; not
+    that searched alone, a choice may find configs that were not tried. None: nothing was trained with two new seeds, or
+    nothing of it was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Which choice won of the parameter that a space branches by."""
+
+    parameter: str
+    winner: str | int | float | bool | None
+    """That of the recommended config."""
+    choices: list[BranchBest]
+    """In the order of the space."""
