@@ -63,7 +63,6 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             space,
             direction=plan.direction,
             max_steps=plan.num_steps,
-            measure_every=plan.evaluate_every or 1,
             first_rung=pruner.min_steps,
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),

@@ -146,7 +146,6 @@ class AutoSearch:
         *,
         direction: Direction,
         max_steps: int,
-        measure_every: int = 1,
         first_rung: int | None = None,
         pauses: bool = True,
         seed: int = 0,
@@ -157,18 +156,17 @@ class AutoSearch:
             space: what is searched.
             direction: in which the objective is better.
             max_steps: steps of a whole trial.
-            measure_every: steps between measurements; rungs are put on measurements, the first not on the very first.
             first_rung: the step at which a trial is first paused; None: `rungs.SHARES` says.
             pauses: False: every trial is trained to its end, and the model learns from final values alone.
             seed: makes choices reproducible.
 
         Raises:
-            ValueError: a number of steps is not positive.
+            ValueError: the number of steps is not positive.
         """
         self._encoding = Encoding(space)
         self._model = CurveModel(self._encoding)
         self._is_minimised = direction is Direction.MINIMIZE
-        self._rungs = Rungs(max_steps=max_steps, measure_every=measure_every, first=first_rung, pauses=pauses)
+        self._rungs = Rungs(max_steps=max_steps, first=first_rung, pauses=pauses)
         self._seed = seed
         self._space = space
         self._trials: dict[int, _ModelledTrial] = {}
