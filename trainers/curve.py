@@ -73,6 +73,17 @@ class Curve:
             found.update(self._to_target(self._target, step, seconds, metrics))
         return found
 
+    def look_at(self, *, step: int, seconds: float, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The metrics that `add` would give; the curve stays as it is.
+
+        Raises:
+            InvalidConfig: as `add`.
+        """
+        before = self.state_dict()
+        found = self.add(step=step, seconds=seconds, metrics=metrics)
+        self.load_state_dict(before)
+        return found
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "best": dict(self._best),

@@ -32,7 +32,7 @@ from trainers.ranks.context import (
     synchronise_buffers,
 )
 from trainers.schedule import set_learning_rates
-from trainers.stopwatch import Stopwatch, next_measurement
+from trainers.stopwatch import Interval, Stopwatch, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import train_batches, with_tensors
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
@@ -53,6 +53,11 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     another world size the random generators (dropout) are seeded anew. **The measurement of the checkpoint is given
     again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
     ignores it. A trial that was complete gives its last measurement again and ends.
+
+    A trial that is going to be left at `context.pause_step` is measured and checkpointed there, wherever that lies.
+    This changes nothing that comes after: neither weights nor batches nor random numbers, nor the measurements at the
+    steps that are measured anyhow, which are of all steps since the one before, and whose `best_` and `mean_of_last_`
+    metrics and target know nothing of the one in between.
 
     With `context.consumer`, the next measurement can be asked for before the last one has been dealt with. What is
     trained ahead of the consumer leaves no trace: before a checkpoint is taken, `consumer.wait()`.
@@ -78,6 +83,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     directions = describe(config.workload).metrics
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
+    interval: Interval | None = None
     remarks: tuple[str, ...] = ()
     randomness = None
 
@@ -90,6 +96,8 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             trial.load_state_dict(restored.state)
             curve.load_state_dict(restored.progress)
             step, seconds = restored.measurement.step, restored.measurement.seconds
+            begun = restored.progress.get("interval")
+            interval = None if begun is None else Interval.of_state(begun)
             randomness = restored.random_state
             yield restored.measurement
     if step < context.begins_at_step:
@@ -113,16 +121,20 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
         while step < config.num_steps:
             set_random_state(randomness, context)
             trial.parallel.model.train()
-            first_step, loss_sum = step, 0.0
-            last_step = next_measurement(step, config, num_train_examples=workload.num_train_examples)
-            stopwatch = Stopwatch(context.device)
+            interval = interval or Interval(step)
+            loss_sum, time_is_up = interval.loss_sum, False
+            regular_step = next_measurement(step, config, num_train_examples=workload.num_train_examples)
+            last_step = _or_pause(regular_step, after=step, pause_step=context.pause_step)
+            stopwatch = Stopwatch(context.device, before=interval.seconds)
             while step < last_step:
                 step += 1
                 loss, time_is_up = _train_step(step, trial, workload, batches, stopwatch, config, context)
                 loss_sum += loss
                 if time_is_up:
                     break
+            is_regular = step == regular_step or time_is_up
             elapsed, optimizer_seconds = stopwatch.stop()
+            before_evaluation = None if is_regular else random_state(context)
 
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
@@ -135,26 +147,39 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
                 gathered = gather_over_ranks(list(own_remarks), context)
                 remarks = tuple(dict.fromkeys(remark for of_rank in gathered for remark in of_rank))
             seconds += elapsed
-            learned = {"train_loss": loss_sum / (step - first_step), **validated}
+            whole = Interval(
+                interval.first_step,
+                loss_sum,
+                interval.seconds + elapsed,
+                interval.optimizer_seconds + optimizer_seconds,
+            )
+            learned = {"train_loss": loss_sum / (step - whole.first_step), **validated}
             check_finite(step, learned)
             metrics = {
                 **learned,
-                **_speed(workload, config, num_steps=step - first_step, seconds=elapsed),
-                "optimizer_share": optimizer_seconds / elapsed,
+                **_speed(workload, config, num_steps=step - whole.first_step, seconds=whole.seconds),
+                "optimizer_share": whole.optimizer_seconds / whole.seconds,
                 **_memory(trial, context),
                 **counts,
                 **trial.precision.metrics(),
                 **{name: value for name, value in diagnostics.items() if math.isfinite(value)},
             }
-            metrics.update(curve.add(step=step, seconds=seconds, metrics=metrics))
+            sum_up = curve.add if is_regular else curve.look_at
+            metrics.update(sum_up(step=step, seconds=seconds, metrics=metrics))
             epoch = step * config.batch_size / workload.num_train_examples
             measurement = Measurement(step=step, epoch=epoch, seconds=seconds, metrics=metrics, remarks=remarks)
-            randomness = random_state(context)
-            if checkpoints is not None and _is_checkpointed(first_step, step, config):
+            randomness = before_evaluation or random_state(context)
+            interval = None if is_regular else whole
+            if checkpoints is not None and (
+                step == context.pause_step or _is_checkpointed(whole.first_step, step, config)
+            ):
                 if context.consumer is not None and not context.consumer.wait():
                     raise GivenUp
                 checkpoints.save(
-                    trial.state_dict(), measurement=measurement, random_state=randomness, progress=curve.state_dict()
+                    trial.state_dict(),
+                    measurement=measurement,
+                    random_state=randomness,
+                    progress={**curve.state_dict(), "interval": None if interval is None else interval.state()},
                 )
                 if step == config.num_steps or (context.pause_step is not None and step >= context.pause_step):
                     checkpoints.wait()  # whoever hears of the end, or of the pause, finds it on disk
@@ -250,6 +275,11 @@ def _check_shares(config: TrialConfig, context: RankContext) -> None:
         if config.accumulation_steps > 1:
             parts += f" times accumulation_steps {config.accumulation_steps}"
         raise InvalidConfig("batch_size", f"must be divisible by {parts}, got {config.batch_size}")
+
+
+def _or_pause(regular_step: int, *, after: int, pause_step: int | None) -> int:
+    """The step of the next measurement: the regular one, or the pause that comes before it."""
+    return pause_step if pause_step is not None and after < pause_step < regular_step else regular_step
 
 
 def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:

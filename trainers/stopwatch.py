@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -35,20 +37,47 @@ def _examples_between(config: TrialConfig, num_train_examples: int) -> float | N
     return config.evaluate_every_examples
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The steps since the last measurement but that of a pause: means are taken over all of them.
+
+    Equal on all ranks.
+    """
+
+    first_step: int
+    """That measurement's; 0: there was none."""
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    """Means over ranks, as the next."""
+    optimizer_seconds: float = 0.0
+
+    def state(self) -> list[float]:
+        """Plain values, from which `of_state` makes the same."""
+        return [self.first_step, self.loss_sum, self.seconds, self.optimizer_seconds]
+
+    @classmethod
+    def of_state(cls, state: Any) -> Interval:
+        """What `state` gave."""
+        first_step, *sums = state
+        return cls(int(first_step), *map(float, sums))
+
+
 class Stopwatch:
     """The time of the steps since it was started; on CUDA the device's work is timed by events and read at the end."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, before: float = 0.0) -> None:
+        """Starts it; `before`: seconds of the same interval that are over."""
         self._device = device
         self._on_cuda = device.startswith("cuda")
+        self._before = before
         self._started = time.perf_counter()
         self._optimizer_seconds = 0.0
         self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start by the host's clock, which may be ahead of the device."""
-        return time.perf_counter() - self._started
+        """Seconds of the interval by the host's clock, which may be ahead of the device."""
+        return self._before + time.perf_counter() - self._started
 
     @contextmanager
     def optimizer(self) -> Iterator[None]:
@@ -69,4 +98,4 @@ class Stopwatch:
         if self._on_cuda:
             torch.cuda.synchronize(self._device)
             self._optimizer_seconds = sum(begin.elapsed_time(end) for begin, end in self._events) / 1000
-        return self.elapsed, self._optimizer_seconds
+        return time.perf_counter() - self._started, self._optimizer_seconds

@@ -76,6 +76,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10, help="how many searches each policy runs")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=_numbers, default=[1.0], help="numbers of workers, e.g. 1,4")
+    parser.add_argument("--measure-every", type=int, default=1, help="units between the measurements of a training")
     parser.add_argument("--policies", type=_policies, default=_policies("auto,tpe,gp,asha,random"), help="names")
     parser.add_argument("--sample", type=int, default=2000, help="random configs that give best and median")
     parser.add_argument("--json", type=Path, help="file for the result")
@@ -104,7 +105,13 @@ def main(arguments: list[str] | None = None) -> None:
             begun = time.perf_counter()
             regrets = np.array(
                 [
-                    simulate(POLICIES[name](problem, seed), problem, num_workers=num_workers, budgets=given.budgets)
+                    simulate(
+                        POLICIES[name](problem, seed),
+                        problem,
+                        num_workers=num_workers,
+                        budgets=given.budgets,
+                        measure_every=given.measure_every,
+                    )
                     for seed in range(given.first_seed, given.first_seed + given.seeds)
                 ]
             )

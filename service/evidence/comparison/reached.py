@@ -33,8 +33,9 @@ def reached_baseline(
     for ours, theirs in pairs:
         if theirs.value is None:
             return None
-        own = _first_reaching(ours.curve, theirs.value, metric, direction)
-        other = _first_reaching(theirs.curve, theirs.value, metric, direction)
+        own_curve, other_curve = _measured_alike(ours.curve, theirs.curve)
+        own = _first_reaching(own_curve, theirs.value, metric, direction)
+        other = _first_reaching(other_curve, theirs.value, metric, direction)
         if own is None or other is None:
             return None
         steps.append((own[0], other[0]))
@@ -61,6 +62,18 @@ def reached_baseline(
         examples_ratio_low=examples_low,
         examples_ratio_high=examples_high,
     )
+
+
+def _measured_alike(ours: Curve, theirs: Curve) -> tuple[Curve, Curve]:
+    """The measurements at steps where both have one: whoever was paused more often was measured more often.
+
+    Trials that are measured by the clock share few steps; then all of them.
+    """
+    shared = {step for step, _, _ in ours} & {step for step, _, _ in theirs}
+    if 2 * len(shared) < max(len(ours), len(theirs)):
+        return ours, theirs
+    own, other = ([point for point in curve if point[0] in shared] for curve in (ours, theirs))
+    return own, other
 
 
 def _ratio(pairs: Sequence[tuple[float, float]]) -> tuple[float, float | None, float | None]:

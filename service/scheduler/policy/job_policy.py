@@ -86,7 +86,6 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             space,
             direction=plan.direction,
             max_steps=plan.length.whole,
-            measure_every=plan.length.measured_every or 1,
             first_rung=pruner.min_steps,
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),

@@ -69,16 +69,21 @@ class _Running:
     reached: int
 
 
-def simulate(policy: Policy, problem: Problem, *, num_workers: int, budgets: Sequence[float]) -> list[float]:
+def simulate(
+    policy: Policy, problem: Problem, *, num_workers: int, budgets: Sequence[float], measure_every: int = 1
+) -> list[float]:
     """The regret at each budget, in full trainings over all workers together.
 
     A unit of any training takes one tick of a worker. Work counts once it is finished; a paused trial goes on where it
-    was, on any worker, at no cost. The incumbent is the best final value among trials trained to the end in time.
+    was, on any worker, at no cost. A training is measured after every `measure_every` units, where the policy is going
+    to pause it, and at its end; a divergence is noticed at once. The incumbent is the best final value among trials
+    trained to the end in time.
     """
     sign = -1.0 if problem.direction is Direction.MINIMIZE else 1.0
     end = max(budgets) * problem.num_units / num_workers
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}
+    pauses: dict[int, int | None] = {}
     finished: list[tuple[int, float]] = []
     events: list[tuple[int, int, int]] = []
     """(time, worker, number): a worker has trained one more unit of a trial."""
@@ -86,10 +91,10 @@ def simulate(policy: Policy, problem: Problem, *, num_workers: int, budgets: Seq
     while True:
         while idle:
             match policy.ask():
-                case Start(number=number, parameters=parameters):
-                    curves[number], reached[number] = problem.objective(parameters), 0
-                case Resume(number=number):
-                    pass
+                case Start(number=number, parameters=parameters, until=until):
+                    curves[number], reached[number], pauses[number] = problem.objective(parameters), 0, until
+                case Resume(number=number, until=until):
+                    pauses[number] = until
                 case GiveUp(number=given_up):
                     policy.tell(given_up, TrialState.PRUNED)
                     continue
@@ -108,7 +113,8 @@ def simulate(policy: Policy, problem: Problem, *, num_workers: int, budgets: Seq
             policy.tell(number, TrialState.FAILED, (), FailureReason.DIVERGED)
             idle.append(worker)
             continue
-        decision = policy.report(number, step, value)
+        is_measured = step % measure_every == 0 or step in (pauses[number], problem.num_units)
+        decision = policy.report(number, step, value) if is_measured else Decision.CONTINUE
         if step == problem.num_units:
             policy.tell(number, TrialState.COMPLETED, (value,))
             finished.append((now, sign * value))

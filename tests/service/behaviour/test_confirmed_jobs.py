@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from service.domain import JobState, Phase, TrialState
+from service.scheduler.policy.searching.rungs import SHARES
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
@@ -15,6 +16,7 @@ from tests.support.service.service_process import ServiceProcesses
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
 STEPS = [10, 20, 30, 40]
+FIRST_RUNG = round(SHARES[0] * STEPS[-1])
 
 
 def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
@@ -40,6 +42,9 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     repeated = trials[len(found) :]
     assert all(trial.confirms is None for trial in found)
     completed = [trial for trial in found if trial.state is TrialState.COMPLETED]
+    # All but the baselines' single ones were paused between two measurements, and those that went on did so from there.
+    assert {trial.measurements[0].step for trial in found if trial.phase is Phase.SEARCH} == {FIRST_RUNG}
+    assert {*STEPS} <= set.intersection(*({m.step for m in trial.measurements} for trial in completed))
     ranked = sorted(completed, key=lambda trial: (trial.value, trial.number))
     candidates = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]
     rivals = [trial for trial in ranked if trial.phase is Phase.BASELINE]

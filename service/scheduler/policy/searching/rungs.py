@@ -13,25 +13,27 @@ Curve: TypeAlias = Sequence[tuple[int, float]]
 SHARES = (0.15, 0.4)
 """Of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
 
+MIN_STEPS = 2
+"""Of the first rung: after a single step, little is to be seen."""
+
 
 class Rungs:
     """The steps at which the trials of one search are paused, and their end."""
 
-    def __init__(self, *, max_steps: int, measure_every: int, first: int | None, pauses: bool) -> None:
-        """Puts the rungs on measurements, the first not on the very first.
+    def __init__(self, *, max_steps: int, first: int | None, pauses: bool) -> None:
+        """Puts the rungs at their shares of a trial; a trial is measured there, wherever else it is.
 
         Args:
             max_steps: steps of a whole trial.
-            measure_every: steps between measurements.
             first: the first rung; None: `SHARES` says.
             pauses: False: there are none.
 
         Raises:
-            ValueError: a number of steps is not positive.
+            ValueError: the number of steps is not positive.
         """
-        if max_steps < 1 or measure_every < 1:
-            raise ValueError(f"max_steps and measure_every must be >= 1, got {max_steps} and {measure_every}")
-        rungs = {max(2, round(share * max_steps / measure_every)) * measure_every for share in SHARES}
+        if max_steps < 1:
+            raise ValueError(f"max_steps must be >= 1, got {max_steps}")
+        rungs = {max(MIN_STEPS, round(share * max_steps)) for share in SHARES}
         if first is not None:
             rungs = {first, *(rung for rung in rungs if rung > 2 * first)}
         self.end = max_steps

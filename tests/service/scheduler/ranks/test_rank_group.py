@@ -123,11 +123,12 @@ def test_ranks_train_one_interval_ahead_and_leave_no_trace_of_it(bundles: Placem
         assert checkpoints(tmp_path / "0") == ["step-00000010"]
         assert step_of(group.advance()) == 20
 
-        # Paused where it was expected: nothing is trained ahead.
-        group.start(order(steps_file=str(second)), str(tmp_path / "1"), until_step=10)
-        assert step_of(group.advance()) == 10
+        # Paused where it was expected, between two measurements: nothing is trained ahead.
+        group.start(order(steps_file=str(second)), str(tmp_path / "1"), until_step=15)
+        assert [step_of(group.advance()) for _ in range(2)] == [10, 15]
+        assert checkpoints(tmp_path / "1") == ["step-00000010", "step-00000015"]
         time.sleep(0.5)
-        assert steps_begun(second) == 10
+        assert steps_begun(second) == 15
         assert step_of(group.advance()) == 20  # it is not paused after all
 
         # In both trials a next interval is trained by now, or almost; whoever resumes them misses nothing.

@@ -205,15 +205,6 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
         assert asked == Resume(running.number, Phase.SEARCH, running.parameters, FIRST_RUNG)
 
 
-def test_a_trial_that_is_measured_once_is_trained_to_its_end() -> None:
-    policy = OnePhase(AutoSearch(LINE, direction=Direction.MINIMIZE, max_steps=10, measure_every=10), LINE)
-    for number in range(NUM_DESIGN + 3):
-        asked = policy.ask()
-        assert isinstance(asked, Start)
-        assert policy.report(number, 10, 1.0 / (1 + number)) is Decision.CONTINUE
-        policy.tell(number, TrialState.COMPLETED, (1.0 / (1 + number),))
-
-
 @pytest.mark.parametrize("family", ["plain", "conditional"])
 def test_auto_beats_random_search_on_curves_with_crossings_and_cliffs(family: str) -> None:
     regrets: dict[str, list[float]] = {"auto": [], "random": []}

@@ -45,7 +45,8 @@ class Script:
     def ask(self) -> Ask:
         if self._rates:
             self.started.append(self._rates.pop(0))
-            return Start(len(self.started) - 1, Phase.SEARCH, {"lr": self.started[-1]})
+            until = 4 if self._pauses else None
+            return Start(len(self.started) - 1, Phase.SEARCH, {"lr": self.started[-1]}, until)
         if self.paused:
             number = self.paused.pop(0)
             return Resume(number, Phase.SEARCH, {"lr": self.started[number]})
@@ -75,6 +76,12 @@ def test_the_sample_gives_best_and_median_and_the_share_that_diverges() -> None:
     assert PROBLEM.best == pytest.approx(0.9, abs=0.01)
     assert PROBLEM.median == pytest.approx(0.4, abs=0.05)  # of all, the diverged ones below
     assert PROBLEM.diverged_share == pytest.approx(0.1, abs=0.04)
+
+
+def test_a_training_is_measured_as_often_as_asked_and_where_it_pauses() -> None:
+    script = Script([0.5], pauses=True)
+    simulate(script, PROBLEM, num_workers=1, budgets=[1], measure_every=3)
+    assert [step for _, step in script.reported] == [3, 4, 6, 9, 10]
 
 
 def test_an_objective_without_spread_is_refused() -> None:

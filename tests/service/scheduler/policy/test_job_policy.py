@@ -1,0 +1,46 @@
+"""The policy of a job, made from its plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.domain import Phase
+from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.protocol import Start
+from service.scheduler.policy.searching.rungs import SHARES
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
+from tests.support.readmes import ROOT
+from trainers.workloads.registry import BUILT_IN
+
+
+def first_asked(**parts: Any) -> tuple[Start, int]:
+    """The first trial of a job's search, and the steps of a whole one."""
+    plan = plan_job(JobSpecification.model_validate(parts))
+    asked = make_policy(plan).ask()
+    assert isinstance(asked, Start)
+    assert asked.side == Phase.SEARCH
+    return asked, plan.num_steps
+
+
+@pytest.mark.parametrize("training", [{}, {"evaluate_every_epochs": 2.0}, {"evaluate_every_seconds": 60.0}])
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_trial_first_pauses_where_the_readme_says_however_seldom_it_is_measured(
+    name: str, training: dict[str, Any]
+) -> None:
+    options = {option: "/data" for option, described in BUILT_IN[name].options.items() if described.required}
+    asked, num_steps = first_asked(workload={"name": name, "options": options}, training=training)
+    assert asked.until == round(SHARES[0] * num_steps)
+    assert f"to {SHARES[0]:.0%} of its own schedule" in (ROOT / "service" / "README.md").read_text()
+
+
+def test_a_trial_first_pauses_at_the_step_that_the_job_gives() -> None:
+    asked, _ = first_asked(workload={"name": "digits-mlp"}, pruner={"min_steps": 37})
+    assert asked.until == 37
+
+
+def test_without_a_pruner_no_trial_pauses() -> None:
+    asked, _ = first_asked(workload={"name": "digits-mlp"}, pruner={"name": "none"})
+    assert asked.until is None
