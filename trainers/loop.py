@@ -32,7 +32,7 @@ from trainers.ranks.context import (
     synchronise_buffers,
 )
 from trainers.schedule import set_learning_rates
-from trainers.stopwatch import Interval, Stopwatch, next_measurement
+from trainers.stopwatch import Interval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import train_batches, with_tensors
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
@@ -54,10 +54,11 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
     ignores it. A trial that was complete gives its last measurement again and ends.
 
-    A trial that is going to be left at `context.pause_step` is measured and checkpointed there, wherever that lies.
-    This changes nothing that comes after: neither weights nor batches nor random numbers, nor the measurements at the
-    steps that are measured anyhow, which are of all steps since the one before, and whose `best_` and `mean_of_last_`
-    metrics and target know nothing of the one in between.
+    A trial that is going to be left at `context.pause_step` is measured and checkpointed there, wherever that lies, and
+    measured before it where it would not be often enough (`stopwatch.extra_measurements`). This changes nothing that
+    comes after: neither weights nor batches nor random numbers, nor the measurements at the steps that are measured
+    anyhow, which are of all steps since the one before, and whose `best_` and `mean_of_last_` metrics and target know
+    nothing of those in between.
 
     With `context.consumer`, the next measurement can be asked for before the last one has been dealt with. What is
     trained ahead of the consumer leaves no trace: before a checkpoint is taken, `consumer.wait()`.
@@ -117,14 +118,16 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
         world_size=context.world_size,
         start_step=step * config.accumulation_steps,
     )
+    following = partial(next_measurement, config=config, num_train_examples=workload.num_train_examples)
+    extras = extra_measurements(context.pause_step, following)
     with _finished_together(batches, checkpoints):
         while step < config.num_steps:
             set_random_state(randomness, context)
             trial.parallel.model.train()
             interval = interval or Interval(step)
             loss_sum, time_is_up = interval.loss_sum, False
-            regular_step = next_measurement(step, config, num_train_examples=workload.num_train_examples)
-            last_step = _or_pause(regular_step, after=step, pause_step=context.pause_step)
+            regular_step = following(step)
+            last_step = min((extra for extra in extras if step < extra < regular_step), default=regular_step)
             stopwatch = Stopwatch(context.device, before=interval.seconds)
             while step < last_step:
                 step += 1
@@ -275,11 +278,6 @@ def _check_shares(config: TrialConfig, context: RankContext) -> None:
         if config.accumulation_steps > 1:
             parts += f" times accumulation_steps {config.accumulation_steps}"
         raise InvalidConfig("batch_size", f"must be divisible by {parts}, got {config.batch_size}")
-
-
-def _or_pause(regular_step: int, *, after: int, pause_step: int | None) -> int:
-    """The step of the next measurement: the regular one, or the pause that comes before it."""
-    return pause_step if pause_step is not None and after < pause_step < regular_step else regular_step
 
 
 def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,9 +37,32 @@ def _examples_between(config: TrialConfig, num_train_examples: int) -> float | N
     return config.evaluate_every_examples
 
 
+NUM_BEFORE_PAUSE = 3
+"""Measurements of a trial up to a pause, that of the pause among them, which it has at least: whoever decides what goes
+on sees from three points of a curve how fast it still improves, and nothing of that from one or two."""
+
+
+def extra_measurements(pause_step: int | None, following: Callable[[int], int]) -> tuple[int, ...]:
+    """The steps, rising, at which a trial is measured because it is going to be left at `pause_step`.
+
+    That step, and evenly before it others where fewer than `NUM_BEFORE_PAUSE` measurements would lie up to there.
+
+    Args:
+        following: gives the first step after another that is measured anyhow.
+    """
+    if pause_step is None:
+        return ()
+    step, num_before = following(0), 0
+    while step < pause_step and num_before < NUM_BEFORE_PAUSE - 1:
+        step, num_before = following(step), num_before + 1
+    if num_before == NUM_BEFORE_PAUSE - 1:
+        return (pause_step,)
+    return tuple(sorted({round(pause_step * part / NUM_BEFORE_PAUSE) for part in range(1, NUM_BEFORE_PAUSE + 1)}))
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The steps since the last measurement but that of a pause: means are taken over all of them.
+    """The steps since the last measurement of the config's own: means are taken over all of them.
 
     Equal on all ranks.
     """

@@ -42,8 +42,8 @@ class RankContext:
     begins_at_step: int = 0
     """Of a trial that begins from another one's checkpoint: that checkpoint's step. It does not begin without it."""
     pause_step: int | None = None
-    """The step at which the consumer is going to leave the trial: it is measured there, whatever the config says of
-    measurements, and that is given once its checkpoint is on disk. None: it stays."""
+    """The step at which the consumer is going to leave the trial: it is measured there and perhaps before, whatever the
+    config says of measurements, and that is given once its checkpoint is on disk. None: it stays."""
     on_built: Callable[[TrialIdentity], None] | None = None
     """Hears, before the first step, which model is trained on which data; for that, a rank reads some of them. None:
     nobody asks."""

@@ -166,7 +166,7 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
         return cast("Workload", implementation(**{**defaults, **options}))
     except (ValueError, OSError) as error:
         for option, problem in problems_of_paths(description, options):
-            raise InvalidConfig(f"workload_options.{option}", problem) from error
+            raise InvalidConfig(f"workload_options.{option}", f"{problem} ({name} says: {error})") from error
         if isinstance(error, OSError):
             raise
         raise InvalidConfig("workload_options", f"refused by {name}: {error}") from error

@@ -33,7 +33,7 @@ def reached_baseline(
     for ours, theirs in pairs:
         if theirs.value is None:
             return None
-        own_curve, other_curve = _measured_alike(ours.curve, theirs.curve)
+        own_curve, other_curve = _measured_alike(ours, theirs)
         own = _first_reaching(own_curve, theirs.value, metric, direction)
         other = _first_reaching(other_curve, theirs.value, metric, direction)
         if own is None or other is None:
@@ -64,16 +64,16 @@ def reached_baseline(
     )
 
 
-def _measured_alike(ours: Curve, theirs: Curve) -> tuple[Curve, Curve]:
-    """The measurements at steps where both have one: whoever was paused more often was measured more often.
+def _measured_alike(ours: FinishedTrial, theirs: FinishedTrial) -> tuple[Curve, Curve]:
+    """The measurements after equally many examples: whoever was paused more often was measured more often.
 
-    Trials that are measured by the clock share few steps; then all of them.
+    Trials that are measured by the clock share few of them; then all measurements.
     """
-    shared = {step for step, _, _ in ours} & {step for step, _, _ in theirs}
-    if 2 * len(shared) < max(len(ours), len(theirs)):
-        return ours, theirs
-    own, other = ([point for point in curve if point[0] in shared] for curve in (ours, theirs))
-    return own, other
+    own, other = ({point[0] * trial.batch_size: point for point in trial.curve} for trial in (ours, theirs))
+    shared = own.keys() & other.keys()
+    if 2 * len(shared) < min(len(own), len(other)):
+        return ours.curve, theirs.curve
+    return [own[seen] for seen in sorted(shared)], [other[seen] for seen in sorted(shared)]
 
 
 def _ratio(pairs: Sequence[tuple[float, float]]) -> tuple[float, float | None, float | None]:

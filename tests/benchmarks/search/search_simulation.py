@@ -13,6 +13,7 @@ import numpy as np
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Policy, Resume, Start, Wait
+from trainers.stopwatch import extra_measurements
 
 Objective = Callable[[Mapping[str, Scalar]], list[float]]
 
@@ -75,15 +76,19 @@ def simulate(
     """The regret at each budget, in full trainings over all workers together.
 
     A unit of any training takes one tick of a worker. Work counts once it is finished; a paused trial goes on where it
-    was, on any worker, at no cost. A training is measured after every `measure_every` units, where the policy is going
-    to pause it, and at its end; a divergence is noticed at once. The incumbent is the best final value among trials
-    trained to the end in time.
+    was, on any worker, at no cost. A training is measured after every `measure_every` units, at its end, and where the
+    policy is going to pause it and before as `trainers.stopwatch` says; a divergence is noticed at once. The incumbent
+    is the best final value among trials trained to the end in time.
     """
+
+    def following(step: int) -> int:
+        return step - step % measure_every + measure_every
+
     sign = -1.0 if problem.direction is Direction.MINIMIZE else 1.0
     end = max(budgets) * problem.num_units / num_workers
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}
-    pauses: dict[int, int | None] = {}
+    extras: dict[int, Sequence[int]] = {}
     finished: list[tuple[int, float]] = []
     events: list[tuple[int, int, int]] = []
     """(time, worker, number): a worker has trained one more unit of a trial."""
@@ -92,9 +97,10 @@ def simulate(
         while idle:
             match policy.ask():
                 case Start(number=number, parameters=parameters, until=until):
-                    curves[number], reached[number], pauses[number] = problem.objective(parameters), 0, until
+                    curves[number], reached[number] = problem.objective(parameters), 0
+                    extras[number] = extra_measurements(until, following)
                 case Resume(number=number, until=until):
-                    pauses[number] = until
+                    extras[number] = extra_measurements(until, following)
                 case GiveUp(number=given_up):
                     policy.tell(given_up, TrialState.PRUNED)
                     continue
@@ -113,7 +119,7 @@ def simulate(
             policy.tell(number, TrialState.FAILED, (), FailureReason.DIVERGED)
             idle.append(worker)
             continue
-        is_measured = step % measure_every == 0 or step in (pauses[number], problem.num_units)
+        is_measured = step % measure_every == 0 or step == problem.num_units or step in extras[number]
         decision = policy.report(number, step, value) if is_measured else Decision.CONTINUE
         if step == problem.num_units:
             policy.tell(number, TrialState.COMPLETED, (value,))

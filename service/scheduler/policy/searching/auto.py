@@ -1,8 +1,8 @@
 """The `auto` search: partial curves, a model of where they end, and one price for all work.
 
 **What it does.** Every trial starts with a short run, to the first rung (15% of its own schedule), and is paused there.
-It is measured where it is paused, wherever else it is. From then on the policy decides, each time a worker is free,
-between two uses of it:
+It is measured where it is paused and twice before, however seldom it is else. From then on the policy decides, each
+time a worker is free, between two uses of it:
 
 - *go on* with a paused trial, to the next rung (40%) or the end. Worth: the expected improvement of its final value,
   divided by what is left of its training;
@@ -27,8 +27,8 @@ finished).
 **A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
 ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them
 (`trends`): a fifth at first, as curves flatten, then as much as the finished trials kept of their trends, and less
-where noise explains why slopes differ. That takes three measurements up to the first rung; with fewer, a trial is its
-values alone.
+where noise explains why slopes differ. That takes three measurements up to the first rung, which every trial that is
+paused has (`trainers.stopwatch`).
 
 **Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
 model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
@@ -41,8 +41,7 @@ the other, as long as that is not improbable.
 
 **Twins.** Two trials with equal values up to the first rung are the same training (a parameter without effect, a
 rounded one): when one is finished, the other is known too, and is not trained to its end. How far apart twins lie is
-the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0. Where trials are
-measured once up to the first rung, twins are not known for such.
+the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.
 
 **Tried and left out.** To finish the best of the first five at once gives an answer after two full trainings' work
 instead of three, and on one of the shipped tables a worse one after five. To expect less towards the ends of all ranges

@@ -9,10 +9,11 @@ from service.evidence.comparison.reached import reached_baseline
 from service.evidence.types import FinishedTrial
 
 
-def trial(values: dict[int, float]) -> FinishedTrial:
+def trial(values: dict[int, float], *, batch_size: int = 32) -> FinishedTrial:
     """A trial with these losses by step, which took a second for each step."""
     curve = [(step, float(step), {"loss": value}) for step, value in values.items()]
-    return FinishedTrial(0, Phase.SEARCH, TrialState.COMPLETED, None, {}, curve[-1][2]["loss"], curve)
+    config = {"batch_size": batch_size}
+    return FinishedTrial(0, Phase.SEARCH, TrialState.COMPLETED, None, config, curve[-1][2]["loss"], curve)
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,12 @@ def test_a_pause_that_only_one_was_measured_at_counts_for_neither(ours: dict[int
     reached = reached_baseline([(trial(ours), baseline)], "loss", Direction.MINIMIZE)
     assert reached is not None
     assert (reached.step, reached.baseline_step) == (step, 60)
+
+
+def test_trials_with_other_batches_are_compared_after_equally_many_examples() -> None:
+    ours = trial({20: 0.9, 30: 0.4, 40: 0.4, 60: 0.3}, batch_size=64)
+    reached = reached_baseline([(ours, trial({40: 0.8, 80: 0.6, 120: 0.5}))], "loss", Direction.MINIMIZE)
+    assert reached is not None
+    assert (reached.step, reached.baseline_step, reached.step_ratio, reached.examples_ratio) == pytest.approx(
+        (40, 120, 3, 1.5)
+    )

@@ -221,7 +221,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(
 ) -> None:
     with pytest.raises(InvalidConfig, match=message) as caught:
         load("click-log", {**options, **wrong})
-    assert caught.value.field == "workload_options"
+    assert caught.value.field.partition(".")[0] == "workload_options"
 
 
 def test_a_share_beside_a_validation_path_is_refused(options: dict[str, Any]) -> None:

@@ -217,7 +217,7 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(
 ) -> None:
     with pytest.raises(InvalidConfig, match=message) as caught:
         load("text-lm", {**options, **wrong})
-    assert caught.value.field == "workload_options"
+    assert caught.value.field.partition(".")[0] == "workload_options"
 
 
 def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
