@@ -18,7 +18,8 @@ from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.words import described, device_hours, duration, number, optimizer_title
+from service.evidence.wording import device_hours, duration, number, optimizer_title
+from service.evidence.words import described
 from service.inert import inert, one_line
 from trainers.retry import retry
 

@@ -20,20 +20,10 @@ from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
 from service.domain import JobState
 from service.errors import NotFound
+from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
-from service.evidence.types import recommendation_from_json
-from service.evidence.words import (
-    alternative_words,
-    branches_words,
-    currency_lines,
-    device_hours,
-    duration,
-    has_own_examples,
-    number,
-    optimizer_title,
-    ratio_words,
-    spread,
-)
+from service.evidence.wording import device_hours, duration, number, optimizer_title, spread
+from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.types import Evidence, SeedResult
-from service.evidence.words import Answer, answer_by_values, answer_of, chance
+from service.evidence.wording import chance
+from service.evidence.words import Answer, answer_by_values, answer_of
 from service.store.models import Trial
 from service.use_cases.progress import JobProgress
 

@@ -23,6 +23,7 @@ from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.range_edges import edge_caveats
+from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
 from service.evidence.setbacks import setback_caveat
 from service.evidence.types import (
     EQUAL_WITHIN,
@@ -32,13 +33,10 @@ from service.evidence.types import (
     CurrencyComparison,
     Evidence,
     FinishedTrial,
-    PasteableConfig,
-    RecommendedConfig,
     Verdict,
     Winner,
-    status_of,
 )
-from service.evidence.words import optimizer_title
+from service.evidence.wording import optimizer_title
 from trainers.workload.description import ParameterGroup
 
 CAVEAT_ONE_SEED = (

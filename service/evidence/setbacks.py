@@ -10,7 +10,7 @@ import math
 from service.domain import Direction
 from service.evidence.best_values import BestTrial
 from service.evidence.types import ConfirmedConfig
-from service.evidence.words import number, spread
+from service.evidence.wording import number, spread
 
 LARGE = 0.1
 """Loss of a config, as a share of what it had when found, that is told even where it may be chance."""

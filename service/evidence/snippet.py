@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.evidence.parameter_groups import OwnSettings, is_makeable, needs_torch, python_of_groups
-from service.evidence.types import PasteableConfig, RecommendedConfig
-from service.evidence.words import evidence_lines, optimizer_title
+from service.evidence.recommended import PasteableConfig, RecommendedConfig
+from service.evidence.wording import optimizer_title
+from service.evidence.words import evidence_lines
 from service.inert import one_line
 from trainers.config import DEFAULT_DECAY_FRACTION
 

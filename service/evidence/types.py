@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
-
 from service.domain import Currency, Direction, FailureReason, Phase, Side, TrialState
 from service.evidence.branches import Branches
-from service.evidence.parameter_groups import OwnSettings
 from service.evidence.pareto_front import FrontPoint
 
 EQUAL_WITHIN = 0.005
@@ -375,69 +371,3 @@ class Evidence:
         """True if a side had fewer than `MIN_TRIED` trials: then what it found is a matter of luck."""
         of_baselines = [best.num_tried for best in self.baselines] or [self.num_tried[Phase.BASELINE]]
         return min(self.num_tried[Phase.SEARCH], *of_baselines) < MIN_TRIED
-
-
-class PasteableConfig(BaseModel):
-    """A trial's config as another training script needs it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
-
-    workload: str
-    """The name of the workload."""
-    optimizer: str
-    """`shampoo`, `adamw` or `sgd`."""
-    config: dict[str, Any]
-    """Exactly the keyword arguments of the optimizer, e.g. `Shampoo(groups, **config)`, where `groups` are the model's
-    parameters in their `parameter_groups`, or `model.parameters()` if there are none."""
-    schedule: dict[str, Any]
-    """Learning-rate schedule: the fields of `trainers.config.ScheduleConfig` that it uses."""
-    training: dict[str, Any]
-    """The settings of the training beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
-    `precision`, `averaging` and `compression`."""
-    workload_options: dict[str, Any]
-    parameter_groups: list[OwnSettings] = []
-    """The settings that some parameters had in place of `config`, which alone does not train as was measured: which
-    parameters, by rules, and their settings."""
-
-
-class RecommendedConfig(PasteableConfig):
-    """The config that a job recommends, with its evidence."""
-
-    evidence: Evidence
-
-    def to_json(self) -> dict[str, Any]:
-        """The recommendation as JSON-able values."""
-        return self.model_dump(mode="json")
-
-
-_EVIDENCE = TypeAdapter(Evidence)
-
-
-def status_of(evidence: Evidence) -> EvidenceStatus:
-    """The status of the config that `evidence` is about, from its verdict and its confirmation."""
-    result = evidence.confirmation
-    own = next((config for config in result.configs if config.number == evidence.best.number), None) if result else None
-    if own is None:
-        return EvidenceStatus.PROVISIONAL
-    if own.has_failed:
-        return EvidenceStatus.REFUTED
-    if own.mean is None:
-        return EvidenceStatus.PROVISIONAL
-    has_lost = evidence.verdict is Verdict.WORSE
-    was_lucky = evidence.verdict is not Verdict.BETTER and own.was_lucky(evidence.direction)
-    return EvidenceStatus.REFUTED if has_lost or was_lucky else EvidenceStatus.CONFIRMED
-
-
-def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
-    """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
-    return _with_status(_EVIDENCE.validate_python(content), content)
-
-
-def recommendation_from_json(content: Mapping[str, Any]) -> RecommendedConfig:
-    """A stored recommendation; what it lacks because it is older takes its default."""
-    found = RecommendedConfig.model_validate(content)
-    return found.model_copy(update={"evidence": _with_status(found.evidence, content["evidence"])})
-
-
-def _with_status(evidence: Evidence, content: Mapping[str, Any]) -> Evidence:
-    return evidence if "status" in content else dataclasses.replace(evidence, status=status_of(evidence))

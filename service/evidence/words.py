@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,16 +26,18 @@ from service.evidence.types import (
     Verdict,
     Winner,
 )
-
-DASH = "–"
-OPTIMIZER_TITLES = {
-    "shampoo": "Shampoo",
-    "adamw": "AdamW",
-    "sgd": "SGD",
-    "muon": "Muon",
-    "soap-peer": "SOAP of pytorch_optimizer",
-}
-
+from service.evidence.wording import (
+    DASH,
+    chance,
+    duration,
+    number,
+    optimizer_title,
+    rivals_title,
+    share,
+    signed_share,
+    spread,
+    times,
+)
 
 AT_EQUAL = {
     Currency.STEPS: "at equal steps",
@@ -57,76 +59,6 @@ class Answer:
     kind: Literal["better", "worse", "equal", "open"]
     headline: str
     detail: str
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A measured value with `digits` significant digits, trailing zeros kept so that columns line up."""
-    if value is None or not math.isfinite(value):
-        return DASH
-    if 10**digits <= abs(value) < 10 ** (digits + 2):
-        return f"{value:.0f}"
-    return f"{value:#.{digits}g}".removesuffix(".")
-
-
-def spread(standard_deviation: float) -> str:
-    """A standard deviation, as it follows its mean."""
-    return f"± {number(standard_deviation, 2)}"
-
-
-def share(value: float) -> str:
-    """A share without its sign, in percent."""
-    return f"{abs(value):.1%}"
-
-
-def signed_share(value: float) -> str:
-    """A share with its sign, in percent."""
-    return f"{value:+.1%}"
-
-
-def chance(probability: float) -> str:
-    """A probability as far as it is known: to a tenth, or as beyond 5% and 95%."""
-    if probability < 0.05:
-        return "less than 5%"
-    return "more than 95%" if probability > 0.95 else f"about {min(9, max(1, round(10 * probability)))}0%"
-
-
-def times(ratio: float) -> str:
-    """A ratio as a factor: `1.8×`."""
-    return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:,.0f}×"
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as at most two units: `8.3 s`, `2 min 05 s`, `1 h 04 min`, `3 d 02 h`."""
-    if seconds is None:
-        return DASH
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
-
-
-def device_hours(spent: float, limit: float) -> str:
-    """The device-hours spent and allowed."""
-    return f"{spent:.3g} of {limit:g} device-hours"
-
-
-def optimizer_title(name: str) -> str:
-    """An optimizer as people call it."""
-    return OPTIMIZER_TITLES.get(name, name)
-
-
-def rivals_title(optimizers: Sequence[str]) -> str:
-    """The baselines that a search is compared with: `AdamW`, or `the best of AdamW and Muon`."""
-    titles = [optimizer_title(name) for name in optimizers]
-    if len(titles) < 2:
-        return "".join(titles)
-    return f"the best of {', '.join(titles[:-1])} and {titles[-1]}"
 
 
 def described(best: BestTrial) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from service.domain import JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.pareto_front import FrontPoint, front_of
-from service.evidence.types import evidence_from_json
+from service.evidence.recommended import evidence_from_json
 from service.specification.job import JobSpecification
 from service.specification.phases import allot
 from service.store.models import Job

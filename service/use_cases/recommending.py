@@ -9,7 +9,8 @@ from ulid import ULID
 
 from service.domain import TrialState
 from service.evidence.recommend import recommend
-from service.evidence.types import FinishedTrial, RecommendedConfig
+from service.evidence.recommended import RecommendedConfig
+from service.evidence.types import FinishedTrial
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds

@@ -21,8 +21,8 @@ from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, Tri
 from service.domain import Phase, TrialState
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
-from service.evidence.words import number as rounded
-from service.evidence.words import optimizer_title
+from service.evidence.wording import number as rounded
+from service.evidence.wording import optimizer_title
 from service.specification.samplers import refuse_module_sampler
 from service.specification.workloads import refuse_module_workload
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository

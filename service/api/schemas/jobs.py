@@ -15,7 +15,7 @@ from service.domain import FailureReason, JobRequest, JobState, Objective, Phase
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
-from service.evidence.types import PasteableConfig
+from service.evidence.recommended import PasteableConfig
 from service.specification.estimate import Estimate
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel

@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.snippet import python_snippet
-from service.evidence.types import RecommendedConfig, recommendation_from_json
 
 if TYPE_CHECKING:
     from service.store import models

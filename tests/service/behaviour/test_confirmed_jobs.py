@@ -43,7 +43,7 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     assert all(trial.confirms is None for trial in found)
     completed = [trial for trial in found if trial.state is TrialState.COMPLETED]
     # All but the baselines' single ones were paused between two measurements, and those that went on did so from there.
-    assert {trial.measurements[0].step for trial in found if trial.phase is Phase.SEARCH} == {FIRST_RUNG}
+    assert {trial.measurements[2].step for trial in found if trial.phase is Phase.SEARCH} == {FIRST_RUNG}
     assert {*STEPS} <= set.intersection(*({m.step for m in trial.measurements} for trial in completed))
     ranked = sorted(completed, key=lambda trial: (trial.value, trial.number))
     candidates = [trial for trial in ranked if trial.phase is Phase.SEARCH][:top_k]

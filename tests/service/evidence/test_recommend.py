@@ -17,15 +17,9 @@ from service.domain import Direction, FailureReason, Objective, Phase, TrialStat
 from service.evidence.recommend import (
     recommend,
 )
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.snippet import python_snippet
-from service.evidence.types import (
-    MIN_TRIED,
-    EvidenceStatus,
-    FinishedTrial,
-    RecommendedConfig,
-    Verdict,
-    recommendation_from_json,
-)
+from service.evidence.types import MIN_TRIED, EvidenceStatus, FinishedTrial, Verdict
 from service.evidence.words import answer_of
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.evidence.words import device_hours, duration, number, share, signed_share, times
+from service.evidence.wording import device_hours, duration, number, share, signed_share, times
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.domain import Direction, Objective
-from service.evidence.types import EvidenceStatus, evidence_from_json
+from service.evidence.recommended import evidence_from_json
+from service.evidence.types import EvidenceStatus
 from service.optuna_storage import JobStorage
 from service.scheduler.policy.job_policy import history_of
 from service.store.migrate import check, is_current, migrate

@@ -7,11 +7,8 @@ from typing import Any
 
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.recommend import recommend
-from service.evidence.types import (
-    MIN_TRIED,
-    FinishedTrial,
-    RecommendedConfig,
-)
+from service.evidence.recommended import RecommendedConfig
+from service.evidence.types import MIN_TRIED, FinishedTrial
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"

@@ -14,13 +14,8 @@ from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.recommend import recommend
-from service.evidence.types import (
-    MIN_TRIED,
-    BaselineBest,
-    EvidenceStatus,
-    Verdict,
-    recommendation_from_json,
-)
+from service.evidence.recommended import recommendation_from_json
+from service.evidence.types import MIN_TRIED, BaselineBest, EvidenceStatus, Verdict
 from service.evidence.words import answer_of, evidence_lines, ratio_words
 from tests.support.service.confirmed import FOUND, METRIC, PRUNED, finished_trial, recommendation_of, trained_again
 

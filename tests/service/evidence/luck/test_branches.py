@@ -17,7 +17,8 @@ from service.evidence.luck.branch_probability import branch_probabilities
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from service.evidence.luck.true_means import NoNoise
 from service.evidence.recommend import recommend
-from service.evidence.types import FinishedTrial, RecommendedConfig, recommendation_from_json
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json
+from service.evidence.types import FinishedTrial
 from service.evidence.words import branches_words, evidence_lines
 from tests.service.evidence.luck.test_job_luck import METRIC, finished
 

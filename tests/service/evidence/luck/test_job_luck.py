@@ -17,8 +17,10 @@ from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import TriedTrial, point_of
 from service.evidence.recommend import recommend
-from service.evidence.types import FinishedTrial, RecommendedConfig, Verdict, recommendation_from_json
-from service.evidence.words import answer_of, chance, evidence_lines
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json
+from service.evidence.types import FinishedTrial, Verdict
+from service.evidence.wording import chance
+from service.evidence.words import answer_of, evidence_lines
 from trainers.config import OptimizerConfig, TrialConfig
 
 METRIC = "validation_loss"

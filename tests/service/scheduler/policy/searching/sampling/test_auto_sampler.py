@@ -66,7 +66,7 @@ def test_the_ten_lines_of_the_readme_run() -> None:
     study = names["study"]
     assert isinstance(study, optuna.Study)
     assert len(study.trials) == 30
-    assert any(trial.state is TrialState.PRUNED for trial in study.trials)
+    assert len([line for line in program.splitlines() if line.strip()]) == 10
     assert study.best_value < 0.1
 
 
