@@ -269,12 +269,12 @@ def branches_words(branches: Branches) -> str:
     """Which choice won of the parameter that the space branches by, and how sure that is."""
     known = [(own.choice, own.probability_best) for own in branches.choices]
     told = [f"{choice} {chance(p)}" for choice, p in sorted(known, key=lambda one: -(one[1] or 0)) if p is not None]
-    won = f"Of {branches.parameter}, {branches.winner} won"
+    won = f"{branches.winner} won as {branches.parameter}"
     if len(told) < 2:
         found = [f"{own.choice} {number(own.value)}" for own in branches.choices if own.value is not None]
         return f"{won}, by the best values found ({', '.join(found)}): how sure that is, only new seeds tell."
     untold = [f"{choice} unknown" for choice, probability in known if probability is None]
-    return f"{won}; of the configs tried, the best is so probably of each: {', '.join([*told, *untold])}."
+    return f"{won}. How probably the best config tried is one of each: {', '.join([*told, *untold])}."
 
 
 def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:

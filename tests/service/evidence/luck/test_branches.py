@@ -137,7 +137,7 @@ def test_a_recommendation_says_which_member_won_and_how_sure_that_is() -> None:
     assert (by_choice["soap"].probability_best or 0.0) > 0.9
     assert by_choice["spectral"].probability_best is None
     words = branches_words(branches)
-    assert words.startswith("Of preconditioner, soap won; of the configs tried")
+    assert words.startswith("soap won as preconditioner. How probably the best config tried is one of each: soap")
     assert words.endswith("spectral unknown.")
     assert words in evidence_lines(found.evidence)
     assert recommendation_from_json(json.loads(json.dumps(found.to_json()))) == found
