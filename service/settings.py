@@ -33,9 +33,9 @@ class Settings(BaseSettings):
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
     database_connections: int = Field(default=20, ge=1)
     """Requests of an API process that use the database at once, each on a connection and a thread of its own; others
-    wait for their turn. With one more for its probe, so many connections are what each API process opens at most, and a
-    worker with its run takes a few: all of them together must stay below the `max_connections` of a PostgreSQL server,
-    100 unless it was raised."""
+    wait for their turn. With one more each for its probe and its metrics, so many connections are what each API process
+    opens at most, and a worker with its run takes a few: all of them together must stay below the `max_connections` of
+    a PostgreSQL server, 100 unless it was raised."""
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
     """0: any free port."""

@@ -13,6 +13,7 @@ from fastapi.concurrency import contextmanager_in_threadpool
 from service.api.capacity import Probe, Turns
 from service.clock import Clock
 from service.errors import InvalidInput
+from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.store.session import Database, Session
 
@@ -38,6 +39,10 @@ async def _probe(request: Request) -> Probe:
     return cast("Probe", request.app.state.probe)
 
 
+async def _metrics(request: Request) -> Metrics:
+    return cast("Metrics", request.app.state.metrics)
+
+
 async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
@@ -48,6 +53,7 @@ DataAreHere = Annotated[bool, Depends(_data_are_here)]
 DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]
 ProbeDependency = Annotated[Probe, Depends(_probe)]
+MetricsDependency = Annotated[Metrics, Depends(_metrics)]
 Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 

@@ -21,8 +21,10 @@ from service.api.capacity import Turns
 from service.api.dependencies import JobId, ReadSession
 from service.api.paging import LARGEST_BIGINT
 from service.api.schemas.jobs import EventRead
+from service.clock import Clock
 from service.domain import JobState
 from service.errors import ServiceBusy
+from service.monitoring.metrics import Metrics
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import DATABASE_ERRORS, Database
 
@@ -46,9 +48,11 @@ class EventStream(StreamingResponse):
 class EventFeed:
     """Tells streams that there are new events. Lives in one event loop."""
 
-    def __init__(self, database: Database, turns: Turns) -> None:
+    def __init__(self, database: Database, turns: Turns, metrics: Metrics, clock: Clock) -> None:
         self.database = database
         self._turns = turns
+        self._clock = clock
+        self.metrics = metrics
         self.closed = False
         self.newest = 0
         """The newest event's id, when last looked."""
@@ -97,6 +101,10 @@ class EventFeed:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def note_lag(self, event: EventRead) -> None:
+        """Counts how long an event that just happened took to come here."""
+        self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
+
     async def read(self, after: int, job_id: str | None) -> list[EventRead]:
         """The next events of a stream."""
         async with self._turns.one():
@@ -110,27 +118,32 @@ class EventFeed:
 
 async def _stream(feed: EventFeed, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
     """The events after `after` as they come; of one job, up to the one that tells its end. `is_over`: it has ended."""
-    yield format_sse_event(retry=RETRY_MS)
-    while not feed.closed:
-        newest = feed.newest
-        try:
-            events = await feed.read(after, job_id)
-        except (ServiceBusy, *DATABASE_ERRORS) as error:
-            logger.warning("a stream of events ends, its reader will connect again: %s", error)
-            return
-        chunk = list[bytes]()
-        for event in events:
-            after = event.id
-            chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
-            if job_id is not None and event.kind == "job.state":
-                is_over = JobState(str(event.data["state"])).is_final
-        if chunk:
-            # In one piece: each piece sent to a reader that has gone would be a warning in the log.
-            yield b"".join(chunk)
-        if is_over and len(events) < BATCH:  # a job that was resumed has ended before, with further events after it
-            return
-        if len(events) < BATCH and not await feed.wait(newest):
-            yield KEEPALIVE_COMMENT
+    with feed.metrics.event_streams.track_inprogress():
+        yield format_sse_event(retry=RETRY_MS)
+        has_caught_up = False
+        while not feed.closed:
+            newest = feed.newest
+            try:
+                events = await feed.read(after, job_id)
+            except (ServiceBusy, *DATABASE_ERRORS) as error:
+                logger.warning("a stream of events ends, its reader will connect again: %s", error)
+                return
+            chunk = list[bytes]()
+            for event in events:
+                after = event.id
+                chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
+                if job_id is not None and event.kind == "job.state":
+                    is_over = JobState(str(event.data["state"])).is_final
+                if has_caught_up:
+                    feed.note_lag(event)
+            if chunk:
+                # In one piece: each piece sent to a reader that has gone would be a warning in the log.
+                yield b"".join(chunk)
+            if is_over and len(events) < BATCH:  # a job that was resumed has ended before, with further events after it
+                return
+            has_caught_up = len(events) < BATCH
+            if has_caught_up and not await feed.wait(newest):
+                yield KEEPALIVE_COMMENT
 
 
 router = APIRouter(tags=["events"])

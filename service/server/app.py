@@ -17,10 +17,12 @@ from starlette.staticfiles import StaticFiles
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_nul
-from service.api.routers import catalogue, health, jobs, plots, recommendations, trials
+from service.api.routers import catalogue, health, jobs, metrics, plots, recommendations, trials
 from service.clock import Clock, utc_now
 from service.dashboard import pages
 from service.dashboard.assets import static_mounts
+from service.monitoring.answer_times import AnswerTimes
+from service.monitoring.metrics import Metrics
 from service.server.body_limit import BodyLimit
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
@@ -44,6 +46,7 @@ def create_app(
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
     turns, probe = Turns(opened.num_connections), Probe(opened.url)
+    observed = Metrics(opened, version=version(), lease_seconds=settings.lease_seconds, clock=clock)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -51,6 +54,7 @@ def create_app(
         yield
         app.state.feed.close()
         probe.close()
+        observed.close()
         if database is None:
             opened.close()
 
@@ -71,15 +75,17 @@ def create_app(
     app.state.clock = clock
     app.state.turns = turns
     app.state.probe = probe
-    app.state.feed = events.EventFeed(opened, turns)
+    app.state.metrics = observed
+    app.state.feed = events.EventFeed(opened, turns, observed, clock)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
-    app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
+    app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
+    app.add_middleware(AnswerTimes, metrics=observed)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
-    for module in (jobs, plots, trials, events, recommendations, catalogue, health):
+    for module in (jobs, plots, trials, events, recommendations, catalogue, health, metrics):
         app.include_router(module.router)
     app.include_router(pages.router)
     for path, static in static_mounts():

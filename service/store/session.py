@@ -45,6 +45,8 @@ class Database:
         self.url = url
         self.num_connections = num_connections
         self._engine = _create_engine(url, num_connections)
+        assert isinstance(self._engine.pool, QueuePool)
+        self._pool = self._engine.pool
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
         isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
         self._read = sessionmaker(self._engine.execution_options(**isolation), expire_on_commit=False)
@@ -53,6 +55,11 @@ class Database:
     @property
     def engine(self) -> Engine:
         return self._engine
+
+    @property
+    def connections_in_use(self) -> int:
+        """Those that sessions have at this moment."""
+        return self._pool.checkedout()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

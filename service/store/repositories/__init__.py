@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
     Answer,
     KnownValues,
@@ -28,6 +29,8 @@ __all__ = [
     "KnownValues",
     "LeadingTrial",
     "MeasurementRepository",
+    "OperationFigures",
+    "OperationRepository",
     "RecommendationQuery",
     "RecommendationRepository",
     "StudyJob",
