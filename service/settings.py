@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, field_serializer, field_validator
@@ -54,6 +54,11 @@ class Settings(BaseSettings):
     """True if a job may name its workload as `module:Class`, which the service then imports from its packages and
     directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,
     as a proxy's. Registered workloads are always allowed."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
+    logs of jobs, which people read, else JSON."""
+    log_requests: bool = False
+    """True: the API logs each request that it answers."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
 

@@ -35,6 +35,7 @@ from service.errors import (
     UnknownName,
     WorkloadNotDescribed,
 )
+from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 
 MEDIA_TYPE = "application/problem+json"
@@ -273,12 +274,12 @@ async def _database_error(request: Request, error: Exception) -> Response:
     return unavailable("the database is unavailable", instance=request.url.path)
 
 
-def unavailable(detail: str, *, instance: str) -> JSONResponse:
+def unavailable(detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
     """503: what the service needs is out of reach."""
-    return _later("unavailable", "The service cannot answer now", detail, instance=instance)
+    return _later("unavailable", "The service cannot answer now", detail, instance=instance, errors=errors)
 
 
-def _later(slug: str, title: str, detail: str, *, instance: str) -> JSONResponse:
+def _later(slug: str, title: str, detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
     """503: the same request may do later."""
     return problem_response(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -286,6 +287,7 @@ def _later(slug: str, title: str, detail: str, *, instance: str) -> JSONResponse
         title,
         detail,
         instance=instance,
+        errors=errors,
         headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
     )
 
@@ -320,4 +322,6 @@ async def _unexpected(request: Request, error: Exception) -> Response:
         "The service failed",
         "an unexpected error; the service's log has the details",
         instance=request.url.path,
+        # Starlette sends this answer itself, past the middleware that names all others.
+        headers={HEADER: request_id_of(request.scope)},
     )

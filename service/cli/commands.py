@@ -320,16 +320,14 @@ def _settings(**options: object) -> Settings:
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:
-    import logging
-
     check_packages_here()
 
     from service.hosts import ANY_HOST
+    from service.monitoring.logs import set_up_logs
     from service.server.serve import serve
     from service.settings import ENV_PREFIX
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
+    set_up_logs(settings.log_format)
 
     def tell(address: str) -> None:
         say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")

@@ -23,6 +23,7 @@ from ray import tune
 from service.clock import utc_now
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
+from service.monitoring.logs import set_up_logs
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
@@ -371,9 +372,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--attempt", required=True, type=int)
     parser.add_argument("--directory", required=True, type=Path, help="for temporary files; removed at the end")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     process_tree.adopt_orphans()
     settings = Settings()
+    # The log of a job, of which a person is shown the end after a crash.
+    log_format = "text" if settings.log_format == "auto" else settings.log_format
+    set_up_logs(log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)

@@ -27,6 +27,7 @@ import psutil
 from service.clock import utc_now
 from service.domain import JobState
 from service.errors import NotFound
+from service.monitoring.logs import bound, set_up_logs
 from service.scheduler import disk
 from service.scheduler.checkpoint_storage import (
     CheckpointsUnusable,
@@ -98,7 +99,8 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             if lease is None:
                 stop.wait(settings.poll_seconds)
             else:
-                _run(lease, settings, writing, stop, launcher)
+                with bound(job=lease.job_id, attempt=lease.attempt):
+                    _run(lease, settings, writing, stop, launcher)
     finally:
         if launcher is not None:
             launcher.close()
@@ -350,13 +352,14 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
 
 def main() -> None:
     """Runs a worker until it is told to stop."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = Settings()
+    set_up_logs(settings.log_format)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         # From a thread of its own: the handler may interrupt a wait that holds the event's lock.
         signal.signal(number, lambda _number, _frame: threading.Thread(target=stop.set).start())
     try:
-        run_worker(Settings(), stop=stop)
+        run_worker(settings, stop=stop)
     except CheckpointsUnusable as error:
         logger.error("%s", error)
         sys.exit(1)

@@ -23,6 +23,7 @@ from service.dashboard import pages
 from service.dashboard.assets import static_mounts
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
+from service.monitoring.request_ids import RequestIds
 from service.server.body_limit import BodyLimit
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
@@ -82,7 +83,8 @@ def create_app(
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
-    app.add_middleware(AnswerTimes, metrics=observed)  # the last one added is the first one asked
+    app.add_middleware(AnswerTimes, metrics=observed)
+    app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
     for module in (jobs, plots, trials, events, recommendations, catalogue, health, metrics):

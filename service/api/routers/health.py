@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from service.api import problems
-from service.api.dependencies import Now, ProbeDependency, SettingsDependency
-from service.api.schemas.common import Health, Readiness
+from service.api.dependencies import DataAreHere, Now, ProbeDependency, SettingsDependency
+from service.api.schemas.common import FieldError, Health, Readiness
+from service.monitoring.readiness import check_files
 from service.store.session import DATABASE_ERRORS
 
 router = APIRouter(tags=["health"])
@@ -27,18 +29,29 @@ async def read_health(request: Request) -> Health:
     responses=problems.documented(503),
 )
 async def read_readiness(
-    request: Request, probe: ProbeDependency, settings: SettingsDependency, now: Now
+    request: Request, probe: ProbeDependency, settings: SettingsDependency, data_are_here: DataAreHere, now: Now
 ) -> Readiness | Response:
-    """Ready when the database is reachable and migrated to this version. Answers however busy the service is."""
-    instance = request.url.path
+    """Ready when the database is reachable and migrated to this version and there is room on the disk; else `errors`
+    names what is not ready. Answers however busy the service is."""
+    why_not: dict[str, str | None] = {"database": None}
+    num_workers = 0
     try:
         seen = await probe.look(alive_since=now - timedelta(seconds=settings.lease_seconds))
     except TimeoutError as error:
-        return problems.unavailable(str(error), instance=instance)
+        why_not["database"] = str(error)
     except DATABASE_ERRORS:
-        return problems.unavailable("the database is unavailable", instance=instance)
-    if not seen.is_current:
-        return problems.unavailable(
-            "the database is not migrated to this version: run `shampoo-tuner migrate`", instance=instance
+        why_not["database"] = "the database is unavailable"
+    else:
+        num_workers = seen.num_workers
+        why_not["migrations"] = (
+            None if seen.is_current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
         )
-    return Readiness(status="ready", num_workers=seen.num_workers)
+    why_not |= {
+        check.name: check.why_not
+        for check in await run_in_threadpool(check_files, settings, data_are_here=data_are_here)
+    }
+    errors = [FieldError(field=name, message=message) for name, message in why_not.items() if message]
+    if errors:
+        detail = "; ".join(error.message for error in errors)
+        return problems.unavailable(detail, instance=request.url.path, errors=errors)
+    return Readiness(status="ready" if num_workers else "degraded", num_workers=num_workers, checked=tuple(why_not))

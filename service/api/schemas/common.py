@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
@@ -19,11 +21,20 @@ class Health(ReadModel):
 
 
 class Readiness(ReadModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ready", "num_workers": 1}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"status": "ready", "num_workers": 1, "checked": ["database", "migrations", "disk", "checkpoints"]}
+            ]
+        }
+    )
 
-    status: str
+    status: Literal["ready", "degraded"]
+    """`degraded`: requests are served, but no worker is alive."""
     num_workers: int
     """Workers heard of lately; 0: jobs are accepted and wait."""
+    checked: tuple[str, ...] = ()
+    """All that is as it must be. Checkpoints in a store are tried out by the workers."""
 
 
 class FieldError(ReadModel):

@@ -116,7 +116,7 @@ class Feasibility:
             try:
                 self._predicted[number] = self._predict(config)
             except NotPredictable as error:
-                logger.warning("the memory of trial %d cannot be predicted: %s", number, error)
+                logger.warning("the trial's memory cannot be predicted: %s", error, extra={"trial": number})
                 return None
         if self._limit is None:
             limit_bytes = self._limit_bytes()

@@ -130,6 +130,6 @@ class Orders:
         try:
             fork_checkpoint(source, self._trials.directory(number), step=fork.step, config=config)
         except (CheckpointMissing, CheckpointMismatch, OSError, StoreFailed) as error:
-            logger.warning("trial %d of job %s cannot begin: %s", number, self._journal.lease.job_id, error)
+            logger.warning("cannot begin: %s", error, extra={"trial": number})
             return f"cannot begin where trial {fork.number} was at step {fork.step}: {error}"
         return None

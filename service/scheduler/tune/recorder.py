@@ -99,7 +99,7 @@ class Recorder(TuneAdapter, tune.Callback):
         """A trial gave its last report, or the pruner stopped it."""
         order, report = TrialOrder.from_tune(trial.config), TrialReport.from_tune(trial.last_result)
         if report.trace:
-            logger.warning("trial %d of job %s failed:\n%s", order.number, self._journal.lease.job_id, report.trace)
+            logger.warning("the trial failed:\n%s", report.trace, extra={"trial": order.number})
         self._end(order.number, self._judgement.of_report(order.number, report))
         self._judgement.stop_if_hopeless()
 
@@ -111,6 +111,6 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def _end(self, number: int, end: TrialEnd) -> None:
         if end.state is TrialState.QUEUED and not end.policy_knows:
-            logger.warning("trial %d of job %s: %s", number, self._journal.lease.job_id, end.detail)
+            logger.warning("%s", end.detail, extra={"trial": number})
         self._trials.end(number, end)
         self._pace.stopped(number)

@@ -12,6 +12,8 @@ import fastapi
 import httpx
 import pytest
 
+from service.monitoring.readiness import check_files
+from service.settings import Settings
 from service.store.migrate import downgrade
 from service.store.session import Database
 from tests.support.service.live import running
@@ -30,10 +32,28 @@ def test_a_migrated_database_is_ready_and_live_workers_are_counted(database: Dat
     add_worker(database, now=NOW)
     add_worker(database, now=NOW - timedelta(hours=1))
     with running(database, clock=clock) as url:
-        assert _get(f"{url}/readyz").json() == {"status": "ready", "num_workers": 1}
+        checked = ["database", "migrations", "disk"]
+        assert _get(f"{url}/readyz").json() == {"status": "ready", "num_workers": 1, "checked": checked}
         assert _get(f"{url}/healthz").json() == {"status": "ok", "version": version("shampoo-tuner")}
         clock.advance(3600)
-        assert _get(f"{url}/readyz").json()["num_workers"] == 0
+        assert _get(f"{url}/readyz").json() == {"status": "degraded", "num_workers": 0, "checked": checked}
+
+
+def test_each_thing_that_is_not_ready_is_named(sqlite_database: Database, tmp_path: Path) -> None:
+    downgrade(sqlite_database, "base")
+    occupied = tmp_path / "occupied"
+    occupied.write_text("a file")
+    with running(sqlite_database, data_are_here=True, data_dir=tmp_path, checkpoint_directory=str(occupied)) as url:
+        problem = _get(f"{url}/readyz").json()
+    assert [error["field"] for error in problem["errors"]] == ["migrations", "checkpoints"]
+    assert str(tmp_path) not in str(problem)
+
+
+def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "not-made-yet")
+    assert [check.why_not for check in check_files(settings, data_are_here=True)] == [None, None]
+    for check in check_files(settings, data_are_here=True, least_free_bytes=2**60):
+        assert "MiB are free" in str(check.why_not), check.name
 
 
 def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_alive(database: Database) -> None:
