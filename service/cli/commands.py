@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from service.cli.asking import DEFAULT_URL, JobId, Url, client_at, say
+from service.cli.backup_commands import app as backup_app
+from service.cli.here import DatabaseUrl, DataDir, read_settings
 from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
@@ -34,10 +36,6 @@ WATCH_OUTAGE_SECONDS = 600.0
 INTERRUPTED = 130
 
 
-class BadSetting(ServiceError):
-    """An environment variable or an option has an impossible value."""
-
-
 class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; an error meant for the user becomes one line on standard error, and exit status 1."""
@@ -57,16 +55,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(backup_app)
 app.add_typer(steering_app)
 app.add_typer(workload_app, name="workload")
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="Holds the embedded database, checkpoints, logs; by default in your home."),
-]
-DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
 ]
@@ -86,13 +80,13 @@ def serve(
         from service.server.serve import stop_when_stdin_ends
 
         stop_when_stdin_ends()
-    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
+    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
 
 
 @app.command()
 def api(host: Host = None, port: Port = None, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Runs the API and the dashboard alone, on a database that `migrate` has prepared."""
-    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
+    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
 
 
 @app.command()
@@ -111,7 +105,7 @@ def worker(
 
     require(SERVICE_EXTRA)
     check_packages_here()
-    settings = _settings(data_dir=data_dir, database_url=database_url)
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
     if stop_with_stdin:
         stop_when_stdin_ends()
     with contextlib.closing(open_database(settings)) as database:
@@ -132,7 +126,7 @@ def optuna_dashboard(
     """Shows all jobs in Optuna's own dashboard, read-only and live. Ctrl-C stops it."""
     import importlib
 
-    settings = _settings(host=host, data_dir=data_dir, database_url=database_url)
+    settings = read_settings(host=host, data_dir=data_dir, database_url=database_url)
     # By name, as the worker: the slim image does without Optuna.
     with needing(STUDIES_EXTRA):
         dashboard = importlib.import_module("service.optuna_storage.dashboard")
@@ -152,7 +146,7 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
 
     from service.server.serve import migrate_database, open_database
 
-    settings = _settings(data_dir=data_dir, database_url=database_url)
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
         say(f"{database.engine.url!r} is at revision {revision}")
@@ -297,26 +291,11 @@ def demo(
         num_seeds=seeds,
         keep=keep,
         directory=data_dir,
-        settings=_settings(),
+        settings=read_settings(),
         console=_console(),
     )
     if not succeeded:
         raise typer.Exit(1)
-
-
-def _settings(**options: object) -> Settings:
-    from pydantic import ValidationError
-
-    from service.settings import ENV_PREFIX, Settings
-    from trainers.storage import masked
-
-    try:
-        return Settings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        got = masked(repr(first["input"]))  # a URI may hold a secret
-        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {got}") from None
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:

@@ -59,6 +59,11 @@ def why_not_migrated(database: Database) -> str | None:
     return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
 
 
+def known_revisions() -> frozenset[str]:
+    """Every revision of the schema up to this version's."""
+    return frozenset(script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
+
+
 @cache
 def _newest_revision() -> str | None:
     """Loads every migration."""

@@ -1,0 +1,46 @@
+"""Commands for the embedded database: `backup` and `restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.asking import say
+from service.cli.here import DatabaseUrl, DataDir, read_settings
+
+app = typer.Typer()
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Put it in place of what is there.")]
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    overwrite: Overwrite = False,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Writes a copy of the embedded database, also while the service runs. Checkpoints are not in it."""
+    from service.store.backup import back_up
+
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
+    made = back_up(settings.resolved_database_url, file, overwrites=overwrite)
+    say(f"{file} holds {made.num_jobs} jobs, {made.num_bytes:,} bytes, at revision {made.revision}, checked")
+    say("checkpoints are not in it: trials that are unfinished in it begin anew where theirs are gone")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `backup` wrote.")],
+    overwrite: Overwrite = False,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Makes a backup the embedded database, while the service is stopped."""
+    from service.store.backup import restore as restore_file
+
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
+    found = restore_file(settings.resolved_database_url, file, overwrites=overwrite)
+    say(f"restored {found.num_jobs} jobs at revision {found.revision}; `serve` or `migrate` brings them up to date")

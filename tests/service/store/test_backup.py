@@ -1,0 +1,148 @@
+"""Backups of an embedded database: whole while others write, private, and never half there."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli.commands import app
+from service.store.backup import CannotBackUp, back_up, restore
+from service.store.migrate import migrate
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import submit
+
+
+def _num_jobs(url: str) -> int:
+    with closing(Database(url)) as database, database.reading() as session:
+        return len(JobRepository(session).page(limit=1000))
+
+
+def _url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_a_database_that_others_write_to_is_copied_whole_and_restored(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    finished_job(sqlite_database)
+    over = threading.Event()
+
+    def keep_writing() -> None:
+        while not over.is_set():
+            submit(sqlite_database)
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    file, other = tmp_path / "copy", tmp_path / "elsewhere/restored.sqlite3"
+    made = [back_up(sqlite_database.url, file, overwrites=True) for _ in range(5)][-1]
+    over.set()
+    writer.join()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert made.num_bytes == file.stat().st_size
+    assert restore(_url(other), file, overwrites=False) == made
+    assert stat.S_IMODE(other.stat().st_mode) == 0o600
+    assert _num_jobs(_url(other)) == made.num_jobs > 0
+    with closing(Database(_url(other))) as database:
+        migrate(database)
+        submit(database)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_is_there_is_replaced_only_if_told(sqlite_database: Database, tmp_path: Path) -> None:
+    file, target = tmp_path / "copy", tmp_path / "target.sqlite3"
+    file.write_text("precious")
+    with pytest.raises(CannotBackUp, match="--overwrite"):
+        back_up(sqlite_database.url, file, overwrites=False)
+    assert file.read_text() == "precious"
+    back_up(sqlite_database.url, file, overwrites=True)
+    target.write_text("precious")
+    with pytest.raises(CannotBackUp, match="--overwrite"):
+        restore(_url(target), file, overwrites=False)
+    assert target.read_text() == "precious"
+    restore(_url(target), file, overwrites=True)  # it was no database, and so cannot be one in use
+    assert _num_jobs(_url(target)) == 0
+
+
+def test_a_database_in_use_is_not_replaced(sqlite_database: Database, tmp_path: Path) -> None:
+    file = tmp_path / "copy"
+    back_up(sqlite_database.url, file, overwrites=False)
+    submit(sqlite_database)  # which leaves a connection open
+    with pytest.raises(CannotBackUp, match="in use"):
+        restore(sqlite_database.url, file, overwrites=True)
+    assert _num_jobs(sqlite_database.url) == 1
+    sqlite_database.close()
+    restore(sqlite_database.url, file, overwrites=True)
+    assert _num_jobs(sqlite_database.url) == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "foreign", "newer"])
+def test_a_damaged_or_foreign_file_is_refused_and_nothing_changes(
+    sqlite_database: Database, tmp_path: Path, damage: str
+) -> None:
+    finished_job(sqlite_database)
+    file, target = tmp_path / "copy", tmp_path / "target.sqlite3"
+    back_up(sqlite_database.url, file, overwrites=False)
+    content = file.read_bytes()
+    if damage == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "overwritten":
+        file.write_bytes(content[:8192] + b"\xff" * 8192 + content[16384:])
+    elif damage == "foreign":
+        file.unlink()
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("CREATE TABLE other (id)")
+    else:
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute("UPDATE shampoo_tuner_version SET version_num = '9999'")
+    with pytest.raises(CannotBackUp):
+        restore(_url(target), file, overwrites=False)
+    assert not target.exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.processes
+def test_a_kill_in_the_middle_leaves_nothing_half(sqlite_database: Database, tmp_path: Path) -> None:
+    finished_job(sqlite_database)
+    file = tmp_path / "copy"
+    back_up(sqlite_database.url, file, overwrites=False)
+    before = file.read_bytes()
+    program = (
+        "import os, signal, sys; from pathlib import Path; from service.store import backup\n"
+        "backup._put = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "backup.back_up(sys.argv[1], Path(sys.argv[2]), overwrites=True)"
+    )
+    submit(sqlite_database)
+    killed = subprocess.run([sys.executable, "-c", program, sqlite_database.url, str(file)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert file.read_bytes() == before
+    assert len(list(tmp_path.glob(".copy.*"))) == 1
+    assert back_up(sqlite_database.url, file, overwrites=True).num_jobs == 2
+    assert not list(tmp_path.glob(".copy.*"))
+
+
+def test_the_commands_say_what_they_did_and_what_is_missing(sqlite_database: Database, tmp_path: Path) -> None:
+    finished_job(sqlite_database)
+    runner, file = CliRunner(), tmp_path / "copy"
+    made = runner.invoke(app, ["backup", str(file), "--database-url", sqlite_database.url])
+    assert made.exit_code == 0
+    assert "holds 1 jobs" in made.output
+    assert "checkpoints are not in it" in made.output
+    again = runner.invoke(app, ["backup", str(file), "--database-url", sqlite_database.url])
+    assert again.exit_code == 1
+    server = runner.invoke(app, ["backup", str(file), "--database-url", "postgresql+psycopg://tuner@host/tuner"])
+    assert "pg_dump" in server.output
+    restored = runner.invoke(app, ["restore", str(file), "--data-dir", str(tmp_path / "new")])
+    assert restored.exit_code == 0
+    assert _num_jobs(_url(tmp_path / "new/shampoo-tuner.sqlite3")) == 1
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["shampoo-tuner.sqlite3"]
