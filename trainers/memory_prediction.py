@@ -29,7 +29,7 @@ from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.activation_memory import activation_bytes
-from trainers.config import InvalidConfig, TrialConfig
+from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.protocol import Workload
@@ -158,6 +158,15 @@ def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
     found = _model_of(config)
     model_bytes = _bytes([*found.model.parameters(), *found.model.buffers()])
     return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
+
+
+def predict_an_example() -> None:
+    """Predicts for one small trial: torch imports for half a second when it makes its first model without data."""
+    for name in ("shampoo", "adamw"):
+        optimizer = OptimizerConfig(name)
+        predicted_bytes(
+            TrialConfig(workload="digits-mlp", optimizer=optimizer, num_steps=1, batch_size=1, evaluate_every=1)
+        )
 
 
 def _answer(line: str) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from service.server.app import create_app
 from service.settings import Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.session import DATABASE_ERRORS, Database, why_not_supported
+from trainers.processes.starting import kept_warm
+from trainers.workloads.describe import environment_of_children
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
 WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
@@ -32,6 +34,8 @@ SHUTDOWN_SECONDS = 5
 """Requests still running after so long are cut off."""
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
+WARM_AFTER_SECONDS = 20.0
+"""By then a service that has just started has started its worker as well, which has more use for the processor."""
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
 
@@ -59,7 +63,8 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
             migrate_database(database)
         elif not_migrated := why_not_migrated(database):
             logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
-        asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
+        with kept_warm(environment_of_children(), after_seconds=WARM_AFTER_SECONDS):
+            asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -10,14 +10,11 @@ import logging
 import os
 import random
 import select
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,6 +25,7 @@ from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
+from trainers.processes.starting import Streams, start
 from trainers.workloads.describe import environment_of_children
 from trainers.workloads.registry import BUILT_IN
 
@@ -35,11 +33,11 @@ logger = logging.getLogger(__name__)
 
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
-SAMPLE_SECONDS = 2.0
+SAMPLE_SECONDS = 1.0
 """For the points of all spaces; where it is not enough, there are fewer."""
 STEP_SECONDS = 6.0
 """For the steps of all spaces in which activations are measured."""
-START_SECONDS = 15.0
+START_SECONDS = 20.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
 
 
@@ -83,16 +81,19 @@ class MemoryPredictor:
         """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
         self.num_train_examples: int | None = None
         """Of the workload that something was predicted for last."""
-        self._noise = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "trainers.memory_prediction"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._noise,
-            bufsize=0,
-            env=environment_of_children(),
-            start_new_session=True,
-        )
+        asked, self._questions = os.pipe()
+        self._answers, answered = os.pipe()
+        with tempfile.TemporaryFile() as noise:
+            try:
+                self._process = start(
+                    "trainers.memory_prediction",
+                    (),
+                    Streams(asked, answered, noise.fileno()),
+                    environment=environment_of_children(),
+                )
+            finally:
+                os.close(asked)
+                os.close(answered)
 
     def __enter__(self) -> Self:
         return self
@@ -107,12 +108,9 @@ class MemoryPredictor:
         if self._is_closed:
             return
         self._is_closed = True
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._noise):
-            if stream is not None:
-                stream.close()
+        self._process.end()
+        os.close(self._questions)
+        os.close(self._answers)
 
     def predict(self, config: TrialConfig, *, timeout_seconds: float) -> int:
         """Bytes that a rank of the trial needs at least.
@@ -138,10 +136,10 @@ class MemoryPredictor:
         if self._is_closed:
             raise NotPredictable("its process has ended")
         asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
-            answer: dict[str, Any] = json.loads(self._line(time.monotonic() + timeout_seconds))
+            deadline = time.monotonic() + timeout_seconds
+            self._send(json.dumps(asked).encode() + b"\n", deadline)
+            answer: dict[str, Any] = json.loads(self._line(deadline))
         except (OSError, EOFError, ValueError) as error:
             self.close()  # an answer that comes later would be taken for another one's
             raise NotPredictable(f"its process failed: {error}") from error
@@ -154,15 +152,21 @@ class MemoryPredictor:
             raise NotPredictable(answer["problem"])
         return answer
 
+    def _send(self, question: bytes, deadline: float) -> None:
+        """Raises: OSError: it is not taken in time."""
+        while question:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [self._questions], [], left)[1]:
+                raise TimeoutError("to import what builds the model takes too long")
+            question = question[os.write(self._questions, question[: select.PIPE_BUF]) :]
+
     def _line(self, deadline: float) -> bytes:
         """Raises: OSError: it does not come."""
-        assert self._process.stdout is not None
-        stream = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
+            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                 raise TimeoutError("to build the model, or to run a step of it, takes too long")
-            chunk = os.read(stream, 65536)
+            chunk = os.read(self._answers, 65536)
             if not chunk:
                 raise EOFError("it ended")
             self._buffer += chunk

@@ -10,18 +10,13 @@ over. Counts the answers by status.
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,8 +29,8 @@ from service.domain import JobState, Phase, TrialState
 from service.store.migrate import migrate
 from service.store.models import Job
 from service.store.session import Database
+from tests.benchmarks.api.process import database_url, serving
 from tests.benchmarks.report import report
-from tests.support.postgresql import postgresql_server
 from tests.support.service.scenarios import NOW, add_worker, store_trials, submit
 
 LONGEST_PAGE = 200
@@ -78,25 +73,6 @@ def fill(database: Database, *, num_jobs: int, num_trials: int, num_running: int
         ended = {} if runs else {"finished_at": NOW + timedelta(hours=1)}
         with database.writing() as session:
             session.execute(update(Job).where(Job.id == job_id).values(state=job_state, **times, **lease, **ended))
-
-
-@contextmanager
-def serving(database_url: str, directory: Path) -> Iterator[str]:
-    """The address of an API process on that database."""
-    environment = {
-        **os.environ,
-        "SHAMPOO_TUNER_DATABASE_URL": database_url,
-        "SHAMPOO_TUNER_DATA_DIR": str(directory),
-        "SHAMPOO_TUNER_PORT": "0",
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield next(word for line in process.stdout for word in line.split() if word.startswith("http://"))
-        finally:
-            process.terminate()
 
 
 def ask(url: str) -> Answer:
@@ -155,7 +131,7 @@ def main() -> None:
     }
     ratios: dict[str, float] = {}
     for kind in options.databases.split(","):
-        with tempfile.TemporaryDirectory(prefix="api-load-") as directory, _database_url(kind, Path(directory)) as url:
+        with tempfile.TemporaryDirectory(prefix="api-load-") as directory, database_url(kind, Path(directory)) as url:
             database = Database(url)
             migrate(database)
             fill(
@@ -168,8 +144,8 @@ def main() -> None:
             with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 connection.exec_driver_sql("ANALYZE")  # as a server does by itself in time
             database.close()
-            with serving(url, Path(directory)) as address:
-                alone, answers, probes = measure(address, path=options.path, concurrent=options.concurrent)
+            with serving(url, Path(directory)) as api:
+                alone, answers, probes = measure(api.address, path=options.path, concurrent=options.concurrent)
         statuses = Counter(answer.status for answer in answers)
         seconds = [answer.seconds for answer in answers]
         longest_probe = {probe: max(answer.seconds for answer in asked) for probe, asked in probes.items()}
@@ -203,15 +179,6 @@ def main() -> None:
         ratios=ratios,
         json_file=options.json,
     )
-
-
-@contextmanager
-def _database_url(kind: str, directory: Path) -> Iterator[str]:
-    if kind == "sqlite":
-        yield f"sqlite:///{directory / 'load.sqlite3'}"
-        return
-    with postgresql_server() as url:
-        yield url
 
 
 if __name__ == "__main__":

@@ -13,16 +13,15 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from trainers.config import InvalidConfig, TrialConfig
+from trainers.processes.starting import Streams, start
 from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
 from trainers.workloads.registry import describe, description_from, entry_points
@@ -119,22 +118,15 @@ def ask_process(
         DescriptionKilled: it was killed.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=noise,
-            env=environment_of_children(),
-            start_new_session=True,
-        )
+        with Path(os.devnull).open("rb") as nothing:
+            streams = Streams(nothing.fileno(), output.fileno(), noise.fileno())
+            process = start(module, arguments, streams, environment=environment_of_children())
         try:
             status = process.wait(timeout_seconds)
-        except subprocess.TimeoutExpired as expired:
+        except TimeoutError as expired:
             raise DescriptionTooSlow("workload", f"{what} takes more than {timeout_seconds:g} s") from expired
         finally:
-            with suppress(ProcessLookupError):  # and whatever the module has started
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.end()
         output.seek(0)
         try:
             return json.loads(output.read(_MAX_ANSWER_BYTES))

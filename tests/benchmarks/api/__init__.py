@@ -1,0 +1,1 @@
+"""The API under measurement: its process, what it is filled with, and those who ask."""

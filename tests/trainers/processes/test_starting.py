@@ -1,0 +1,122 @@
+"""Processes forked from a warm one: as separate as those that start by themselves, and gone when nobody asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from service.specification.planning import plan_job
+from service.use_cases.memory_estimates import estimate_memory
+from tests.support.service.scenarios import specification
+from tests.support.waiting import LONG_PATIENCE_SECONDS, wait_until
+from trainers.processes.starting import TEMPLATE_MODULE, Started, Streams, kept_warm, start
+from trainers.workloads.describe import environment_of_children
+
+pytestmark = pytest.mark.processes
+
+TELLING = """
+import json, os, sys
+told = {{"arguments": sys.argv[1:], "parent": os.getppid(), "has_torch": "torch" in sys.modules, "text": "{text}"}}
+print(json.dumps({{**told, "group": os.getpgid(0), "pid": os.getpid()}}))
+sys.exit(3)
+"""
+HANGING = """
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]).pid, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory from which the processes import."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm(modules: Path) -> Iterator[None]:
+    """A warm process for all of these tests: it imports for seconds."""
+    environment = environment_of_children()
+    environment["PYTHONPATH"] = os.pathsep.join([str(modules), environment["PYTHONPATH"]])
+    with kept_warm(environment, after_seconds=0.0):
+        yield
+    assert not _templates()
+
+
+@contextmanager
+def started(module: str, arguments: Sequence[str] = ()) -> Iterator[tuple[Started, Path]]:
+    """The process, and the file that has its output."""
+    with tempfile.NamedTemporaryFile() as output, Path(os.devnull).open("rb") as nothing:
+        streams = Streams(nothing.fileno(), output.fileno(), sys.__stderr__.fileno())  # type: ignore[union-attr]  # open
+        process = start(module, arguments, streams, environment=environment_of_children())
+        try:
+            yield process, Path(output.name)
+        finally:
+            process.end()
+
+
+def told(module: str, *arguments: str) -> dict[str, Any]:
+    with started(module, arguments) as (process, output):
+        assert process.wait(LONG_PATIENCE_SECONDS) == 3
+        found: dict[str, Any] = json.loads(output.read_text())
+    return found
+
+
+def _templates() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if TEMPLATE_MODULE in child.cmdline()]
+
+
+def test_a_fork_runs_a_module_as_a_process_of_its_own_and_reads_it_anew_each_time(modules: Path) -> None:
+    (modules / "telling.py").write_text(TELLING.format(text="first"))
+    one = told("telling", "--", "an argument")
+    (modules / "telling.py").write_text(TELLING.format(text="and then another"))
+    other = told("telling")
+
+    (template,) = _templates()
+    assert one["parent"] == other["parent"] == template.pid
+    assert one["pid"] == one["group"] != other["pid"]
+    assert (one["arguments"], one["has_torch"], one["text"]) == (["--", "an argument"], True, "first")
+    assert (other["arguments"], other["text"]) == ([], "and then another")
+
+
+def test_a_fork_that_takes_too_long_is_ended_with_what_it_has_started(modules: Path) -> None:
+    (modules / "hanging.py").write_text(HANGING)
+    with started("hanging") as (process, output):
+        wait_until(lambda: output.read_text().endswith("\n"), "the start of its child")
+        child = psutil.Process(int(output.read_text()))
+        with pytest.raises(TimeoutError):
+            process.wait(0.01)
+        process.end()
+        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of the child")
+
+
+def test_when_the_warm_process_is_killed_its_forks_are_and_the_next_question_starts_another(modules: Path) -> None:
+    (modules / "hanging.py").write_text(HANGING)
+    (modules / "telling.py").write_text(TELLING.format(text=""))
+    with started("hanging") as (process, output):
+        wait_until(lambda: output.read_text().endswith("\n"), "the start of its child")
+        (template,) = _templates()
+        (fork,) = template.children()
+        template.kill()
+        assert process.wait(LONG_PATIENCE_SECONDS) == -signal.SIGKILL
+        wait_until(lambda: not fork.is_running(), "the end of the fork")
+        psutil.Process(int(output.read_text())).kill()
+    assert told("telling")["parent"] != template.pid
+
+
+def test_an_estimate_in_a_fork_is_that_of_a_process_that_starts_by_itself() -> None:
+    plan = plan_job(specification(workload={"name": "digits-mlp"}))
+    found = estimate_memory(plan)
+    assert found.problem is None
+    assert found.spaces["search"].activation_bytes is not None
+    assert found.spaces["search"].num_points > 1

@@ -1,0 +1,151 @@
+"""Warm process: it has imported torch and what describes trials, and forks for each question (`starting.start`).
+
+    python -m trainers.processes.template FILE_DESCRIPTOR
+
+Each fork answers one question and ends, so that nothing stays of what it imported or left in memory, and code that has
+changed is read anew. A fork is killed with its session when the one who asked hangs up, when it ends, and when this
+process does. Forking is safe only for a process with one thread that has not touched a device; where an import has
+started a thread, this process ends, and others start by themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainers.processes.starting import NUMBER_BYTES
+
+QUESTION_BYTES = 200_000
+"""Above what a socket takes in one piece."""
+NUM_DESCRIPTORS = 4
+"""Of a question: standard streams, and the connection to the one who asks."""
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    module: str
+    arguments: list[str]
+
+
+class _Forks:
+    """The forks that live, each with the connection to the one who asked."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._connections: dict[int, socket.socket] = {}
+        self._wake, woken = os.pipe()
+        for end in (self._wake, woken):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        signal.set_wakeup_fd(woken)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+
+    def next_question(self, questions: socket.socket) -> _Question | None:
+        """Forks for each question, and returns in the fork, with that question; None: nobody asks any more."""
+        self._selector.register(questions, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is questions:
+                    content, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES, NUM_DESCRIPTORS)
+                    if not content:
+                        for pid in self._connections:
+                            _kill(pid)
+                        return None
+                    *streams, connection = descriptors
+                    pid = os.fork()
+                    if pid == 0:
+                        self._leave(questions, connection)
+                        _take(streams)
+                        return _Question(**json.loads(content))
+                    for stream in streams:
+                        os.close(stream)
+                    self._connections[pid] = socket.socket(fileno=connection)
+                    self._selector.register(self._connections[pid], selectors.EVENT_READ, pid)
+                elif key.data is None:  # some fork has ended
+                    os.read(self._wake, 4096)
+                    self._reap()
+                elif key.data in self._connections:  # nobody waits for its answer any more
+                    self._selector.unregister(key.fileobj)
+                    _kill(key.data)
+
+    def _reap(self) -> None:
+        while self._connections and (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
+            _kill(ended.si_pid)  # what it has started; its own number is not another one's before it is waited for
+            _, status = os.waitpid(ended.si_pid, 0)
+            with self._connections.pop(ended.si_pid) as connection:
+                with suppress(KeyError):
+                    self._selector.unregister(connection)
+                with suppress(OSError):  # nobody waits for it
+                    connection.send(os.waitstatus_to_exitcode(status).to_bytes(NUMBER_BYTES, "big", signed=True))
+
+    def _leave(self, questions: socket.socket, connection: int) -> None:
+        """Makes this process, a fork, one that knows nothing of the others."""
+        os.setsid()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        woken = signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        for other in self._connections.values():
+            other.close()
+        questions.close()
+        for descriptor in (self._wake, woken, connection):
+            os.close(descriptor)
+
+
+def _kill(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # it may not have a group of its own yet
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+
+
+def _take(streams: list[int]) -> None:
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+    for stream in streams:
+        os.close(stream)
+
+
+def _import_ahead() -> bool:
+    """Imports what questions need, and what torch imports with its first model; False: this process must not be forked
+    from here on.
+    """
+    importlib.import_module("trainers.identity.__main__")
+    importlib.import_module("trainers.memory_prediction").predict_an_example()
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        sys.stderr.write("warning: an import has started a thread: questions are answered by processes of their own\n")
+        return False
+    gc.collect()
+    gc.freeze()
+    return True
+
+
+def main() -> int:
+    """Imports, then forks for what it is asked. In a fork: runs the module that was asked for; its exit status."""
+    with socket.socket(fileno=int(sys.argv[1])) as questions:
+        questions.set_inheritable(False)
+        if not _import_ahead():
+            return 1
+        question = _Forks().next_question(questions)
+    if question is None:
+        return 0
+    importlib.invalidate_caches()
+    sys.argv = [question.module, *question.arguments]
+    sys.modules.pop(question.module, None)  # it is run as the main one
+    runpy.run_module(question.module, run_name="__main__", alter_sys=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
