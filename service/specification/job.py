@@ -209,8 +209,8 @@ class JobSpecification(StrictModel):
     currency: Annotated[Currency, Field(strict=False)] | None = None
     """The two configs that the verdict compares have spent equally much of this: `steps`, `seconds` of training,
     `examples` or `tokens`, where the workload counts them. Where one of them ended having spent less, the other one
-    counts with its value there. Null: `examples` where the batch size is searched, as all trials see equally many, else
-    `steps`."""
+    counts with its value there. Null: `examples`, or with `training.num_tokens` `tokens`, where the batch size is
+    searched, as all trials see equally many, else `steps`."""
     confirmation: ConfirmationChoice | Literal["auto"] | None = "auto"
     """`auto`: one of the default size where search and baselines have at least 8 trials each, as a comparison of fewer
     is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,

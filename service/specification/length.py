@@ -11,6 +11,8 @@ from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace, Sp
 from service.domain import Currency, PrunerName, Side
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
+from service.specification.tokens import FIELD as NUM_TOKENS
+from service.specification.tokens import examples_of_tokens
 from trainers.workload.description import WorkloadDescription
 
 BATCH_SIZE = "training.batch_size"
@@ -36,6 +38,17 @@ class TrialLength:
     def step_at(self, num_examples: int) -> int:
         """The first step after which so many examples have been seen."""
         return min(self.num_steps, math.ceil(num_examples / self.batch_size))
+
+
+@dataclass(frozen=True, slots=True)
+class _Examples:
+    """The training examples that a job asks for."""
+
+    num: int
+    field: str
+    """That says it in the request."""
+    told: str
+    """Field and value, and the examples if it counts tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,9 @@ def currency_of(specification: JobSpecification, spaces: Mapping[Side, SearchSpa
     """What the configs that a job's verdict compares have spent equally much of."""
     if specification.currency is not None:
         return specification.currency
-    return Currency.EXAMPLES if searches_batch_size(spaces) else Currency.STEPS
+    if not searches_batch_size(spaces):
+        return Currency.STEPS
+    return Currency.EXAMPLES if specification.training.num_tokens is None else Currency.TOKENS
 
 
 def compares_whole_trials(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> bool:
@@ -145,15 +160,12 @@ def job_length(
     batch_size = training.batch_size or workload.default_batch_size
     if batch_size % parts:
         raise InvalidInput("training.batch_size", f"{batch_size} is not divisible by {told_parts(specification)}")
-    if training.num_examples is not None and training.num_steps is not None:
-        raise InvalidInput(
-            "training.num_examples", f"says how long trials are, and so does training.num_steps = {training.num_steps}"
-        )
+    examples = _examples(specification, workload, spaces, fields)
     if searches_batch_size(spaces):
-        return _by_examples(specification, workload, spaces, fields, batch_size=batch_size, pruner=pruner)
-    if training.num_examples is not None:
-        _require_a_batch("training.num_examples", training.num_examples, batch_size)
-        num_steps = TrialLength(training.num_examples, batch_size).num_steps
+        return _by_examples(specification, workload, spaces, fields, examples, batch_size=batch_size, pruner=pruner)
+    if examples is not None:
+        _require_a_batch(examples.field, examples, batch_size)
+        num_steps = TrialLength(examples.num, batch_size).num_steps
     else:
         num_steps = training.num_steps or workload.default_num_steps
     evaluate_every = training.evaluate_every
@@ -182,23 +194,52 @@ def told_parts(specification: JobSpecification) -> str:
     return words
 
 
+def _examples(
+    specification: JobSpecification,
+    workload: WorkloadDescription,
+    spaces: Mapping[Side, SearchSpace],
+    fields: Mapping[Side, str],
+) -> _Examples | None:
+    """The examples that every trial is to see; None: the steps are said, or the workload's default."""
+    training = specification.training
+    said = [
+        (name, value)
+        for name, value in (
+            ("training.num_steps", training.num_steps),
+            ("training.num_examples", training.num_examples),
+            (NUM_TOKENS, training.num_tokens),
+        )
+        if value is not None
+    ]
+    if len(said) > 1:
+        raise InvalidInput(said[1][0], f"says how long trials are, and so does {said[0][0]} = {said[0][1]}")
+    if training.num_tokens is not None:
+        num = examples_of_tokens(training.num_tokens, specification, workload, spaces, fields)
+        return _Examples(num, NUM_TOKENS, f"{NUM_TOKENS} = {training.num_tokens} ({num} examples)")
+    if training.num_examples is not None:
+        num = training.num_examples
+        return _Examples(num, "training.num_examples", f"training.num_examples = {num}")
+    return None
+
+
 def _by_examples(
     specification: JobSpecification,
     workload: WorkloadDescription,
     spaces: Mapping[Side, SearchSpace],
     fields: Mapping[Side, str],
+    examples: _Examples | None,
     *,
     batch_size: int,
     pruner: PrunerName | None,
 ) -> JobLength:
     """The length where trials differ in their batch size, and have their examples in common."""
     training = specification.training
-    if training.num_examples is None:
+    if examples is None:
         side = next(side for side, space in spaces.items() if _says_batch_size(space))
         raise InvalidInput(
             "training.num_examples",
-            f"is required, as {fields[side]} says {BATCH_SIZE}: trials with equal steps and other batches would not "
-            "have seen equally many examples",
+            f"is required, or training.num_tokens, as {fields[side]} says {BATCH_SIZE}: trials with equal steps and "
+            "other batches would not have seen equally many examples",
         )
     if training.batch_size is not None and all(_says_batch_size(space) for space in spaces.values()):
         raise InvalidInput("training.batch_size", f"{batch_size} has no effect: every search space says {BATCH_SIZE}")
@@ -220,27 +261,25 @@ def _by_examples(
             f"{specification.pruner.min_steps}",
         )
     smallest = min(
-        min(_batch_sizes(specification, space, fields[side]), default=batch_size) for side, space in spaces.items()
+        min(_batch_sizes(specification, space, fields[side], examples), default=batch_size)
+        for side, space in spaces.items()
     )
     every = training.evaluate_every_examples
     if _has_no_interval(specification):
-        every = min(workload.default_evaluate_every * workload.default_batch_size, training.num_examples)
-    if every is not None and every > training.num_examples:
-        raise InvalidInput(
-            "training.evaluate_every_examples", f"{every} exceeds the trial's {training.num_examples} examples"
-        )
-    longest = TrialLength(training.num_examples, smallest).num_steps
-    return JobLength(longest, batch_size, training.num_examples, None, every)
+        every = min(workload.default_evaluate_every * workload.default_batch_size, examples.num)
+    if every is not None and every > examples.num:
+        raise InvalidInput("training.evaluate_every_examples", f"{every} exceeds the trial's {examples.num} examples")
+    longest = TrialLength(examples.num, smallest).num_steps
+    return JobLength(longest, batch_size, examples.num, None, every)
 
 
-def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str) -> Sequence[int]:
+def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str, examples: _Examples) -> Sequence[int]:
     """The smallest and largest batch sizes that a space says, each checked; empty: it says none.
 
     Raises:
         InvalidInput: one of them cannot be; names the field in the space.
     """
-    parts, num_examples = parts_of_batch(specification), specification.training.num_examples
-    assert num_examples is not None
+    parts = parts_of_batch(specification)
     found: list[int] = []
     for where, values, is_range in _said(space):
         if is_range and parts > 1:
@@ -251,7 +290,7 @@ def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str
         for value in values:
             if value % parts:
                 raise InvalidInput(f"{field}.{where}", f"{value} is not divisible by {told_parts(specification)}")
-            _require_a_batch(f"{field}.{where}", num_examples, value)
+            _require_a_batch(f"{field}.{where}", examples, value)
         found.extend(values)
     return found
 
@@ -278,9 +317,9 @@ def _says_batch_size(space: SearchSpace) -> bool:
     return BATCH_SIZE in space.fixed or any(parameter.name == BATCH_SIZE for parameter in space.parameters)
 
 
-def _require_a_batch(field: str, num_examples: int, batch_size: int) -> None:
-    if batch_size > num_examples:
-        raise InvalidInput(field, f"a batch of {batch_size} exceeds training.num_examples = {num_examples}")
+def _require_a_batch(field: str, examples: _Examples, batch_size: int) -> None:
+    if batch_size > examples.num:
+        raise InvalidInput(field, f"a batch of {batch_size} exceeds {examples.told}")
 
 
 def _has_no_interval(specification: JobSpecification) -> bool:

@@ -28,11 +28,14 @@ class Training(TrainingSettings):
     """The training settings of all trials of a job; a value that a search space assigns takes their place."""
 
     num_steps: Count | None = None
-    """Optimizer steps of a full trial; null: those of `num_examples`, or the workload's default."""
+    """Optimizer steps of a full trial; null: those of `num_examples` or `num_tokens`, or the workload's default."""
     num_examples: Count | None = None
     """Training examples of a full trial, in place of `num_steps`: a trial has as many steps as batches of its size make
     up about so many, at least one. Needed where a search space says `training.batch_size`, so that trials with other
-    batches see equally many. Null: `num_steps` says."""
+    batches see equally many. Null: `num_steps` or `num_tokens` says."""
+    num_tokens: Count | None = None
+    """The same in tokens: as many examples as make up about so many, at least one. For workloads whose options say how
+    many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length` given."""
     batch_size: Count | None = None
     """Examples per step over all ranks, where no search space says them; null: the workload's default."""
     report_timeout_seconds: Positive | None = 7200.0

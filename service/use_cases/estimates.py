@@ -31,6 +31,7 @@ ASSUMED_START_UP_SECONDS = 60.0
 UNLIKE = {
     "num_steps",
     "num_examples",
+    "num_tokens",
     "evaluate_every",
     "evaluate_every_examples",
     "evaluate_every_epochs",
@@ -178,8 +179,10 @@ def _kind(specification: JobSpecification) -> tuple[Any, ...]:
 
 
 def _searches_batch_size(specification: JobSpecification) -> bool:
-    # Without a number of examples it could not; then no space need be made.
-    return specification.training.num_examples is not None and searches_batch_size(spaces_of(specification))
+    # Without a number of examples or tokens it could not; then no space need be made.
+    training = specification.training
+    says_examples = training.num_examples is not None or training.num_tokens is not None
+    return says_examples and searches_batch_size(spaces_of(specification))
 
 
 def _largest(metrics: Iterable[Mapping[str, Any]], name: str) -> float | None:

@@ -4,10 +4,11 @@
     python -m tests.benchmarks.verdict_errors --jobs 1000
 
 On each side a search tries so many configs with one seed, and the confirmation then goes as in a job: the policy
-(`service.scheduler.policy.confirmation`) says what is trained, and `service.evidence.comparison.confirm` compares. All
-configs of both sides have the same typical value, the median over seeds, and differ in their noise. `calls_better`:
-the share of jobs with the verdict `better`, meant to be at most 2.5%; beside it the share by the paired t interval of
-the very same seeds, and the mean number of trials. `fooled`: what no few seeds can tell, a config of the same mean
+(`service.scheduler.policy.confirmation`) says what is trained, `service.evidence.comparison.confirm` chooses, and
+`service.evidence.comparison.equal_spending` decides, at equal steps. All configs of both sides have the same typical
+value, the median over seeds, and differ in their noise. `calls_better`: the share of jobs with the verdict `better`,
+meant to be at most 2.5%; beside it the share by the paired t interval of the very same seeds, and the mean number of
+trials. `fooled`: what no few seeds can tell, a config of the same mean
 that goes wrong with one seed in five. `finds`: the share of jobs that find the difference where our configs are better
 by so many standard deviations of one trial.
 
@@ -21,15 +22,16 @@ import argparse
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Currency, Direction, FailureReason, Phase, TrialState
 from service.evidence.comparison import student_t
-from service.evidence.comparison.confirm import confirm, further_seed, split_seeds, verdict_over_seeds
+from service.evidence.comparison.confirm import confirm, differences_of, further_seed, split_seeds
+from service.evidence.comparison.equal_spending import Pair, compare_by
 from service.evidence.comparison.paired import CONFIDENCE
-from service.evidence.types import FinishedTrial, Verdict
+from service.evidence.types import ConfirmationResult, FinishedTrial, Verdict
 from service.scheduler.policy.confirmation import Confirmation
 from tests.benchmarks.report import Cell, report
 
@@ -42,6 +44,7 @@ NUM_FOUND = (5, 15)
 """Trials of a search, the best of which is confirmed."""
 LEVEL = 10.0
 """The typical value of every config."""
+METRIC = "loss"
 
 Noise = Callable[[random.Random], float | None]
 """A config's value with a seed, less `LEVEL`; None: it fails."""
@@ -108,7 +111,8 @@ def _trial(
 ) -> FinishedTrial:
     state = TrialState.FAILED if value is None else TrialState.COMPLETED
     reason = FailureReason.DIVERGED if value is None else None
-    return FinishedTrial(number, phase, state, reason, {"seed": seed}, value, (), confirms)
+    config = {"seed": seed, "batch_size": 1}
+    return FinishedTrial(number, phase, state, reason, config, value, [(1, 1.0, {METRIC: value})], confirms)
 
 
 def confirmed(
@@ -156,21 +160,27 @@ def simulate(
         trials = confirmed(noises, shift=shift, top_k=top_k, num_seeds=num_seeds, rng=rng)
         num_trials += len(trials) - 2 * NUM_SEARCHED
         result = confirm(trials, Direction.MINIMIZE, choosing=choosing, comparing=comparing)
-        if result is None or result.baseline is None or not result.candidates:
+        if result is None:
             continue
-        better += verdict_over_seeds(result, Direction.MINIMIZE) is Verdict.BETTER
-        rows = [
-            [outcome.value for outcome in config.results if outcome.seed in result.seeds and outcome.value is not None]
-            for config in (result.candidates[0], result.baseline)
-            if config.mean is not None
-        ]
-        if len(rows) == 2:
-            alone += _t_calls_better([other - own for own, other in zip(*rows, strict=True)])
+        pairs = _pairs(trials, result)
+        better += compare_by(pairs, METRIC, Direction.MINIMIZE, Currency.STEPS).verdict is Verdict.BETTER
+        alone += _t_calls_better(differences_of(result, Direction.MINIMIZE))
     return Shares(better / num_jobs, alone / num_jobs, num_trials / num_jobs)
 
 
-def _t_calls_better(differences: list[float]) -> bool:
+def _pairs(trials: Sequence[FinishedTrial], result: ConfirmationResult) -> list[Pair]:
+    """The trials of the two chosen configs with each compared seed; empty: they are not compared."""
+    by_key = {(trial.confirms, trial.config["seed"]): trial for trial in trials}
+    ours, theirs = next(iter(result.candidates), None), result.baseline
+    if ours is None or theirs is None or ours.mean is None or theirs.mean is None:
+        return []
+    return [(by_key[ours.number, seed], by_key[theirs.number, seed]) for seed in result.seeds]
+
+
+def _t_calls_better(differences: Sequence[float]) -> bool:
     """True if the paired t interval, which trusts the noise to be normal, lies on the better side."""
+    if not differences:
+        return False
     reach = student_t.quantile(0.5 * (1 + CONFIDENCE), len(differences) - 1)
     return statistics.fmean(differences) > reach * statistics.stdev(differences) / math.sqrt(len(differences))
 

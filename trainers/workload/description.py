@@ -87,6 +87,31 @@ class ParameterGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensPerExample:
+    """The number of tokens in an example of a workload, as far as its options say it (`HasTokens`)."""
+
+    option: str | None = None
+    """The option that says it wherever it is given."""
+    size_option: str | None = None
+    """The option that else decides, e.g. the size of the model; None: what the model itself takes."""
+    of_sizes: Mapping[str, int] = field(default_factory=dict)
+    """By the value of that one."""
+
+    def with_options(self, options: Mapping[str, Any]) -> int | None:
+        """The number with these options, the defaults among them; None: they do not say it."""
+        given = None if self.option is None else options.get(self.option)
+        if given is None:
+            return None if self.size_option is None else self.of_sizes.get(str(options.get(self.size_option)))
+        return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
+
+    def deciding(self, options: Mapping[str, Any]) -> list[str]:
+        """The names of the options that decide, where these are given."""
+        if self.option is not None and options.get(self.option) is not None:
+            return [self.option]
+        return [name for name in (self.option, self.size_option) if name is not None]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadDescription:
     """A workload as it is listed and checked, known without building it."""
 
@@ -106,6 +131,8 @@ class WorkloadDescription:
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
     parameter_groups: Sequence[ParameterGroup] = ()
     """Of a class that has the method of this name. Whoever pastes a config that was found with them gets them, too."""
+    tokens_per_example: TokensPerExample | None = None
+    """Of a class that has the property of this name; None: only the built workload knows, or its examples have none."""
 
 
 LOOP_METRICS: Mapping[str, Direction] = {

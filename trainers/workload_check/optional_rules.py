@@ -98,13 +98,21 @@ def _settings_by_parameter(groups: Sequence[Mapping[str, Any]]) -> dict[int, dic
 
 
 def check_tokens(subject: Subject) -> str:
-    """`tokens_per_example` is a number of tokens."""
+    """`tokens_per_example` is a number of tokens, and the one that the description tells, if it tells one."""
     workload = subject.workload
     if not isinstance(workload, HasTokens):
         raise NotChecked("it has no tokens_per_example")
     tokens = workload.tokens_per_example
     if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
         raise Broken(f"tokens_per_example is {tokens!r:.80}", "Make it a property that gives an integer >= 1")
+    description = subject.checked_description
+    options = {name: option.default for name, option in description.options.items()} | dict(subject.options)
+    described = None if description.tokens_per_example is None else description.tokens_per_example.with_options(options)
+    if described is not None and described != tokens:
+        raise Broken(
+            f"tokens_per_example is {tokens}, and by the description {described}",
+            "Make the description's number that of the class: jobs count their tokens by it",
+        )
     return f"{tokens} tokens per example"
 
 

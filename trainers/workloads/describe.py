@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.processes.starting import Streams, start
-from trainers.workload.description import ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import ParameterGroup, TokensPerExample, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
 from trainers.workloads.registry import describe, description_from, entry_points
 
@@ -145,7 +145,15 @@ def _end_of(noise: IO[bytes]) -> str:
 def _from_json(data: dict[str, Any]) -> WorkloadDescription:
     options = {name: WorkloadOption(**option) for name, option in data["options"].items()}
     groups = tuple(map(ParameterGroup.from_json, data["parameter_groups"]))
-    return WorkloadDescription(**{**data, "options": options, "parameter_groups": groups})
+    tokens = data["tokens_per_example"]
+    return WorkloadDescription(
+        **{
+            **data,
+            "options": options,
+            "parameter_groups": groups,
+            "tokens_per_example": None if tokens is None else TokensPerExample(**tokens),
+        }
+    )
 
 
 def _installed() -> dict[str, Any]:

@@ -47,6 +47,18 @@ JOB_CREATE_SEARCHED_BATCH: dict[str, Any] = {
     "currency": "seconds",
 }
 
+JOB_CREATE_TOKENS: dict[str, Any] = {
+    "workload": {"name": "stdlib-gpt"},
+    "search_space": {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-1, "scale": "log"},
+            {"type": "categorical", "name": "training.batch_size", "choices": [32, 16, 64]},
+        ],
+    },
+    "training": {"num_tokens": 1_000_000},
+}
+
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
 TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
@@ -60,6 +72,7 @@ SPECIFICATION: dict[str, Any] = {
     "training": {
         "num_steps": None,
         "num_examples": None,
+        "num_tokens": None,
         "evaluate_every": None,
         "evaluate_every_examples": None,
         "evaluate_every_epochs": None,

@@ -48,7 +48,12 @@ class JobCreate(JobSpecification):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [examples.JOB_CREATE, examples.JOB_CREATE_OWN_SPACE, examples.JOB_CREATE_SEARCHED_BATCH]
+            "examples": [
+                examples.JOB_CREATE,
+                examples.JOB_CREATE_OWN_SPACE,
+                examples.JOB_CREATE_SEARCHED_BATCH,
+                examples.JOB_CREATE_TOKENS,
+            ]
         }
     )
 

@@ -137,20 +137,16 @@ def further_seed(values: Sequence[float]) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def verdict_over_seeds(result: ConfirmationResult, direction: Direction) -> Verdict:
-    """The verdict that the interval allows.
+def verdict_of(interval: Interval, baseline: float) -> Verdict:
+    """The verdict that an interval of differences allows.
 
     `equal`: all of it lies within `EQUAL_WITHIN` of no difference. `better` or `worse`: all of it is on one side of no
     difference. Else `undecided`: more seeds would tell, or nothing.
+
+    Args:
+        interval: by how much ours is better, in units of the objective.
+        baseline: its mean.
     """
-    if result.baseline is None:
-        return Verdict.NO_BASELINE
-    interval, mean = compare_over_seeds(result, direction), result.baseline.mean
-    return Verdict.UNDECIDED if interval is None or mean is None else verdict_of(interval, mean)
-
-
-def verdict_of(interval: Interval, baseline: float) -> Verdict:
-    """The same of an interval of differences, in units of the objective, and the baseline's mean."""
     share = abs(baseline)
     is_point = interval.low == interval.high == 0.0
     if is_point or (share and interval.low / share >= -EQUAL_WITHIN and interval.high / share <= EQUAL_WITHIN):

@@ -50,8 +50,8 @@ def compare_at_equal_spending(
 def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currency: Currency) -> CurrencyComparison:
     """The comparison in one currency.
 
-    Of two or more pairs the interval is that of `paired.interval_of`, and decides as for final values
-    (`confirm.verdict_over_seeds`); of one pair the two values do.
+    Of two or more pairs the interval is that of `paired.interval_of`, and decides (`confirm.verdict_of`); of one pair
+    the two values do.
 
     Returns:
         One without values, `undecided`, where a trial measured nothing before the other one had ended, or did not count

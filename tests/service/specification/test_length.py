@@ -72,6 +72,68 @@ def test_examples_alone_say_the_steps_of_all_trials() -> None:
     assert planned.length == JobLength(100, 64, None, 25, None)
 
 
+@pytest.mark.parametrize(
+    ("workload", "options", "per_example"),
+    [
+        ("stdlib-gpt", {}, 64),
+        ("stdlib-gpt", {"size": "small"}, 256),
+        ("text-lm", {"path": "t.txt", "size": "llama-124m", "architecture": "llama"}, 1024),
+        ("text-lm", {"path": "t.txt", "context_length": 100}, 100),
+        ("huggingface", {"context_length": 32}, 32),
+    ],
+)
+def test_tokens_are_as_many_examples_as_make_them_up(workload: str, options: dict[str, Any], per_example: int) -> None:
+    asked = {"workload": {"name": workload, "options": options}}
+    planned = plan(searching(CHOICES, training={"num_tokens": 640 * per_example + 1}, **asked))
+    assert (planned.length.num_examples, planned.num_steps) == (640, 20)
+    assert currency_of(planned.specification, planned.spaces) is Currency.TOKENS
+    assert compares_whole_trials(planned.specification, planned.spaces)
+    alone = plan({"training": {"num_tokens": 640 * per_example, "batch_size": 64}, **asked})
+    assert (alone.length.num_examples, alone.num_steps) == (None, 10)
+    assert currency_of(alone.specification, alone.spaces) is Currency.STEPS
+
+
+def of_tokens(num_tokens: int, name: str, *parameters: dict[str, Any], **options: Any) -> dict[str, Any]:
+    workload = {"name": name, "options": options}
+    return searching(CHOICES, *parameters, training={"num_tokens": num_tokens}, workload=workload)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        (of_tokens(6400, "digits-mlp"), "training.num_tokens", "'digits-mlp' does not say .* got 6400"),
+        (of_tokens(6400, "huggingface"), "training.num_tokens", "workload.options.context_length = None does not say"),
+        (of_tokens(6400, "stdlib-gpt", size="huge"), "training.num_tokens", "workload.options.size = 'huge' does not"),
+        (
+            of_tokens(6400, "stdlib-gpt"),
+            "search_space.parameters[1]",
+            r"a batch of 160 exceeds training.num_tokens = 6400 \(100 examples\)",
+        ),
+        (
+            of_tokens(
+                64000,
+                "stdlib-gpt",
+                {"type": "categorical", "name": "workload.size", "choices": ["tiny", "small"]},
+            ),
+            "search_space",
+            "says workload.size, .* training.num_tokens = 64000 needs",
+        ),
+        (
+            {"training": {"num_tokens": 6400, "num_examples": 100}},
+            "training.num_tokens",
+            "and so does training.num_examples = 100",
+        ),
+        ({"training": {"num_tokens": 6400, "num_steps": 9}}, "training.num_tokens", "training.num_steps = 9"),
+    ],
+)
+def test_tokens_that_cannot_be_counted_are_refused_with_the_field(
+    fields: dict[str, Any], field: str, said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        plan(fields)
+    assert caught.value.field == field
+
+
 def test_a_range_of_batch_sizes_is_for_what_any_number_divides_into() -> None:
     assert plan(searching(RANGE)).num_steps == 400
     with pytest.raises(InvalidInput, match="give them as choices") as caught:
@@ -82,7 +144,11 @@ def test_a_range_of_batch_sizes_is_for_what_any_number_divides_into() -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
-        (searching(CHOICES, training={"num_steps": 40}), "training.num_examples", "is required, as search_space says"),
+        (
+            searching(CHOICES, training={"num_steps": 40}),
+            "training.num_examples",
+            "is required, or training.num_tokens, as",
+        ),
         (
             searching(CHOICES, training={"num_steps": 40, "num_examples": 640}),
             "training.num_examples",

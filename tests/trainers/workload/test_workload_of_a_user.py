@@ -255,11 +255,12 @@ def test_a_module_that_hangs_is_given_up_with_all_that_it_started(mine: Path) ->
 @pytest.mark.processes
 def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
     (mine / "described.py").write_text(
-        "from trainers.workload.description import WorkloadDescription\n"
+        "from trainers.workload.description import TokensPerExample, WorkloadDescription\n"
         "D = WorkloadDescription(name='told', title='t',\n"
         "    implementation='tests.support.trainers.broken_workloads:Sound',\n"
         "    metrics={'train_loss': 'minimize'}, default_objective='train_loss', default_num_steps=1,\n"
-        "    default_evaluate_every=1, default_batch_size=1)\n"
+        "    default_evaluate_every=1, default_batch_size=1,\n"
+        "    tokens_per_example=TokensPerExample('length', 'size', {'tiny': 8}))\n"
     )
     install(mine, **{"my-model": "mine:Mine", "told": "described:D", "broken": "nowhere:X", "wrong": "json:loads"})
     description = describe("my-model")
@@ -275,6 +276,7 @@ def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
         describe("unknown")
     installed = ask_for_installed()
     assert [one.name for one in installed.descriptions] == ["my-model", "told"]
+    assert list(installed.descriptions) == [describe(name) for name in ("my-model", "told")]
     assert sorted(installed.problems) == ["broken", "wrong"]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.workload.description import TokensPerExample
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.rules import RULES
@@ -113,6 +115,14 @@ def test_a_workload_that_breaks_a_rule_fails_that_one(name: str, failed: list[st
     found = outcomes(f"{MODULE}:{name}")
     assert not_ok(found) == dict.fromkeys(failed, "failed"), found
     assert re.search(said, found[failed[0]].text), found[failed[0]].text
+
+
+def test_a_description_tells_the_tokens_that_the_class_has() -> None:
+    subject = Subject("stdlib-gpt", {}, batch_size=12)
+    (rule,) = (rule for rule in RULES if rule.name == "tokens")
+    assert outcome_of(rule, subject).text == "64 tokens per example"
+    subject.description = replace(subject.description, tokens_per_example=TokensPerExample(None, "size", {"tiny": 65}))
+    assert "is 64, and by the description 65" in outcome_of(rule, subject).text
 
 
 def test_batches_from_a_global_generator_are_found() -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+from trainers.workload.description import (
+    ParameterGroup,
+    ParameterRule,
+    TokensPerExample,
+    WorkloadDescription,
+    WorkloadOption,
+)
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -86,5 +92,6 @@ DESCRIPTIONS = (
             ),
         },
         parameter_groups=PARAMETER_GROUPS,
+        tokens_per_example=TokensPerExample("context_length"),
     ),
 )

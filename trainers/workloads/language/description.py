@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+from trainers.workload.description import (
+    ParameterGroup,
+    ParameterRule,
+    TokensPerExample,
+    WorkloadDescription,
+    WorkloadOption,
+)
 from trainers.workloads.options import SIZE
 
 PARAMETER_GROUPS = (
@@ -21,6 +27,9 @@ PARAMETER_GROUPS = (
 rows are zero in any one step, and with a large vocabulary its preconditioner would cost most of the optimizer's
 time."""
 
+CONTEXT_LENGTHS = {"tiny": 64, "small": 256, "gpt2-124m": 1024, "llama-124m": 1024}
+"""Tokens that a model of each size sees at once."""
+
 DESCRIPTIONS = (
     WorkloadDescription(
         name="stdlib-gpt",
@@ -32,6 +41,9 @@ DESCRIPTIONS = (
         default_evaluate_every=40,
         default_batch_size=32,
         options={"size": SIZE},
+        tokens_per_example=TokensPerExample(
+            size_option="size", of_sizes={size: CONTEXT_LENGTHS[size] for size in ("tiny", "small")}
+        ),
     ),
     WorkloadDescription(
         name="text-lm",
@@ -102,5 +114,6 @@ DESCRIPTIONS = (
             ),
         },
         parameter_groups=PARAMETER_GROUPS,
+        tokens_per_example=TokensPerExample("context_length", size_option="size", of_sizes=CONTEXT_LENGTHS),
     ),
 )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainers.workloads.language.description import CONTEXT_LENGTHS
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
 from trainers.workloads.options import shape_of_size
@@ -26,8 +27,12 @@ class Shape(TransformerShape):
 
 
 SHAPES = {
-    "tiny": Shape(num_blocks=2, num_heads=4, width=64, context_length=64, num_validation_sequences=256),
-    "small": Shape(num_blocks=4, num_heads=6, width=192, context_length=256, num_validation_sequences=64),
+    "tiny": Shape(
+        num_blocks=2, num_heads=4, width=64, context_length=CONTEXT_LENGTHS["tiny"], num_validation_sequences=256
+    ),
+    "small": Shape(
+        num_blocks=4, num_heads=6, width=192, context_length=CONTEXT_LENGTHS["small"], num_validation_sequences=64
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from trainers.data.prepared import cache_directory as chosen_cache_directory
 from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads import options as check
 from trainers.workloads.language.corpus import Corpus, CorpusSource, Tokens, read_corpus, text_files
-from trainers.workloads.language.description import PARAMETER_GROUPS
+from trainers.workloads.language.description import CONTEXT_LENGTHS, PARAMETER_GROUPS
 from trainers.workloads.language.documents import is_parquet
 from trainers.workloads.language.llama import Llama
 from trainers.workloads.language.transformer import GPT, TransformerShape
@@ -26,16 +26,22 @@ from trainers.workloads.options import shape_of_size
 ARCHITECTURES = ("gpt", "llama")
 SHAPES: Mapping[str, Mapping[str, TransformerShape]] = {
     "gpt": {
-        "tiny": TransformerShape(num_blocks=2, num_heads=4, width=64, context_length=64),
-        "small": TransformerShape(num_blocks=4, num_heads=6, width=192, context_length=256),
-        "gpt2-124m": TransformerShape(num_blocks=12, num_heads=12, width=768, context_length=1024, is_tied=True),
+        "tiny": TransformerShape(num_blocks=2, num_heads=4, width=64, context_length=CONTEXT_LENGTHS["tiny"]),
+        "small": TransformerShape(num_blocks=4, num_heads=6, width=192, context_length=CONTEXT_LENGTHS["small"]),
+        "gpt2-124m": TransformerShape(
+            num_blocks=12, num_heads=12, width=768, context_length=CONTEXT_LENGTHS["gpt2-124m"], is_tied=True
+        ),
     },
     "llama": {
-        "tiny": TransformerShape(num_blocks=2, num_heads=4, num_key_value_heads=2, width=64, context_length=64),
-        "small": TransformerShape(num_blocks=4, num_heads=6, num_key_value_heads=2, width=192, context_length=256),
+        "tiny": TransformerShape(
+            num_blocks=2, num_heads=4, num_key_value_heads=2, width=64, context_length=CONTEXT_LENGTHS["tiny"]
+        ),
+        "small": TransformerShape(
+            num_blocks=4, num_heads=6, num_key_value_heads=2, width=192, context_length=CONTEXT_LENGTHS["small"]
+        ),
         # 124.6 million parameters with a vocabulary of 32,000 tokens, as Llama's own.
         "llama-124m": TransformerShape(
-            num_blocks=12, num_heads=12, num_key_value_heads=4, width=768, context_length=1024
+            num_blocks=12, num_heads=12, num_key_value_heads=4, width=768, context_length=CONTEXT_LENGTHS["llama-124m"]
         ),
     },
 }
