@@ -1,4 +1,4 @@
-"""What a request may do: callers and scopes, tokens, projects, sessions, quotas, rate limits, the audit trail.
+"""The rights of requests: callers and scopes, tokens, projects, sessions, quotas, rate limits, the audit trail.
 
 Use cases and decisions; never SQL, and nothing of HTTP but the names of its methods and paths.
 """

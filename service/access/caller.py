@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-DEFAULT_PROJECT = "default"
+from service.domain import DEFAULT_PROJECT
 
 
 class Scope(StrEnum):

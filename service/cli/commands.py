@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli.asking import DEFAULT_URL, JobId, Url, client_at, say
+from service.cli import access_commands
+from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
+from service.cli.here import DatabaseUrl, DataDir, read_settings
 from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
@@ -34,10 +36,6 @@ WATCH_OUTAGE_SECONDS = 600.0
 INTERRUPTED = 130
 
 
-class BadSetting(ServiceError):
-    """An environment variable or an option has an impossible value."""
-
-
 class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; an error meant for the user becomes one line on standard error, and exit status 1."""
@@ -59,14 +57,12 @@ app = typer.Typer(
 )
 app.add_typer(steering_app)
 app.add_typer(workload_app, name="workload")
+app.add_typer(access_commands.tokens, name="token")
+app.add_typer(access_commands.projects, name="project")
+app.command()(access_commands.audit)
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="Holds the embedded database, checkpoints, logs; by default in your home."),
-]
-DatabaseUrl = Annotated[str | None, typer.Option(help="sqlite:///... or postgresql+psycopg://...; else embedded.")]
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
 ]
@@ -86,13 +82,13 @@ def serve(
         from service.server.serve import stop_when_stdin_ends
 
         stop_when_stdin_ends()
-    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
+    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
 
 
 @app.command()
 def api(host: Host = None, port: Port = None, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Runs the API and the dashboard alone, on a database that `migrate` has prepared."""
-    _serve(_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
+    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
 
 
 @app.command()
@@ -111,7 +107,7 @@ def worker(
 
     require(SERVICE_EXTRA)
     check_packages_here()
-    settings = _settings(data_dir=data_dir, database_url=database_url)
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
     if stop_with_stdin:
         stop_when_stdin_ends()
     with contextlib.closing(open_database(settings)) as database:
@@ -132,7 +128,7 @@ def optuna_dashboard(
     """Shows all jobs in Optuna's own dashboard, read-only and live. Ctrl-C stops it."""
     import importlib
 
-    settings = _settings(host=host, data_dir=data_dir, database_url=database_url)
+    settings = read_settings(host=host, data_dir=data_dir, database_url=database_url)
     # By name, as the worker: the slim image does without Optuna.
     with needing(STUDIES_EXTRA):
         dashboard = importlib.import_module("service.optuna_storage.dashboard")
@@ -152,7 +148,7 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
 
     from service.server.serve import migrate_database, open_database
 
-    settings = _settings(data_dir=data_dir, database_url=database_url)
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
         say(f"{database.engine.url!r} is at revision {revision}")
@@ -171,13 +167,14 @@ def submit(
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
     ] = False,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file
 
     content = apply_settings(read_job_file(job_file), setting or [])
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         if dry_run:
             estimate = client.estimate(content)
             for line in estimate_lines(estimate):
@@ -200,6 +197,7 @@ def jobs(
     model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Lists jobs, newest first."""
     from itertools import islice
@@ -211,7 +209,7 @@ def jobs(
         states = [JobState(given) for given in state or ()]
     except ValueError as error:
         raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         found = list(islice(client.jobs(states=states, workload=workload, model=model), limit))
     if found:
         console = _console()
@@ -221,10 +219,10 @@ def jobs(
 
 
 @app.command()
-def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
+def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Follows a job until it ends. Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not
     answer for ten minutes, and the job may go on."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         _watch(client, job)
 
 
@@ -240,6 +238,7 @@ def recommend(
     ] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
     import json
@@ -253,7 +252,7 @@ def recommend(
     from service.cli.answers import best_by_fingerprint, best_by_name
 
     found: RecommendationRead | TrialConfigRead
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         if job is not None:
             found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
         elif fingerprint is not None:
@@ -297,26 +296,11 @@ def demo(
         num_seeds=seeds,
         keep=keep,
         directory=data_dir,
-        settings=_settings(),
+        settings=read_settings(),
         console=_console(),
     )
     if not succeeded:
         raise typer.Exit(1)
-
-
-def _settings(**options: object) -> Settings:
-    from pydantic import ValidationError
-
-    from service.settings import ENV_PREFIX, Settings
-    from trainers.storage import masked
-
-    try:
-        return Settings(**{name: value for name, value in options.items() if value is not None})  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        got = masked(repr(first["input"]))  # a URI may hold a secret
-        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {got}") from None
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from service.store.repositories.access import (
+    AuditRepository,
+    ProjectRepository,
+    SigningKeyRepository,
+    TokenRepository,
+    Usage,
+)
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.recommendations import (
     Answer,
@@ -21,6 +28,7 @@ from service.store.repositories.workers import ClusterShareRepository, WorkerRep
 
 __all__ = [
     "Answer",
+    "AuditRepository",
     "ClusterShareRepository",
     "CompletedTrial",
     "EventRepository",
@@ -28,12 +36,16 @@ __all__ = [
     "KnownValues",
     "LeadingTrial",
     "MeasurementRepository",
+    "ProjectRepository",
     "RecommendationQuery",
     "RecommendationRepository",
+    "SigningKeyRepository",
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
+    "TokenRepository",
     "TrialRepository",
     "TrialSummary",
+    "Usage",
     "WorkerRepository",
 ]
