@@ -9,6 +9,9 @@ from typing import Literal, TypeAlias
 SamplerName: TypeAlias = Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "quasi", "random", "grid"]
 PrunerName: TypeAlias = Literal["asha", "hyperband", "median", "pbt", "none"]
 
+DEFAULT_PROJECT = "default"
+"""The project of whatever names none."""
+
 
 class JobState(StrEnum):
     QUEUED = "queued"

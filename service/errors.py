@@ -114,6 +114,25 @@ class IdempotencyKeyReused(ServiceError):
         self.key = key
 
 
+class ScopeMissing(ServiceError):
+    """The caller's token does not give the right that is asked of it."""
+
+    def __init__(self, scope: str, what: str = "this") -> None:
+        super().__init__(f"{what} needs a token with the scope {scope!r}")
+        self.scope = scope
+
+
+class QuotaExceeded(ServiceError):
+    """The project has used up what it may have; `quota` is the field of the project that says how much that is."""
+
+    def __init__(self, project: str, quota: str, *, limit: float, used: float) -> None:
+        super().__init__(
+            f"project {project!r} has used {used:g} of the {limit:g} that {quota} allows it; "
+            f"`shampoo-tuner project set {project}` changes that"
+        )
+        self.project, self.quota, self.limit, self.used = project, quota, limit, used
+
+
 class LeaseLost(ServiceError):
     """The job no longer belongs to this run: its lease went to another worker, or the job left the running state."""
 

@@ -28,6 +28,8 @@ from service.errors import (
     InvalidInput,
     JobAlreadyFinished,
     NotFound,
+    QuotaExceeded,
+    ScopeMissing,
     ServiceBusy,
     ServiceError,
     TrialAlreadyFinished,
@@ -55,6 +57,8 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
     (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
     (UnknownName, HTTPStatus.NOT_FOUND, "unknown-name", "There is nothing of that name"),
+    (ScopeMissing, HTTPStatus.FORBIDDEN, "scope-missing", "The token does not allow it"),
+    (QuotaExceeded, HTTPStatus.FORBIDDEN, "quota-exceeded", "The project's quota is used up"),
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
@@ -144,6 +148,8 @@ async def _body_of(request: Request) -> object:
 def _errors_of(error: Exception, body: object) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
+    if isinstance(error, QuotaExceeded):
+        return [FieldError(field=error.quota, message=f"{error.used:g} of {error.limit:g} are used", value=error.limit)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
     if not isinstance(error, InvalidInput):

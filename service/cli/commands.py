@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli.asking import DEFAULT_URL, JobId, Url, client_at, say
+from service.cli import access_commands
+from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
 from service.cli.backup_commands import app as backup_app
 from service.cli.here import DatabaseUrl, DataDir, read_settings
 from service.cli.steering_commands import app as steering_app
@@ -58,6 +59,9 @@ app = typer.Typer(
 app.add_typer(backup_app)
 app.add_typer(steering_app)
 app.add_typer(workload_app, name="workload")
+app.add_typer(access_commands.tokens, name="token")
+app.add_typer(access_commands.projects, name="project")
+app.command()(access_commands.audit)
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
@@ -165,13 +169,14 @@ def submit(
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
     ] = False,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file
 
     content = apply_settings(read_job_file(job_file), setting or [])
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         if dry_run:
             estimate = client.estimate(content)
             for line in estimate_lines(estimate):
@@ -194,6 +199,7 @@ def jobs(
     model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Lists jobs, newest first."""
     from itertools import islice
@@ -205,7 +211,7 @@ def jobs(
         states = [JobState(given) for given in state or ()]
     except ValueError as error:
         raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         found = list(islice(client.jobs(states=states, workload=workload, model=model), limit))
     if found:
         console = _console()
@@ -215,10 +221,10 @@ def jobs(
 
 
 @app.command()
-def watch(job: JobId, url: Url = DEFAULT_URL) -> None:
+def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Follows a job until it ends. Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not
     answer for ten minutes, and the job may go on."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         _watch(client, job)
 
 
@@ -234,6 +240,7 @@ def recommend(
     ] = None,
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
     import json
@@ -247,7 +254,7 @@ def recommend(
     from service.cli.answers import best_by_fingerprint, best_by_name
 
     found: RecommendationRead | TrialConfigRead
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         if job is not None:
             found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
         elif fingerprint is not None:

@@ -1,7 +1,8 @@
-"""What commands that run a part of the service have in common: the settings and their options."""
+"""What commands that run a part of the service have in common: the settings, their options, and the database."""
 
 from __future__ import annotations
 
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,10 @@ import typer
 from service.errors import ServiceError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from service.settings import Settings
+    from service.store.session import Database
 
 DataDir = Annotated[
     Path | None,
@@ -41,3 +45,23 @@ def read_settings(**options: object) -> Settings:
         field = ".".join(str(part) for part in first["loc"])
         got = masked(repr(first["input"]))  # a URI may hold a secret
         raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {got}") from None
+
+
+@contextmanager
+def own_database(data_dir: Path | None, database_url: str | None) -> Iterator[Database]:
+    """The service's database, with this version's tables. The embedded one is made, or brought up to date, as `serve`
+    would do.
+
+    Raises:
+        CannotServe: the database is out of reach, or `migrate` has yet to prepare it.
+    """
+    from service.server.serve import CannotServe, migrate_database, open_database
+    from service.store.migrate import why_not_migrated
+
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
+    with closing(open_database(settings)) as database:
+        if settings.database_url is None:
+            migrate_database(database)
+        elif not_migrated := why_not_migrated(database):
+            raise CannotServe(not_migrated)
+        yield database

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from service.cli.asking import DEFAULT_URL, JobId, TrialNumber, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, JobId, Token, TrialNumber, Url, client_at, say
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+")
 
@@ -25,24 +25,24 @@ class _TakesNegativeNumbers(TyperCommand):
 
 
 @app.command()
-def cancel(job: JobId, url: Url = DEFAULT_URL) -> None:
+def cancel(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Cancels a job."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         say(f"job {client.cancel(job).id} is cancelled")
 
 
 @app.command()
-def pause(job: JobId, url: Url = DEFAULT_URL) -> None:
+def pause(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Pauses a job; its trials keep their checkpoints."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         paused = client.pause(job)
         say(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
 
 
 @app.command()
-def resume(job: JobId, url: Url = DEFAULT_URL) -> None:
+def resume(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Goes on with a paused job, or a finished one whose budget is not spent."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         say(f"job {client.resume(job).id} goes on")
 
 
@@ -54,12 +54,13 @@ def budget(
         bool, typer.Option("--resume", help="Go on with it if the job has finished or is paused.")
     ] = False,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Changes a job's budget, also while it runs; null: no limit."""
     from service.cli.job_file import apply_settings
 
     changes = apply_settings({}, setting)
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         changed = client.change(job, budget=changes)
         if resume:
             changed = client.resume(job)
@@ -73,26 +74,27 @@ def priority(
     job: JobId,
     value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         changed = client.change(job, priority=value)
         say(f"job {changed.id} is {changed.state} with priority {changed.priority}")
 
 
 @app.command(cls=_TakesNegativeNumbers)
-def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Cancels one trial of a job, at its next measurement; the job goes on."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         stopped = client.stop_trial(job, trial)
         how = "is cancelled" if stopped.state == "cancelled" else "ends at its next measurement"
         say(f"trial {trial} of job {job} {how}")
 
 
 @app.command(cls=_TakesNegativeNumbers)
-def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL) -> None:
+def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         client.retry_trial(job, trial)
         say(f"trial {trial} of job {job} is queued")
 
@@ -113,6 +115,7 @@ def try_(
     ] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
     url: Url = DEFAULT_URL,
+    token: Token = None,
 ) -> None:
     """Has a config of your own tried next, beside the job's other trials; a finished job thereby goes on."""
     from service.cli.job_file import read_values
@@ -121,7 +124,7 @@ def try_(
     if phase not in (Phase.SEARCH, Phase.BASELINE):
         raise typer.BadParameter(f"{phase!r}; known: search, baseline", param_hint="--phase")
     parameters = read_values(setting or [])
-    with client_at(url) as client:
+    with client_at(url, token) as client:
         trial = client.propose_trial(
             job,
             parameters,

@@ -26,6 +26,7 @@ from service.api.schemas.jobs import (
 )
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
+from service.client.own_token import find_token
 from service.client.stream import sse_messages
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
@@ -43,7 +44,19 @@ Params = Mapping[str, str | int | Sequence[str]]
 class Client:
     """One service. Use it as a context manager, or close it."""
 
-    def __init__(self, base_url: str = DEFAULT_URL, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, base_url: str = DEFAULT_URL, *, token: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        """A client; nothing is asked yet.
+
+        Args:
+            token: None: that of the environment, `SHAMPOO_TUNER_TOKEN` or the file that `SHAMPOO_TUNER_TOKEN_FILE`
+                names, if there is one.
+
+        Raises:
+            UnusableToken: the token is none, or others can read its file.
+        """
+        own_token = find_token(token)
         self.base_url = base_url.rstrip("/")
         scheme, host = urlsplit(self.base_url).scheme, urlsplit(self.base_url).hostname or ""
         # A proxy of the environment cannot reach this machine's loopback.
@@ -52,6 +65,7 @@ class Client:
             base_url=self.base_url,
             timeout=TIMEOUT_SECONDS,
             transport=transport,
+            headers={} if own_token is None else {"Authorization": f"Bearer {own_token}"},
             trust_env=not on_loopback,
             verify=not on_loopback or scheme != "http",  # reading all certificates would take 20 ms for nothing
         )

@@ -24,7 +24,17 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from service.domain import Direction, FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
+from service.domain import (
+    DEFAULT_PROJECT,
+    Direction,
+    FailureReason,
+    JobRequest,
+    JobState,
+    Objective,
+    Phase,
+    TrialRequest,
+    TrialState,
+)
 from service.evidence.types import EvidenceStatus
 from service.specification.job import JobSpecification
 
@@ -89,10 +99,17 @@ class Job(Base):
     """A job that a user submitted, and its progress."""
 
     __tablename__ = "jobs"
-    __table_args__ = (Index("ix_jobs_state_created_at", "state", "created_at"),)
+    __table_args__ = (
+        Index("ix_jobs_state_created_at", "state", "created_at"),
+        Index("ix_jobs_project_id", "project", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
+    project: Mapped[str] = mapped_column(String(64), server_default=DEFAULT_PROJECT)
+    """Its name; who is of another project sees nothing of the job."""
+    owner: Mapped[str | None] = mapped_column(String(100))
+    """The name of the token that submitted it; None: nobody had to say who asks."""
     tags: Mapped[dict[str, Any]]
     priority: Mapped[int] = mapped_column(default=0)
     """Higher goes first, in the queue and on a cluster that jobs share."""
@@ -112,6 +129,7 @@ class Job(Base):
     num_trials: Mapped[int]
     num_steps: Mapped[int]
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+    """A digest of the project and the key of the request that made it."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
@@ -305,7 +323,7 @@ class Event(Base):
 
 
 class RecommendationRow(Base):
-    """The config a job recommends, with its evidence, and what it holds for.
+    """The config a job recommends, with its evidence, and what it holds for. It answers its own project alone.
 
     The key of what it holds for are fingerprint, data digest, batch size, steps, precision and objective. What is None
     was not known when it was made.
@@ -315,6 +333,7 @@ class RecommendationRow(Base):
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), unique=True)
+    project: Mapped[str] = mapped_column(String(64), server_default=DEFAULT_PROJECT)
     workload: Mapped[str] = mapped_column(String(200), index=True)
     model: Mapped[str | None] = mapped_column(String(200), index=True)
     """The user's own name of the model."""

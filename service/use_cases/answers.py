@@ -41,23 +41,25 @@ def values_elsewhere(session: Session, query: RecommendationQuery) -> list[Known
 def _check_names(session: Session, query: RecommendationQuery) -> None:
     jobs = JobRepository(session)
     if query.model is not None:
-        models = jobs.models()
+        models = jobs.models(project=query.project)
         if query.model not in models:
-            hint = f"it is a workload: workload={query.model}" if query.model in _workloads(jobs) else ""
+            hint = f"it is a workload: workload={query.model}" if query.model in _workloads(jobs, query.project) else ""
             raise UnknownName("model", query.model, nearest_first(query.model, models), hint=hint)
     if query.workload is not None:
-        workloads = _workloads(jobs)
+        workloads = _workloads(jobs, query.project)
         if query.workload not in workloads:
-            hint = f"it is a model: model={query.workload}" if query.workload in jobs.models() else ""
+            hint = (
+                f"it is a model: model={query.workload}" if query.workload in jobs.models(project=query.project) else ""
+            )
             raise UnknownName("workload", query.workload, nearest_first(query.workload, workloads), hint=hint)
     if query.fingerprint is not None:
         recommendations = RecommendationRepository(session)
-        asked = RecommendationQuery(fingerprint=query.fingerprint, includes_superseded=True)
+        asked = RecommendationQuery(project=query.project, fingerprint=query.fingerprint, includes_superseded=True)
         if not recommendations.find(asked, limit=1):
-            known = recommendations.fingerprints(limit=MAX_FINGERPRINTS)
+            known = recommendations.fingerprints(project=query.project, limit=MAX_FINGERPRINTS)
             raise UnknownName("fingerprint", query.fingerprint, known)
 
 
-def _workloads(jobs: JobRepository) -> list[str]:
+def _workloads(jobs: JobRepository, project: str | None) -> list[str]:
     """Those that are registered, and those that jobs had, e.g. a user's own as `module:Class`."""
-    return sorted({description.name for description in known_workloads()} | set(jobs.workloads()))
+    return sorted({description.name for description in known_workloads()} | set(jobs.workloads(project=project)))

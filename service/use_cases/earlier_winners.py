@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.optimizers import ARGUMENTS
 from search_spaces.parameters import is_active, is_same
-from service.domain import JobState, Phase, Side
+from service.domain import DEFAULT_PROJECT, JobState, Phase, Side
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
 from service.specification.planning import JobPlan
 from service.store.models import Job
@@ -24,8 +24,11 @@ JOBS_LOOKED_AT = 50
 """The number of a model's newest recommendations that are searched."""
 
 
-def resolve_winners(session: Session, plan: JobPlan, fingerprint: str | None = None) -> JobSpecification:
-    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs, if there are any.
+def resolve_winners(
+    session: Session, plan: JobPlan, fingerprint: str | None = None, *, project: str = DEFAULT_PROJECT
+) -> JobSpecification:
+    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs of the project, if there
+    are any.
 
     Args:
         fingerprint: of the job's model; None only where no winners are asked for.
@@ -33,18 +36,22 @@ def resolve_winners(session: Session, plan: JobPlan, fingerprint: str | None = N
     specification = plan.specification
     return specification.model_copy(
         update={
-            "pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned),
+            "pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned, project),
             "baselines": [
-                baseline.model_copy(update={"pinned": _resolved(session, plan, fingerprint, side, baseline.pinned)})
+                baseline.model_copy(
+                    update={"pinned": _resolved(session, plan, fingerprint, side, baseline.pinned, project)}
+                )
                 for side, baseline in zip(plan.baselines, specification.baselines, strict=True)
             ],
         }
     )
 
 
-def find_winners(session: Session, plan: JobPlan, fingerprint: str, side: Side) -> Iterator[EarlierWinner]:
-    """The best configs that earlier jobs found for the model of this fingerprint and the objective of `plan`, with the
-    optimizer of its side; the newest job's first.
+def find_winners(
+    session: Session, plan: JobPlan, fingerprint: str, side: Side, *, project: str = DEFAULT_PROJECT
+) -> Iterator[EarlierWinner]:
+    """The best configs that earlier jobs of the project found for the model of this fingerprint and the objective of
+    `plan`, with the optimizer of its side; the newest job's first.
 
     A job counts if it succeeded, and a trial if its model had the fingerprint. Of the parameters that its trials
     varied, those that the side's space has, too, keep their values, as far as the conditions of the space let them be
@@ -54,7 +61,7 @@ def find_winners(session: Session, plan: JobPlan, fingerprint: str, side: Side) 
     """
     space = plan.spaces[side]
     jobs, trials = JobRepository(session), TrialRepository(session)
-    newest = RecommendationRepository(session).of_fingerprint(fingerprint, limit=JOBS_LOOKED_AT)
+    newest = RecommendationRepository(session).of_fingerprint(fingerprint, project=project, limit=JOBS_LOOKED_AT)
     for recommendation in newest:
         job = jobs.get(recommendation.job_id)
         if job.state is not JobState.SUCCEEDED or not _has_same_objective(job, plan):
@@ -151,7 +158,9 @@ def _is_possible(plan: JobPlan, side: Side, values: dict[str, JsonValue]) -> boo
     return True
 
 
-def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, side: Side, pinned: Pinned) -> Pinned:
+def _resolved(
+    session: Session, plan: JobPlan, fingerprint: str | None, side: Side, pinned: Pinned, project: str
+) -> Pinned:
     resolved: Pinned = []
     seen: list[object] = [entry for entry in pinned if isinstance(entry, dict)]
     room = min(MAX_WINNERS, MAX_PINNED - sum(entry != "winners" for entry in pinned))
@@ -160,7 +169,7 @@ def _resolved(session: Session, plan: JobPlan, fingerprint: str | None, side: Si
             resolved.append(entry)
             continue
         assert fingerprint is not None, "it is known where winners are asked for"
-        for winner in find_winners(session, plan, fingerprint, side):
+        for winner in find_winners(session, plan, fingerprint, side, project=project):
             if room > 0 and winner.parameters not in seen:
                 seen.append(winner.parameters)
                 resolved.append(winner)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain import Phase, Side, TrialState
+from service.domain import DEFAULT_PROJECT, Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.length import searches_batch_size
@@ -47,9 +47,14 @@ UNLIKE = {
 
 
 def estimate_job(
-    session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None, fingerprint: str | None = None
+    session: Session,
+    plan: JobPlan,
+    *,
+    project: str = DEFAULT_PROJECT,
+    memory: MemoryEstimate | None = None,
+    fingerprint: str | None = None,
 ) -> Estimate:
-    """The most that the job of `plan` would cost; stores nothing.
+    """The most that the job of `plan` would cost, by what earlier jobs of the project measured; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
@@ -57,8 +62,8 @@ def estimate_job(
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
-    found = _measured(session, plan)
-    start_up = _start_up(session, plan)
+    found = _measured(session, plan, project)
+    start_up = _start_up(session, plan, project)
     hours = [specification.budget.device_hours]
     seconds = [specification.budget.wall_clock_seconds]
     if found is not None:
@@ -78,15 +83,15 @@ def estimate_job(
         start_up=start_up,
         max_seconds=min((limit for limit in seconds if limit is not None), default=None),
         max_device_hours=min((limit for limit in hours if limit is not None), default=None),
-        winners=_winners(session, plan, fingerprint),
+        winners=_winners(session, plan, fingerprint, project),
         memory=memory,
     )
 
 
-def _winners(session: Session, plan: JobPlan, fingerprint: str | None) -> dict[Side, list[EarlierWinner]]:
+def _winners(session: Session, plan: JobPlan, fingerprint: str | None, project: str) -> dict[Side, list[EarlierWinner]]:
     asked, resolved = (
         [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
-        for specification in (plan.specification, resolve_winners(session, plan, fingerprint))
+        for specification in (plan.specification, resolve_winners(session, plan, fingerprint, project=project))
     )
     return {
         side: [entry for entry in found if isinstance(entry, EarlierWinner)]
@@ -104,7 +109,7 @@ class _Speed:
     """With its own number of ranks."""
 
 
-def _measured(session: Session, plan: JobPlan) -> _Speed | None:
+def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
     """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed, or the
     job's trials differ in their batch sizes, and so in their steps.
     """
@@ -113,7 +118,7 @@ def _measured(session: Session, plan: JobPlan) -> _Speed | None:
     wanted, num_ranks = _kind(plan.specification), plan.specification.resources.workers_per_trial
     alike = [
         job
-        for job in _jobs_of(session, plan.workload.name)
+        for job in _jobs_of(session, project, plan.workload.name)
         if _kind(job.specification) == wanted and not _searches_batch_size(job.specification)
     ]
     for job in sorted(alike, key=lambda job: job.specification.resources.workers_per_trial != num_ranks):
@@ -152,11 +157,11 @@ def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
     return statistics.median(found) if found else None
 
 
-def _start_up(session: Session, plan: JobPlan) -> StartUp:
+def _start_up(session: Session, plan: JobPlan, project: str) -> StartUp:
     """The start-up of the newest job that measured anything, of one with this workload if there is any."""
     trials = TrialRepository(session)
     # That of other workloads differs in their data alone.
-    for job in (*_jobs_of(session, plan.workload.name), *JobRepository(session).page(limit=JOBS_LOOKED_AT)):
+    for job in (*_jobs_of(session, project, plan.workload.name), *_jobs_of(session, project)):
         first = trials.first_measurement(job.id)
         if job.started_at is not None and first is not None:
             seconds = (first.recorded_at - job.started_at).total_seconds() - first.seconds
@@ -164,8 +169,8 @@ def _start_up(session: Session, plan: JobPlan) -> StartUp:
     return StartUp(ASSUMED_START_UP_SECONDS, None)
 
 
-def _jobs_of(session: Session, workload: str) -> list[Job]:
-    return JobRepository(session).page(workload=workload, limit=JOBS_LOOKED_AT)
+def _jobs_of(session: Session, project: str, workload: str | None = None) -> list[Job]:
+    return JobRepository(session).page(project=project, workload=workload, limit=JOBS_LOOKED_AT)
 
 
 def _kind(specification: JobSpecification) -> tuple[Any, ...]:

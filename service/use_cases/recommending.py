@@ -52,6 +52,7 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
     return RecommendationRow(
         id=f"rec_{ULID()}",
         job_id=job.id,
+        project=job.project,
         workload=job.workload,
         model=job.model,
         optimizer=recommendation.optimizer,

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from ulid import ULID
 
-from service.domain import JobState
+from service.domain import DEFAULT_PROJECT, JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
@@ -33,14 +33,18 @@ def create_job(
     fingerprint: str | None = None,
     plan: JobPlan | None = None,
     priority: int = 0,
+    project: str = DEFAULT_PROJECT,
+    owner: str | None = None,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
-    """Queues a job; (job, whether it is new). A repeated `idempotency_key` gives back the job it made before.
+    """Queues a job; (job, whether it is new). A repeated `idempotency_key` gives back the job it made before
+    in the project.
 
     Args:
         model: the user's own name of the model.
         fingerprint: what `fingerprint_for_winners` says of the specification.
+        owner: the name of whoever submits it, where that is known.
         plan: its plan, where it has been made already: that may take seconds.
 
     Raises:
@@ -52,8 +56,9 @@ def create_job(
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
-    if idempotency_key is not None:
-        earlier = jobs.find_by_idempotency_key(idempotency_key)
+    key = None if idempotency_key is None else hashlib.sha256(f"{project}\0{idempotency_key}".encode()).hexdigest()
+    if idempotency_key is not None and key is not None:
+        earlier = jobs.find_by_idempotency_key(key)
         if earlier is not None:
             if earlier.request_digest != digest:
                 raise IdempotencyKeyReused(idempotency_key)
@@ -62,16 +67,18 @@ def create_job(
         id=f"job_{ULID()}",
         name=name or model or plan.workload.name,
         tags=dict(tags),
+        project=project,
+        owner=owner,
         priority=priority,
         state=JobState.QUEUED,
-        specification=resolve_winners(session, plan, fingerprint),
+        specification=resolve_winners(session, plan, fingerprint, project=project),
         workload=plan.workload.name,
         model=model,
         objectives=plan.objectives,
         parameter_groups=[asdict(group) for group in plan.workload.parameter_groups],
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
-        idempotency_key=idempotency_key,
+        idempotency_key=key,
         request_digest=digest,
         created_at=now,
         waiting_since=now,

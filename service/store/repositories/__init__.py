@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from service.store.repositories.access import (
+    AuditRepository,
+    ProjectRepository,
+    SigningKeyRepository,
+    TokenRepository,
+    Usage,
+)
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
@@ -22,6 +29,7 @@ from service.store.repositories.workers import ClusterShareRepository, WorkerRep
 
 __all__ = [
     "Answer",
+    "AuditRepository",
     "ClusterShareRepository",
     "CompletedTrial",
     "EventRepository",
@@ -31,12 +39,16 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "ProjectRepository",
     "RecommendationQuery",
     "RecommendationRepository",
+    "SigningKeyRepository",
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
+    "TokenRepository",
     "TrialRepository",
     "TrialSummary",
+    "Usage",
     "WorkerRepository",
 ]

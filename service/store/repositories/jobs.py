@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -32,6 +32,10 @@ class JobRepository:
             raise NotFound("job", job_id)
         return job
 
+    def project_of(self, job_id: str) -> str | None:
+        """The project of a job; None: no such job."""
+        return self._session.scalar(select(Job.project).where(Job.id == job_id))
+
     def get_locked(self, job_id: str) -> Job:
         """The job, locked against other writers until the transaction ends, with its newest values.
 
@@ -45,7 +49,8 @@ class JobRepository:
         return job
 
     def find_by_idempotency_key(self, key: str) -> Job | None:
-        """The job a key made. Until the transaction ends, another writer that asks for the same key waits."""
+        """The job that a key made, as its row has it. Until the transaction ends, another writer that asks for the same
+        key waits."""
         if self._session.get_bind().dialect.name == "postgresql":
             # Two requests at once would both find nothing, and the second insert would fail.
             self._session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"), {"key": key})
@@ -55,6 +60,7 @@ class JobRepository:
         self,
         *,
         states: Sequence[JobState] = (),
+        project: str | None = None,
         workload: str | None = None,
         model: str | None = None,
         before_id: str | None = None,
@@ -63,12 +69,15 @@ class JobRepository:
         """Up to `limit` jobs, newest first, beginning after the job `before_id`.
 
         Args:
+            project: its name; None: any.
             workload: its name; None: any.
             model: the user's own name of the model; None: any, or none.
         """
         statement = select(Job).order_by(Job.id.desc()).limit(limit)
         if states:
             statement = statement.where(Job.state.in_(states))
+        if project is not None:
+            statement = statement.where(Job.project == project)
         if workload is not None:
             statement = statement.where(Job.workload == workload)
         if model is not None:
@@ -77,15 +86,15 @@ class JobRepository:
             statement = statement.where(Job.id < before_id)
         return list(self._session.scalars(statement))
 
-    def models(self) -> list[str]:
-        """The names that users have given to their models."""
-        return list(
-            self._session.scalars(select(Job.model).where(Job.model.is_not(None)).distinct().order_by(Job.model))
-        )
+    def models(self, *, project: str | None = None) -> list[str]:
+        """The names that users have given to their models; `project` None: in any."""
+        statement = select(Job.model).where(Job.model.is_not(None), *_of_project(project))
+        return list(self._session.scalars(statement.distinct().order_by(Job.model)))
 
-    def workloads(self) -> list[str]:
-        """The names of the workloads that jobs had."""
-        return list(self._session.scalars(select(Job.workload).distinct().order_by(Job.workload)))
+    def workloads(self, *, project: str | None = None) -> list[str]:
+        """The names of the workloads that jobs had; `project` None: of any."""
+        statement = select(Job.workload).where(*_of_project(project))
+        return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
 
     def next_claimable_locked(self, now: datetime) -> Job | None:
         """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
@@ -149,9 +158,11 @@ class EventRepository:
         self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
 
-    def after(self, last_id: int, *, job_id: str | None = None, limit: int) -> list[Event]:
-        """Up to `limit` events with an id above `last_id`, oldest first."""
+    def after(self, last_id: int, *, job_id: str | None = None, project: str | None = None, limit: int) -> list[Event]:
+        """Up to `limit` events with an id above `last_id`, oldest first; of one job or one project, if it is given."""
         statement = select(Event).where(Event.id > last_id).order_by(Event.id).limit(limit)
+        if project is not None:
+            statement = statement.join(Job, Job.id == Event.job_id).where(Job.project == project)
         if job_id is not None:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
@@ -159,3 +170,7 @@ class EventRepository:
     def last_id(self) -> int:
         """The newest event's id; 0: there is none."""
         return self._session.scalar(select(func.coalesce(func.max(Event.id), 0))) or 0
+
+
+def _of_project(project: str | None) -> list[ColumnElement[bool]]:
+    return [] if project is None else [Job.project == project]

@@ -23,6 +23,7 @@ _RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceSt
 class RecommendationQuery:
     """What is asked of recommendations; a field that is None leaves them all."""
 
+    project: str | None = None
     workload: str | None = None
     model: str | None = None
     """The user's own name."""
@@ -77,9 +78,11 @@ class RecommendationRepository:
         """The recommendations of these jobs."""
         return list(self._session.scalars(select(RecommendationRow).where(RecommendationRow.job_id.in_(job_ids))))
 
-    def of_fingerprint(self, fingerprint: str, *, limit: int) -> list[RecommendationRow]:
-        """The recommendations for a model, the newest job's first."""
-        statement = select(RecommendationRow).where(RecommendationRow.fingerprint == fingerprint)
+    def of_fingerprint(self, fingerprint: str, *, project: str, limit: int) -> list[RecommendationRow]:
+        """The recommendations of a project for a model, the newest job's first."""
+        statement = select(RecommendationRow).where(
+            RecommendationRow.fingerprint == fingerprint, RecommendationRow.project == project
+        )
         return list(self._session.scalars(statement.order_by(RecommendationRow.job_id.desc()).limit(limit)))
 
     def is_superseded(self, recommendation: RecommendationRow) -> bool:
@@ -110,7 +113,7 @@ class RecommendationRepository:
         """Of each filter of a query, up to `limit` values of the recommendations with the query's names."""
         names = [
             getattr(RecommendationRow, name) == wanted
-            for name in ("workload", "model", "fingerprint")
+            for name in ("project", "workload", "model", "fingerprint")
             if (wanted := getattr(query, name)) is not None
         ]
         found = []
@@ -121,9 +124,11 @@ class RecommendationRepository:
                 found.append(KnownValues(field, list(self._session.scalars(statement))))
         return found
 
-    def fingerprints(self, *, limit: int) -> list[str]:
-        """The fingerprints of the newest recommendations."""
+    def fingerprints(self, *, project: str | None = None, limit: int) -> list[str]:
+        """The fingerprints of the newest recommendations; `project` None: of any."""
         statement = select(RecommendationRow.fingerprint).where(RecommendationRow.fingerprint.is_not(None))
+        if project is not None:
+            statement = statement.where(RecommendationRow.project == project)
         found = self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(10 * limit))
         return [name for name in dict.fromkeys(found) if name is not None][:limit]
 
@@ -133,11 +138,12 @@ def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
 
 
 def _is_superseded() -> ColumnElement[bool]:
-    """Whether there is a newer row with the key of the enclosing statement's, and a status as good or better.
+    """Whether there is a newer row of the project with the key of the enclosing statement's, and a status as good or
+    better.
 
     A key that is not known in full is no key: rows with a part of it missing stand beside each other.
     """
     newer = aliased(RecommendationRow)
-    same = [getattr(newer, name) == getattr(RecommendationRow, name) for name in ("workload", *KEY)]
+    same = [getattr(newer, name) == getattr(RecommendationRow, name) for name in ("project", "workload", *KEY)]
     statement = exists().where(and_(newer.id > RecommendationRow.id, _rank(newer) <= _rank(RecommendationRow), *same))
     return statement.correlate(RecommendationRow)

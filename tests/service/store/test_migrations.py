@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, column, inspect, select, table
+from sqlalchemy import JSON, column, inspect, select, table, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
-from tests.support.service.scenarios import NOW, claimed_job, run_trial, submit
+from service.use_cases.submit import create_job
+from tests.support.service.scenarios import NOW, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -132,3 +133,23 @@ def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url:
     database = Database(empty_database_url)
     assert is_current(database)
     database.close()
+
+
+def test_what_was_stored_without_projects_belongs_to_the_default_one(database: Database) -> None:
+    def resubmitted() -> bool:
+        with database.writing() as session:
+            return create_job(session, specification(), name=None, tags={}, idempotency_key="k" * 255, now=NOW)[1]
+
+    assert resubmitted()
+    downgrade(database, "0017")
+    with database.engine.begin() as connection:
+        earlier = table("jobs", column("idempotency_key"))
+        assert connection.execute(select(earlier)).scalar_one() is None
+        connection.execute(update(earlier).values(idempotency_key="k" * 255))
+    migrate(database)
+    check(database)
+    assert not resubmitted()
+    with database.reading() as session:
+        [job] = JobRepository(session).page(project="default", limit=2)
+        [project] = ProjectRepository(session).all()
+    assert (job.owner, project.name, project.max_running_jobs) == (None, "default", None)

@@ -1,0 +1,255 @@
+"""Commands of whoever runs the service, on its database: tokens, projects with their quotas, the audit trail."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from service.access.caller import Scope
+from service.cli.asking import say
+from service.cli.here import DatabaseUrl, DataDir, own_database
+from service.domain import DEFAULT_PROJECT
+from service.inert import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from service.access.projects import Quotas
+
+_DURATION = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdw])")
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+_SIZE = re.compile(r"(?P<count>[0-9]+(?:\.[0-9]+)?)(?P<unit>[kMGTP]?)B?")
+_POWERS = {"": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+NO_LIMIT = "none"
+
+Number = TypeVar("Number", int, float)
+
+tokens = typer.Typer(help="Makes, lists and revokes tokens, in the database itself.", no_args_is_help=True)
+projects = typer.Typer(help="Makes projects and sets their quotas, in the database itself.", no_args_is_help=True)
+
+Quota = Annotated[str | None, typer.Option(metavar="NUMBER", help="`none`: no limit.")]
+Size = Annotated[str | None, typer.Option(metavar="SIZE", help="E.g. 500GB; `none`: no limit.")]
+
+
+@tokens.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(help="Says in jobs and in the audit trail who did something.")],
+    scope: Annotated[list[Scope], typer.Option(help="read, submit, code or admin. Repeatable.")],
+    project: Annotated[str, typer.Option(help="In which its jobs are made, and which it sees.")] = DEFAULT_PROJECT,
+    expires: Annotated[str, typer.Option(help="After 30m, 12h, 90d or 4w; `never`.")] = "90d",
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Makes a token and prints it, this once: the database keeps a digest of it."""
+    from service.access import tokens as access
+    from service.access.audit import record_command
+    from service.clock import utc_now
+
+    now = utc_now()
+    expires_at = None if expires == "never" else now + _duration(expires)
+    with own_database(data_dir, database_url) as database, database.writing() as session:
+        text = access.create_token(session, name, project=project, scopes=set(scope), expires_at=expires_at, now=now)
+        record_command(session, "create_token", f"{name} ({text.prefix})", now=now)
+    typer.echo(str(text))
+    until = "never expires" if expires_at is None else f"expires at {_moment(expires_at)}"
+    say(f"Keep it: it is shown this once. It {until}; `shampoo-tuner token revoke {name}` ends it.", err=True)
+
+
+@tokens.command("generate")
+def generate_token() -> None:
+    """Prints the text of a new token and stores nothing: for the file that SHAMPOO_TUNER_ADMIN_TOKEN_FILE names."""
+    from service.access.tokens import new_token_text
+
+    typer.echo(str(new_token_text()))
+
+
+@tokens.command("list")
+def list_tokens(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Lists all tokens there have been, without their secrets."""
+    from service.clock import utc_now
+    from service.store.repositories import TokenRepository
+
+    now = utc_now()
+    with own_database(data_dir, database_url) as database, database.reading() as session:
+        found = TokenRepository(session).all()
+    rows = []
+    for token in found:
+        has_expired = token.expires_at is not None and token.expires_at <= now
+        state = "revoked" if token.revoked_at else "expired" if has_expired else "valid"
+        used, until = _moment(token.last_used_at), "never" if token.expires_at is None else _moment(token.expires_at)
+        rows.append([token.prefix, token.name, token.project, " ".join(token.scopes), state, until, used])
+    _print_table(["prefix", "name", "project", "scopes", "state", "expires", "last used"], rows, nothing="no tokens")
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="Its name, or its prefix.")],
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Ends a token: what is asked with it is refused within seconds, also from pages that were logged in with it."""
+    from service.access import tokens as access
+    from service.access.audit import record_command
+    from service.clock import utc_now
+
+    now = utc_now()
+    with own_database(data_dir, database_url) as database, database.writing() as session:
+        ended = access.revoke_token(session, token, now=now)
+        record_command(session, "revoke_token", f"{ended.name} ({ended.prefix})", now=now)
+    say(f"token {ended.name} ({ended.prefix}) is revoked")
+
+
+@projects.command("create")
+def create_project(
+    name: Annotated[str, typer.Argument(help="Small letters, digits, _ and -.")],
+    running_jobs: Quota = None,
+    queued_jobs: Quota = None,
+    device_hours: Quota = None,
+    stored_bytes: Size = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Makes a project; tokens and their jobs can belong to it from then on."""
+    from service.access import projects as access
+    from service.access.audit import record_command
+    from service.clock import utc_now
+
+    quotas, _ = _quotas(running_jobs, queued_jobs, device_hours, stored_bytes)
+    now = utc_now()
+    with own_database(data_dir, database_url) as database, database.writing() as session:
+        access.create_project(session, name, quotas, now=now)
+        record_command(session, "create_project", name, now=now)
+    say(f"project {name} is made")
+
+
+@projects.command("set")
+def set_quotas(
+    name: Annotated[str, typer.Argument(help="The project.")],
+    running_jobs: Quota = None,
+    queued_jobs: Quota = None,
+    device_hours: Quota = None,
+    stored_bytes: Size = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Sets quotas of a project; what is left out stays."""
+    from service.access import projects as access
+    from service.access.audit import record_command
+    from service.clock import utc_now
+
+    quotas, fields = _quotas(running_jobs, queued_jobs, device_hours, stored_bytes)
+    if not fields:
+        raise typer.BadParameter("give at least one quota", param_hint="NAME")
+    now = utc_now()
+    with own_database(data_dir, database_url) as database, database.writing() as session:
+        access.change_project(session, name, quotas, fields=fields)
+        record_command(session, "set_project", name, now=now)
+    say(f"project {name}: {', '.join(f'{field} {getattr(quotas, field)}' for field in fields)}")
+
+
+@projects.command("list")
+def list_projects(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Lists the projects with what they have taken, and what they may take."""
+    from service.store.repositories import ProjectRepository
+
+    rows = []
+    with own_database(data_dir, database_url) as database, database.reading() as session:
+        repository = ProjectRepository(session)
+        for project in repository.all():
+            usage = repository.usage(project.name)
+            rows.append(
+                [
+                    project.name,
+                    _of(usage.running_jobs, project.max_running_jobs),
+                    _of(usage.queued_jobs, project.max_queued_jobs),
+                    _of(round(usage.device_hours, 2), project.max_device_hours),
+                    _of(usage.stored_bytes, project.max_stored_bytes),
+                ]
+            )
+    _print_table(
+        ["project", "running jobs", "queued jobs", "device-hours", "stored bytes"], rows, nothing="no projects"
+    )
+
+
+def audit(
+    project: Annotated[str | None, typer.Option(help="Only of those of this project.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only of this token, by its name.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 50,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Lists who did what to which thing, and when; newest first."""
+    from service.store.repositories import AuditRepository
+
+    with own_database(data_dir, database_url) as database, database.reading() as session:
+        found = AuditRepository(session).page(project=project, actor=actor, limit=limit)
+    rows = [
+        [_moment(entry.at), entry.actor or "-", entry.project, entry.action, entry.target, entry.address or "-"]
+        for entry in found
+    ]
+    _print_table(["at", "actor", "project", "action", "target", "from"], rows, nothing="nothing was done")
+
+
+def _duration(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r}; e.g. 30m, 12h, 90d, 4w or never", param_hint="--expires")
+    return int(found["count"]) * _UNITS[found["unit"]]
+
+
+def _quotas(
+    running_jobs: str | None, queued_jobs: str | None, device_hours: str | None, stored_bytes: str | None
+) -> tuple[Quotas, tuple[str, ...]]:
+    """The quotas that options give, and the names of those that were given."""
+    from service.access.projects import QUOTAS, Quotas
+
+    given = (running_jobs, queued_jobs, device_hours, stored_bytes)
+    quotas = Quotas(
+        max_running_jobs=_number("--running-jobs", running_jobs, int),
+        max_queued_jobs=_number("--queued-jobs", queued_jobs, int),
+        max_device_hours=_number("--device-hours", device_hours, float),
+        max_stored_bytes=_number("--stored-bytes", stored_bytes, _bytes),
+    )
+    return quotas, tuple(field for field, text in zip(QUOTAS, given, strict=True) if text is not None)
+
+
+def _number(option: str, text: str | None, read: Callable[[str], Number]) -> Number | None:
+    if text is None or text == NO_LIMIT:
+        return None
+    try:
+        value = read(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor {NO_LIMIT!r}", param_hint=option) from None
+    if not 0 <= value < 2**63:  # nor NaN
+        raise typer.BadParameter(f"{text!r} is out of range", param_hint=option)
+    return value
+
+
+def _bytes(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return round(float(found["count"]) * 1000 ** _POWERS[found["unit"]])
+
+
+def _of(used: float, limit: float | None) -> str:
+    return f"{used:g}" if limit is None else f"{used:g} of {limit:g}"
+
+
+def _moment(moment: datetime | None) -> str:
+    return "-" if moment is None else moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, nothing: str) -> None:
+    """Columns of equal width; the terminal obeys nothing in them."""
+    if not rows:
+        say(nothing, err=True)
+        return
+    lines = [list(header), *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
