@@ -57,6 +57,10 @@ class InvalidInput(ServiceError):
         self.message = message
 
 
+class CodeForbidden(InvalidInput):
+    """The request names code, and whoever sends it may not."""
+
+
 class WorkloadNotDescribed(ServiceError):
     """The process that was to describe the workload, or its model, was killed or too slow; the request may do later."""
 

@@ -50,10 +50,10 @@ class Settings(BaseSettings):
     """A worker that has not renewed a job's lease for this long has lost the job."""
     poll_seconds: float = Field(default=0.5, gt=0)
     """Seconds between two looks of a worker for jobs, and of a job's run for what is asked of it."""
-    allow_module_workloads: bool | None = None
-    """True if a job may name its workload as `module:Class`, which the service then imports from its packages and
-    directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,
-    as a proxy's. Registered workloads are always allowed."""
+    allow_code: bool = False
+    """True if a job may name its workload or its sampler as `module:Class`, which the service then imports from its
+    packages and its directory: whoever may submit jobs can then run any code of these. Registered workloads, also
+    those of installed packages, are always allowed."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""
@@ -114,13 +114,6 @@ class Settings(BaseSettings):
     def resolved_database_url(self) -> str:
         """`database_url`, or the embedded SQLite file."""
         return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
-
-    @property
-    def module_workloads_are_allowed(self) -> bool:
-        """`allow_module_workloads`, or whether only this machine can ask."""
-        if self.allow_module_workloads is not None:
-            return self.allow_module_workloads
-        return not self.is_bound_to_all_addresses and set(self.answered_hosts) <= set(THIS_MACHINE)
 
     def to_environment(self) -> dict[str, str]:
         """The environment variables from which another process reads these settings."""

@@ -22,6 +22,7 @@ from service.api.request_body import field_as_sent, field_of, fields_at, join_fi
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
+    CodeForbidden,
     Conflict,
     ForkNotRetriable,
     IdempotencyKeyReused,
@@ -54,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 # The first class that matches counts.
 _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
+    (CodeForbidden, HTTPStatus.FORBIDDEN, "code-forbidden", "The request may not name code"),
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
     (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
     (UnknownName, HTTPStatus.NOT_FOUND, "unknown-name", "There is nothing of that name"),
@@ -227,7 +229,7 @@ def _invalid(request: Request, errors: Sequence[FieldError]) -> Response:
     detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
     if len(errors) > 3:
         detail += f", and {len(errors) - 3} more"
-    _, status, slug, title = _SITUATIONS[0]
+    _, status, slug, title = next(situation for situation in _SITUATIONS if situation[0] is InvalidInput)
     return problem_response(status, slug, title, detail, instance=request.url.path, errors=errors[:MAX_ERRORS])
 
 

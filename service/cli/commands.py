@@ -65,6 +65,10 @@ app.command()(access_commands.audit)
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on; 127.0.0.1 if not given.")]
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="8730 if not given; 0: any free port.")]
+AllowCode = Annotated[
+    bool | None,
+    typer.Option("--allow-code", help="Let jobs name workloads and samplers as module:Class, which is then imported."),
+]
 StopWithStdin = Annotated[
     bool, typer.Option("--stop-with-stdin", hidden=True, help="Stop when whoever started this is gone.")
 ]
@@ -76,6 +80,7 @@ def serve(
     port: Port = None,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    allow_code: AllowCode = None,
     stop_with_stdin: StopWithStdin = False,
 ) -> None:
     """Runs everything: API, dashboard and one worker; migrates the database. Ctrl-C stops it."""
@@ -84,13 +89,21 @@ def serve(
         from service.server.serve import stop_when_stdin_ends
 
         stop_when_stdin_ends()
-    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=True)
+    settings = read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url, allow_code=allow_code)
+    _serve(settings, with_worker=True)
 
 
 @app.command()
-def api(host: Host = None, port: Port = None, data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+def api(
+    host: Host = None,
+    port: Port = None,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    allow_code: AllowCode = None,
+) -> None:
     """Runs the API and the dashboard alone, on a database that `migrate` has prepared."""
-    _serve(read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url), with_worker=False)
+    settings = read_settings(host=host, port=port, data_dir=data_dir, database_url=database_url, allow_code=allow_code)
+    _serve(settings, with_worker=False)
 
 
 @app.command()

@@ -24,6 +24,7 @@ from service.errors import ServiceError
 from service.evidence.words import evidence_lines
 from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
+from trainers.workload.user_workload import is_reference
 
 START_SECONDS = 60.0
 STOP_SECONDS = 45.0
@@ -65,7 +66,7 @@ def run_demo(
     """Runs the demo; whether its job succeeded.
 
     Args:
-        workload: the name of a registered one.
+        workload: the name of a registered one, or module:Class, found from the current directory.
         num_seeds: new seeds of its confirmation; 0: it has none.
         keep: leaves the service running until Ctrl-C.
         directory: for the service's data; must not hold a database yet. None: a new one.
@@ -77,6 +78,7 @@ def run_demo(
     if directory is None:
         directory = settings.data_dir / "demos" / f"{datetime.now():%Y-%m-%d-%H%M%S}"
     update = {"data_dir": directory.absolute(), "database_url": None, "checkpoint_directory": None, "port": 0}
+    update["allow_code"] = settings.allow_code or is_reference(workload)  # named by whoever runs the demo
     own = settings.model_copy(update=update)
     if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")

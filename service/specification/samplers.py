@@ -6,27 +6,12 @@ import json
 import sys
 
 from service.errors import InvalidInput, WorkloadNotDescribed
-from service.settings import Settings
 from service.specification.job import SamplerChoice, SamplerReference
 from trainers.config import InvalidConfig
 from trainers.workloads.describe import DescriptionKilled, ask_process
 
 CHECK_MODULE = "service.scheduler.policy.searching.sampling.user_sampler"
 """What the process runs: it needs Optuna, which the API does not."""
-
-
-def refuse_module_sampler(choice: SamplerChoice, settings: Settings) -> None:
-    """Refuses `module:Class` where the settings do not allow it.
-
-    Raises:
-        InvalidInput: names the field.
-    """
-    if isinstance(choice.name, SamplerReference) and not settings.module_workloads_are_allowed:
-        raise InvalidInput(
-            "sampler.name",
-            f"'{choice.name}': samplers named as module:Class are switched off here, as such workloads are "
-            "(SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS)",
-        )
 
 
 def check_sampler(choice: SamplerChoice) -> None:

@@ -7,7 +7,6 @@ import sys
 from functools import lru_cache
 
 from service.errors import InvalidInput
-from service.settings import Settings
 from service.specification.job import WorkloadChoice
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
@@ -71,20 +70,6 @@ def check_paths(choice: WorkloadChoice) -> None:
         return
     for option, problem in problems_of_paths(description, choice.options):
         raise InvalidInput(f"workload.options.{option}", problem)
-
-
-def refuse_module_workload(name: str, settings: Settings) -> None:
-    """Refuses `module:Class` where the settings do not allow it.
-
-    Raises:
-        InvalidInput: names the field.
-    """
-    if is_reference(name) and not settings.module_workloads_are_allowed:
-        raise InvalidInput(
-            "workload.name",
-            f"{name!r}: workloads named as module:Class are switched off here (SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS); "
-            "install the package with an entry point and name that",
-        )
 
 
 def _names() -> tuple[tuple[str, str], ...]:

@@ -50,7 +50,17 @@ def directory(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, s
 def client(directory: Path, environment: dict[str, str]) -> Iterator[Client]:
     """A client of a service that was started in the user's directory."""
     with subprocess.Popen(
-        [sys.executable, "-m", "service", "serve", "--port", "0", "--data-dir", str(directory / "data")],
+        [
+            sys.executable,
+            "-m",
+            "service",
+            "serve",
+            "--allow-code",
+            "--port",
+            "0",
+            "--data-dir",
+            str(directory / "data"),
+        ],
         cwd=directory,
         env=environment,
         stdout=subprocess.PIPE,

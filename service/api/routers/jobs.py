@@ -24,8 +24,9 @@ from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, deco
 from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
 from service.specification.planning import plan_job
-from service.specification.samplers import check_sampler, refuse_module_sampler
-from service.specification.workloads import check_paths, refuse_module_workload
+from service.specification.samplers import check_sampler
+from service.specification.user_code import refuse_user_code
+from service.specification.workloads import check_paths
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -95,8 +96,7 @@ def create_job(
     ] = False,
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
-    refuse_module_workload(body.workload.name, settings)
-    refuse_module_sampler(body.sampler, settings)
+    refuse_user_code(body.workload, body.sampler, settings)
     check_sampler(body.sampler)
     if data_are_here:
         check_paths(body.workload)

@@ -23,8 +23,7 @@ from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
-from service.specification.samplers import refuse_module_sampler
-from service.specification.workloads import refuse_module_workload
+from service.specification.user_code import refuse_user_code
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
 from service.use_cases.submit import parameter_groups_of
@@ -88,8 +87,7 @@ def propose_trial(
     paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
     specification = JobRepository(session).get(job_id).specification
-    refuse_module_workload(specification.workload.name, settings)
-    refuse_module_sampler(specification.sampler, settings)
+    refuse_user_code(specification.workload, specification.sampler, settings)
     _, trial, is_new = steer.propose_trial(
         session,
         job_id,

@@ -56,7 +56,7 @@ def test_a_class_is_tried_by_a_process_of_its_own(sqlite_database: Database) -> 
         ("tpe", {"depth": 3}, "sampler.options", "has no effect"),
     ]
     with (
-        running(sqlite_database) as url,
+        running(sqlite_database, allow_code=True) as url,
         httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         for name, options, field, message in cases:
@@ -72,17 +72,16 @@ def test_a_class_is_tried_by_a_process_of_its_own(sqlite_database: Database) -> 
     assert "ours_of_test" not in sys.modules
 
 
-@pytest.mark.processes
 def test_a_class_is_refused_where_workloads_of_that_form_are(sqlite_database: Database) -> None:
     with (
-        running(sqlite_database, allow_module_workloads=False) as url,
+        running(sqlite_database, allow_code=False) as url,
         httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         answer = http.post("/v1/jobs", json=_job("ours_of_test:Ours"))
         assert answer.status_code == 422
         (error,) = answer.json()["errors"]
         assert error["field"] == "sampler.name"
-        assert "SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS" in error["message"]
+        assert "SHAMPOO_TUNER_ALLOW_CODE" in error["message"]
 
 
 def test_a_job_asks_the_class_on_each_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from service.errors import CodeForbidden, InvalidInput
 from service.settings import Settings
 from service.specification import workloads
+from service.specification.job import SamplerChoice, WorkloadChoice
+from service.specification.user_code import may_name_code, refuse_user_code
 from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.waiting import PATIENCE_SECONDS
@@ -34,7 +37,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def post(database: Database, name: str, *, options: dict[str, Any] | None = None, **settings: Any) -> httpx.Response:
     with (
-        running(database, **settings) as url,
+        running(database, **{"allow_code": True, **settings}) as url,
         httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
     ):
         return http.post("/v1/jobs", json={"workload": {"name": name, "options": options or {}}})
@@ -80,27 +83,40 @@ def test_a_class_whose_import_is_killed_may_be_asked_for_again(sqlite_database: 
     assert answer.json()["detail"] == "mine:Mine: its import ended the process with signal SIGKILL"
 
 
-@pytest.mark.processes
 @pytest.mark.usefixtures("mine")
-def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database) -> None:
-    for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0"}):
-        answer = post(sqlite_database, "mine:Mine", **settings)
-        assert answer.status_code == 422
-        (error,) = answer.json()["errors"]
-        assert error["field"] == "workload.name"
-        assert "SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS" in error["message"]
-        assert post(sqlite_database, "digits-mlp", **settings).status_code == 201
-    assert post(sqlite_database, "mine:Mine", host="0.0.0.0", allow_module_workloads=True).status_code == 201
+def test_a_class_is_refused_unless_it_is_allowed(sqlite_database: Database) -> None:
+    answer = post(sqlite_database, "mine:Mine", allow_code=False)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["value"]) == ("workload.name", "mine:Mine")
+    assert "SHAMPOO_TUNER_ALLOW_CODE=true" in error["message"]
+    assert post(sqlite_database, "digits-mlp", allow_code=False).status_code == 201
+    assert not Settings().allow_code
 
 
 @pytest.mark.parametrize(
-    ("host", "allowed"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False), ("10.0.0.7", False)],
+    ("allowed", "scopes", "may"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, {"submit"}, False),
+        (True, {"code"}, True),
+        (False, {"code"}, False),
+    ],
 )
-def test_classes_are_allowed_by_default_where_only_this_machine_can_ask(host: str, allowed: bool) -> None:
-    assert Settings(host=host).module_workloads_are_allowed is allowed
-    assert Settings(host=host, allowed_hosts=("localhost",)).module_workloads_are_allowed is allowed
-    assert not Settings(host=host, allowed_hosts=("tuner.example.org",)).module_workloads_are_allowed  # a proxy's name
+def test_code_needs_the_setting_and_where_there_are_tokens_the_scope(
+    allowed: bool, scopes: set[str] | None, may: bool
+) -> None:
+    settings = Settings(allow_code=allowed)
+    assert may_name_code(settings, scopes) is may
+    workload, sampler = WorkloadChoice(name="mine:Mine"), SamplerChoice()
+    if may:
+        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
+        return
+    expected, message = (CodeForbidden, "the scope 'code'") if allowed else (InvalidInput, "ALLOW_CODE")
+    with pytest.raises(expected, match=message):
+        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
+    refuse_user_code(WorkloadChoice(name="digits-mlp"), sampler, settings, caller_scopes=scopes)
 
 
 @pytest.mark.processes
