@@ -14,6 +14,7 @@ from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
     MeasurementRepository,
+    TrialLengths,
     TrialRepository,
     TrialSummary,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
+    "TrialLengths",
     "TrialRepository",
     "TrialSummary",
     "WorkerRepository",
