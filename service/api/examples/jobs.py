@@ -212,8 +212,7 @@ TRIAL_CONFIG: dict[str, Any] = {
     "checkpoint_every": None,
 }
 
-TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
-    "number": 6,
+PASTED: dict[str, Any] = {
     "workload": "digits-mlp",
     "optimizer": "shampoo",
     "config": {"lr": 0.0123, "grafting": "adam"},
@@ -223,6 +222,8 @@ TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
     "parameter_groups": [],
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
 }
+
+TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {"number": 6, **PASTED}
 
 TRIAL: dict[str, Any] = {
     "number": 6,
