@@ -112,6 +112,12 @@ class SearchSpace:
         opening = [p for p in self.parameters if isinstance(p, Categorical) and p.name in named]
         return tuple(sorted(opening, key=lambda parameter: len(self._needed(parameter))))
 
+    @property
+    def member(self) -> Categorical | None:
+        """The first parameter whose choices open others, as the member of a family; None: the space has none that is
+        without conditions of its own."""
+        return next((parameter for parameter in self.branching if not parameter.when), None)
+
     def branch_defaults(self) -> list[dict[str, Scalar]]:
         """The defaults, then for each other choice that opens parameters of its own the defaults with that choice."""
         found = [self.defaults()]

@@ -27,12 +27,10 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         )
     else:
         lines.append("Nothing is trained again with new seeds: the answer will be provisional.")
-    if estimate.num_examples is not None:
-        lines.append("The batch size is searched, so steps differ in what they take, and the job's time is unknown.")
-    elif estimate.measured is None:
+    if estimate.measured is None:
         lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
     else:
-        lines.extend(_measured_lines(estimate.measured, estimate.step_seconds))
+        lines.extend(_measured_lines(estimate.measured, estimate.step_seconds, estimate.smallest_batch))
     if estimate.start_up is not None:
         lines.append(_start_up_line(estimate.start_up))
     if estimate.memory is not None:
@@ -54,16 +52,21 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     return lines
 
 
-def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None) -> list[str]:
+def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None, smallest_batch: int | None) -> list[str]:
     of = f"median of {measured.num_trials} trials"
+    if smallest_batch is not None:
+        of += f" with batches of {measured.batch_size}"
     told = f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of})"
     if step_seconds is not None and step_seconds != measured.step_seconds:
         ranks = f"{measured.workers_per_trial} rank{'' if measured.workers_per_trial == 1 else 's'}"
-        told += (
-            f" with {ranks} a trial: scaled to this job's, {step_seconds:.3g} s, as if they "
-            "divided all but the optimizer's work"
-        )
+        is_larger = smallest_batch is not None and smallest_batch > measured.batch_size
+        how = "at most in proportion to the batch" if is_larger else "as if they divided all but the optimizer's work"
+        told += f" with {ranks} a trial: scaled to this job's, {step_seconds:.3g} s, {how}"
     lines = [f"{told}."]
+    if smallest_batch is not None:
+        lines.append(
+            f"Times are counted as if every trial had the smallest batch, {smallest_batch}, whose steps are the most."
+        )
     if measured.trial_overhead_seconds is not None:
         lines.append(f"A trial took {_minutes(measured.trial_overhead_seconds)} beside its steps.")
     if measured.peak_memory_bytes is not None:

@@ -21,6 +21,8 @@ class EarlierMeasurements:
     num_trials: int
     workers_per_trial: int
     """Its ranks. A job with as many is looked for first."""
+    batch_size: int
+    """Examples of these steps: those of the job, or where it searches them the smallest, or the nearest to that."""
     step_seconds: float
     """Median over trials, at their last measurement."""
     trial_overhead_seconds: float | None
@@ -96,17 +98,20 @@ class Estimate(BaseModel):
     """Steps of a full trial; where batch sizes are searched, of the longest."""
     num_examples: int | None = None
     """Training examples of every full trial, where batch sizes are searched; null: all trials have `num_steps`."""
+    smallest_batch: int | None = None
+    """The batch of the trial with `num_steps`, where batch sizes are searched."""
     max_steps: int
     """Steps of all trials, if none were pruned."""
     confirmation_share: float = 0.0
     """Share of the trials, and of `max_steps`, that go into the confirmation. Its trials are trained to their ends, so
     where others are pruned its share of the steps is larger."""
     measured: EarlierMeasurements | None
-    """Null: no earlier job like this one has completed a trial, or the job searches its batch size: then no step tells
-    what others take."""
+    """Null: no earlier job like this one has completed a trial."""
     step_seconds: float | None = None
-    """Seconds of a step: as measured, or where another number of ranks was measured, scaled: the optimizer's share of a
-    step stays, and the rest is divided among the ranks. Null: unknown."""
+    """Seconds of a step, where batch sizes are searched of the smallest: as measured, or where another number of ranks
+    was measured, scaled: the optimizer's share of a step stays, and the rest is divided among the ranks. Where another
+    batch was measured, at most so many: those of a larger one, or in proportion those of a smaller one. Null:
+    unknown."""
     start_up: StartUp | None = None
     max_seconds: float | None = None
     """Seconds from the start of the run to the end: the start-up, `max_steps` and the trials' overhead, with

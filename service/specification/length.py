@@ -64,6 +64,8 @@ class JobLength:
     evaluate_every: int | None
     """Steps between measurements; None: others are counted."""
     evaluate_every_examples: int | None
+    smallest_batch: int
+    """The batch of the trial with `num_steps`."""
 
     @property
     def whole(self) -> int:
@@ -178,7 +180,7 @@ def job_length(
         raise InvalidInput(
             "training.evaluate_every_examples", f"{every_examples} exceeds the trial's {num_examples} examples"
         )
-    return JobLength(num_steps, batch_size, None, evaluate_every, every_examples)
+    return JobLength(num_steps, batch_size, None, evaluate_every, every_examples, batch_size)
 
 
 def parts_of_batch(specification: JobSpecification) -> int:
@@ -270,7 +272,7 @@ def _by_examples(
     if every is not None and every > examples.num:
         raise InvalidInput("training.evaluate_every_examples", f"{every} exceeds the trial's {examples.num} examples")
     longest = TrialLength(examples.num, smallest).num_steps
-    return JobLength(longest, batch_size, examples.num, None, every)
+    return JobLength(longest, batch_size, examples.num, None, every, smallest)
 
 
 def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str, examples: _Examples) -> Sequence[int]:

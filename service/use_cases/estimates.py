@@ -7,6 +7,7 @@ has torch.
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,6 @@ from typing import Any
 from service.domain import DEFAULT_PROJECT, Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
-from service.specification.length import searches_batch_size
-from service.specification.phases import spaces_of
 from service.specification.planning import JobPlan
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -42,8 +41,9 @@ UNLIKE = {
     "report_timeout_seconds",
     "max_loss",
     "gradient_clip_norm",
+    "batch_size",
 }
-"""Fields of `training` that do not change what a step takes."""
+"""Fields of `training` that do not change what a step takes, and the batch size, which trials are looked up by."""
 
 
 def estimate_job(
@@ -76,6 +76,7 @@ def estimate_job(
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
         num_steps=plan.num_steps,
         num_examples=plan.length.num_examples,
+        smallest_batch=None if plan.length.num_examples is None else plan.length.smallest_batch,
         max_steps=max_steps,
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=None if found is None else found.measured,
@@ -110,23 +111,28 @@ class _Speed:
 
 
 def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
-    """The measurements of the newest job like that of `plan`; None: there is none that has measured its speed, or the
-    job's trials differ in their batch sizes, and so in their steps.
+    """The measurements of the newest job like that of `plan`, by its trials with the job's batch size; None: there is
+    none that has measured its speed.
+
+    Where batch sizes are searched, the steps are those of the smallest, and if no trial had that, of the nearest: a
+    smaller batch takes a step at most as long, and a larger one a step that is longer at most in proportion.
     """
-    if plan.length.num_examples is not None:
-        return None
     wanted, num_ranks = _kind(plan.specification), plan.specification.resources.workers_per_trial
-    alike = [
-        job
-        for job in _jobs_of(session, project, plan.workload.name)
-        if _kind(job.specification) == wanted and not _searches_batch_size(job.specification)
-    ]
+    alike = [job for job in _jobs_of(session, project, plan.workload.name) if _kind(job.specification) == wanted]
     for job in sorted(alike, key=lambda job: job.specification.resources.workers_per_trial != num_ranks):
-        trials = TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))
+        measured = [
+            trial
+            for trial in TrialRepository(session).page(job.id, states=(TrialState.COMPLETED,))
+            if trial.metrics.get("step_seconds") is not None
+        ]
+        batch_size = _nearest_batch(plan, measured)
+        trials = [trial for trial in measured if trial.config["batch_size"] == batch_size]
+        if batch_size is None or not trials:
+            continue
+        # Of a job that has trials of several batch sizes, those of all of them take memory and time beside their steps.
+        alike_trials = trials if plan.length.num_examples is None else measured
         metrics = [trial.metrics for trial in trials]
         speeds = list(_values(metrics, "step_seconds"))
-        if not speeds:
-            continue
         measured_with = job.specification.resources.workers_per_trial
         are_as_many = measured_with == num_ranks
         step_seconds = statistics.median(speeds)
@@ -137,14 +143,29 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
                 job_id=job.id,
                 num_trials=len(speeds),
                 workers_per_trial=measured_with,
+                batch_size=batch_size,
                 step_seconds=step_seconds,
-                trial_overhead_seconds=_overhead_seconds(trials),
-                optimizer_state_bytes=_largest(metrics, "optimizer_state_bytes") if are_as_many else None,
-                peak_memory_bytes=_largest(metrics, "peak_memory_bytes") if are_as_many else None,
+                trial_overhead_seconds=_overhead_seconds(alike_trials),
+                optimizer_state_bytes=_largest(alike_trials, "optimizer_state_bytes") if are_as_many else None,
+                peak_memory_bytes=_largest(alike_trials, "peak_memory_bytes") if are_as_many else None,
             ),
-            step_seconds * (fixed + (1 - fixed) * measured_with / num_ranks),
+            step_seconds
+            * max(1.0, plan.length.smallest_batch / batch_size)
+            * (fixed + (1 - fixed) * measured_with / num_ranks),
         )
     return None
+
+
+def _nearest_batch(plan: JobPlan, measured: Sequence[Trial]) -> int | None:
+    """The batch size of these trials that tells most of the job's steps; None: none does."""
+    wanted = plan.length.smallest_batch
+    if plan.length.num_examples is None:
+        return wanted
+    return min(
+        (int(trial.config["batch_size"]) for trial in measured),
+        key=lambda size: abs(math.log(size / wanted)),
+        default=None,
+    )
 
 
 def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
@@ -183,15 +204,8 @@ def _kind(specification: JobSpecification) -> tuple[Any, ...]:
     return specification.workload.model_dump(), alike, resources
 
 
-def _searches_batch_size(specification: JobSpecification) -> bool:
-    # Without a number of examples or tokens it could not; then no space need be made.
-    training = specification.training
-    says_examples = training.num_examples is not None or training.num_tokens is not None
-    return says_examples and searches_batch_size(spaces_of(specification))
-
-
-def _largest(metrics: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    return max(_values(metrics, name), default=None)
+def _largest(trials: Iterable[Trial], name: str) -> float | None:
+    return max(_values((trial.metrics for trial in trials), name), default=None)
 
 
 def _values(metrics: Iterable[Mapping[str, Any]], name: str) -> Iterable[float]:

@@ -19,6 +19,7 @@ from service.store.repositories import (
     CompletedTrial,
     LeadingTrial,
     RecommendationRepository,
+    TrialLengths,
     TrialRepository,
     TrialSummary,
 )
@@ -49,7 +50,8 @@ class JobProgress:
     num_steps: int
     """Steps measured, of all trials together."""
     max_steps: int
-    """The same when the job has ended, if no trial that has not ended is pruned."""
+    """The same when the job has ended, if no trial that has not ended is pruned; where batch sizes are searched, those
+    yet to begin count as the longest."""
     best: BestTrial | None
     """Of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None
@@ -58,7 +60,8 @@ class JobProgress:
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
-    """Estimate from the training time of the steps so far; None without any, and unless the job runs."""
+    """Estimate from the training time of the steps so far, or where batch sizes are searched of the shares of their
+    examples that trials have seen; None without any, and unless the job runs."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     front: list[FrontPoint] = field(default_factory=list)
@@ -71,26 +74,36 @@ class JobProgress:
 
 @dataclass(slots=True)
 class _PhaseCount:
-    """Trials of one phase of a job, and their steps."""
+    """Trials of one phase of a job, their steps, and their work: steps too, or where trials differ in their number of
+    steps, whole trainings."""
 
     begun: int = 0
     finished: int = 0
+    num_steps: int = 0
     finished_steps: int = 0
-    unfinished_steps: int = 0
+    unfinished_max_steps: int = 0
+    """Of the trials that have begun and not ended, each trained to its end."""
+    unfinished_work: float = 0.0
     trained: int = 0
     """Trials that went as far as they were meant to: completed or pruned."""
-    trained_steps: int = 0
+    trained_work: float = 0.0
+    work: float = 0.0
 
-    def add(self, summary: TrialSummary) -> None:
+    def add(self, summary: TrialSummary, lengths: TrialLengths | None, *, num_steps: int) -> None:
+        """Adds trials, which have `num_steps` steps if there are no `lengths`."""
+        work = summary.num_steps if lengths is None else lengths.num_trainings
         self.begun += summary.count
+        self.num_steps += summary.num_steps
+        self.work += work
         if not summary.state.is_final:
-            self.unfinished_steps += summary.num_steps
+            self.unfinished_max_steps += summary.count * num_steps if lengths is None else lengths.whole_steps
+            self.unfinished_work += work
             return
         self.finished += summary.count
         self.finished_steps += summary.num_steps
         if summary.state in (TrialState.COMPLETED, TrialState.PRUNED):
             self.trained += summary.count
-            self.trained_steps += summary.num_steps
+            self.trained_work += work
 
 
 def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict[str, JobProgress]:
@@ -101,9 +114,15 @@ def progress_of(session: Session, jobs: Sequence[Job], *, now: datetime) -> dict
     phases: dict[str, dict[Phase, _PhaseCount]] = {job_id: defaultdict(_PhaseCount) for job_id in ids}
     spent_seconds = dict.fromkeys(ids, 0.0)
     paused = dict.fromkeys(ids, 0)
+    num_steps = {job.id: job.num_steps for job in jobs}
+    of_examples = [job.id for job in jobs if _counts_examples(job)]
+    lengths = {
+        (own.job_id, own.phase, own.state): own for own in (repository.lengths(of_examples) if of_examples else ())
+    }
     for summary in repository.summaries(ids):
         counts[summary.job_id][summary.state] += summary.count
-        phases[summary.job_id][summary.phase].add(summary)
+        own = lengths.get((summary.job_id, summary.phase, summary.state))
+        phases[summary.job_id][summary.phase].add(summary, own, num_steps=num_steps[summary.job_id])
         spent_seconds[summary.job_id] += summary.spent_seconds
         paused[summary.job_id] += summary.num_measured if summary.state is TrialState.QUEUED else 0
     best: dict[str, dict[Phase, LeadingTrial]] = {job_id: {} for job_id in ids}
@@ -160,16 +179,18 @@ def _progress(
     elapsed = None if job.started_at is None else running_seconds(job, now)
     by_phase = _phases(job, specification, phases)
     num_trials = sum(phase.num_trials for phase in by_phase.values())
-    num_left = num_trials - sum(phase.num_finished for phase in by_phase.values())
-    num_steps = sum(count.finished_steps + count.unfinished_steps for count in phases.values())
-    finished_steps = sum(count.finished_steps for count in phases.values())
+    max_steps = sum(count.finished_steps for count in phases.values())
+    if not job.state.is_final:
+        num_to_begin = num_trials - sum(count.begun for count in phases.values())
+        max_steps += sum(count.unfinished_max_steps for count in phases.values()) + num_to_begin * job.num_steps
+    work, whole = sum(count.work for count in phases.values()), 1 if _counts_examples(job) else job.num_steps
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         num_paused=num_paused,
         phases=by_phase,
         num_trials=num_trials,
-        num_steps=num_steps,
-        max_steps=finished_steps + (0 if job.state.is_final else num_left * job.num_steps),
+        num_steps=sum(count.num_steps for count in phases.values()),
+        max_steps=max_steps,
         best=_best(best.get(Phase.SEARCH)),
         baseline_best=_best(baseline),
         baseline_optimizer=None if baseline is None else baseline.optimizer,
@@ -177,11 +198,11 @@ def _progress(
         seconds_elapsed=elapsed,
         seconds_left=(
             None
-            if elapsed is None or job.state is not JobState.RUNNING or not (spent_seconds and num_steps)
+            if elapsed is None or job.state is not JobState.RUNNING or not (spent_seconds and work)
             else _seconds_left(
                 specification,
-                sum(_steps_left(phase, by_phase[phase], phases.get(phase), job.num_steps) for phase in by_phase)
-                * (spent_seconds / num_steps),
+                sum(_work_left(phase, by_phase[phase], phases.get(phase), whole) for phase in by_phase)
+                * (spent_seconds / work),
                 counts,
                 elapsed,
             )
@@ -207,12 +228,23 @@ def _phases(
     return found
 
 
-def _steps_left(phase: Phase, progress: PhaseProgress, count: _PhaseCount | None, num_steps: int) -> float:
-    """Steps to come in a phase: each trial goes on as far as those that have ended did, a confirmation's to its end."""
+def _counts_examples(job: Job) -> bool:
+    """True if the job's trials have examples in common, and may differ in their steps."""
+    training = job.specification.training
+    return training.num_examples is not None or training.num_tokens is not None
+
+
+def _work_left(phase: Phase, progress: PhaseProgress, count: _PhaseCount | None, whole: int) -> float:
+    """The work to come in a phase: each trial goes on as far as those that have ended did, a confirmation's to its
+    end.
+
+    Args:
+        whole: the work of a full trial.
+    """
     if count is None:
         count = _PhaseCount()
-    each = count.trained_steps / count.trained if count.trained and phase is not Phase.CONFIRMATION else num_steps
-    return max(0.0, (progress.num_trials - progress.num_finished) * each - count.unfinished_steps)
+    each = count.trained_work / count.trained if count.trained and phase is not Phase.CONFIRMATION else whole
+    return max(0.0, (progress.num_trials - progress.num_finished) * each - count.unfinished_work)
 
 
 def _seconds_left(

@@ -162,12 +162,14 @@ JOB_ESTIMATE: dict[str, Any] = {
     "num_baseline_trials": {"adamw": 10},
     "num_steps": 200,
     "num_examples": None,
+    "smallest_batch": None,
     "max_steps": 7200,
     "confirmation_share": 0.4444,
     "measured": {
         "job_id": JOB_ID,
         "num_trials": 9,
         "workers_per_trial": 1,
+        "batch_size": 128,
         "step_seconds": 0.0095,
         "trial_overhead_seconds": 0.4,
         "optimizer_state_bytes": 2461696.0,
@@ -210,8 +212,7 @@ TRIAL_CONFIG: dict[str, Any] = {
     "checkpoint_every": None,
 }
 
-TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
-    "number": 6,
+PASTED: dict[str, Any] = {
     "workload": "digits-mlp",
     "optimizer": "shampoo",
     "config": {"lr": 0.0123, "grafting": "adam"},
@@ -221,6 +222,8 @@ TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {
     "parameter_groups": [],
     "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
 }
+
+TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {"number": 6, **PASTED}
 
 TRIAL: dict[str, Any] = {
     "number": 6,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.api.examples.jobs import JOB_ID, TRIAL_CONFIG
+from service.api.examples.jobs import JOB_ID, PASTED, TRIAL_CONFIG
 
 _WINNER: dict[str, Any] = {
     "number": 6,
@@ -96,13 +96,7 @@ RECOMMENDATION: dict[str, Any] = {
         "world_size": 2,
         "versions": {"python": "3.11.7", "torch": "2.13.0", "shampoo-tuner": "0.1.0", "numpy": "2.4.6"},
     },
-    "workload": "digits-mlp",
-    "optimizer": "shampoo",
-    "config": {"lr": 0.0123, "grafting": "adam"},
-    "schedule": {"warmup_fraction": 0.05, "decay": "cosine"},
-    "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
-    "workload_options": {},
-    "parameter_groups": [],
+    **PASTED,
     "evidence": {
         "metric": "validation_loss",
         "direction": "minimize",
@@ -154,6 +148,5 @@ RECOMMENDATION: dict[str, Any] = {
         "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
         "side_seconds": {"search": 9.4, "adamw": 8.8},
     },
-    "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
     "created_at": "2026-03-01T12:00:49Z",
 }

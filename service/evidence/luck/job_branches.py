@@ -32,9 +32,9 @@ def branches_of(
     Returns:
         None if the space has no such parameter.
     """
-    if not space.branching or space.branching[0].when:
+    parameter = space.member
+    if parameter is None:
         return None
-    parameter = space.branching[0]
     own = [trial for trial in trials if trial.phase is Phase.SEARCH]
     probabilities: dict[Scalar, float] = {}
     if side is not None:

@@ -8,27 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from search_spaces import Scalar
+from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, Phase, Side, TrialState, phase_of
 from service.evidence.comparison.finalists import preferred
 from service.evidence.comparison.paired import is_settled
 from service.evidence.types import EQUAL_WITHIN
+from service.scheduler.policy.candidates import Candidate, chosen_candidates
 from service.scheduler.policy.protocol import Repeats
 
 _RIVALS = (Phase.SEARCH, Phase.BASELINE)
 
 
 class Confirmation:
-    """The `top_k` best configs of the search and as many of each baseline, trained again in two stages.
+    """The `top_k` best configs of the search and as many of each baseline, trained again in two stages; those that
+    differ are preferred (`candidates.chosen_candidates`).
 
     First all of them with the choosing seeds; then the best of the search and the best of all baselines, by their means
     over those, with the comparing seeds, which alone say how the two differ. One that fails gives way to the next, in
     search and baselines alike.
     Once the comparing seeds contradict each other so much that no verdict could come of them, no more are begun.
 
-    Only completed trials count; if fewer than `top_k` completed, those are all. Of trials with equal parameters the
-    best one stands for all. The order is by seed, so that whenever the time is up, all configs have had about the same
-    seeds; with one seed by value, the search's first. Nothing is pruned: a mean over seeds wants every value.
+    Only completed trials count; if fewer than `top_k` completed, those are all. The order is by seed, so that whenever
+    the time is up, all configs have had about the same seeds; with one seed by value, the search's first. Nothing is
+    pruned: a mean over seeds wants every value.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Confirmation:
         comparing: Sequence[int],
         direction: Direction,
         stops_early: bool = True,
+        spaces: Mapping[Side, SearchSpace] | None = None,
     ) -> None:
         """Prepares a confirmation.
 
@@ -46,6 +49,7 @@ class Confirmation:
             choosing: the seeds that choose; empty: the best value found is taken.
             comparing: the seeds that compare.
             stops_early: False: all of them are trained, as the verdict goes by other values than the last ones.
+            spaces: of the sides, which say what configs differ; a side without one goes by values alone.
 
         Raises:
             ValueError: `top_k` is below 1, or a seed appears twice.
@@ -58,8 +62,11 @@ class Confirmation:
         self._choosing, self._comparing = tuple(choosing), tuple(comparing)
         self._direction = direction
         self._stops_early = stops_early
+        self._spaces = spaces or {}
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
         self._found: dict[int, tuple[Side, Mapping[str, Scalar], float]] = {}
+        self._chosen: dict[Side, list[int]] = {}
+        """Of each side that was asked for, until another trial of it completes."""
         self._begun: set[tuple[int, int]] = set()
         self._outcomes: dict[int, dict[int, float | None]] = {}
         self._cancelled: set[tuple[int, int]] = set()
@@ -68,6 +75,7 @@ class Confirmation:
         """Takes in a completed trial of a side, with its objective; one without a finite one is passed."""
         if value is not None and math.isfinite(value):
             self._found[number] = (side, parameters, value)
+            self._chosen.pop(side, None)
 
     def num_lacking(self, side: Side) -> int:
         """The configs of a side that are missing to `top_k`."""
@@ -148,12 +156,12 @@ class Confirmation:
         return sorted(best, key=lambda number: (self._sign * self._found[number][2], number))
 
     def _best(self, side: Side) -> list[int]:
-        """The numbers of the `top_k` best trials of a side, the best first."""
-        ranked = sorted((self._sign * value, number) for number, (own, _, value) in self._found.items() if own == side)
-        best: list[int] = []
-        for _, number in ranked:
-            if len(best) == self._top_k:
-                break
-            if all(self._found[number][1] != self._found[other][1] for other in best):
-                best.append(number)
-        return best
+        """The numbers of the `top_k` trials of a side whose configs are trained again."""
+        if side not in self._chosen:
+            own = [
+                Candidate(number, parameters, self._sign * value)
+                for number, (found_by, parameters, value) in self._found.items()
+                if found_by == side
+            ]
+            self._chosen[side] = chosen_candidates(own, self._top_k, self._spaces.get(side))
+        return self._chosen[side]

@@ -71,6 +71,7 @@ def _confirmation(plan: JobPlan) -> Confirmation | None:
         comparing=seeds[sizes.num_choosing :],
         direction=plan.direction,
         stops_early=compares_whole_trials(plan.specification, plan.spaces),
+        spaces=plan.spaces,
     )
 
 

@@ -22,6 +22,7 @@ from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
     MeasurementRepository,
+    TrialLengths,
     TrialRepository,
     TrialSummary,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "StudyRepository",
     "StudyTrial",
     "TokenRepository",
+    "TrialLengths",
     "TrialRepository",
     "TrialSummary",
     "Usage",

@@ -30,6 +30,19 @@ class TrialSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialLengths:
+    """The lengths of the trials of one job and phase in one state, which may differ."""
+
+    job_id: str
+    phase: Phase
+    state: TrialState
+    num_trainings: float
+    """As measured, of all of them together: the share of its own steps that each has come, added up."""
+    whole_steps: int
+    """Of all of them together, each trained to its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeadingTrial:
     """The completed trial of a job and phase with the best value; the earliest of equals."""
 
@@ -145,6 +158,19 @@ class TrialRepository:
             .group_by(Trial.job_id, Trial.phase, Trial.state)
         )
         return [TrialSummary(*row) for row in self._session.execute(statement)]
+
+    def lengths(self, job_ids: Iterable[str]) -> list[TrialLengths]:
+        """How far the trials of these jobs have come of their own lengths, by phase and state; reads every config."""
+        own_steps = Trial.config["num_steps"].as_float()
+        statement = (
+            select(Trial.job_id, Trial.phase, Trial.state, func.sum(Trial.step / own_steps), func.sum(own_steps))
+            .where(Trial.job_id.in_(list(job_ids)))
+            .group_by(Trial.job_id, Trial.phase, Trial.state)
+        )
+        return [
+            TrialLengths(job_id, phase, state, trainings, round(steps))
+            for job_id, phase, state, trainings, steps in self._session.execute(statement)
+        ]
 
     def spent_seconds(self, job_id: str) -> float:
         """The training time of all trials of a job."""

@@ -178,7 +178,13 @@ def _confirmed(
 ) -> list[FinishedTrial]:
     """The confirmation trials that the policy asks for, one after another."""
     choosing, comparing = size.seeds
-    policy = Confirmation(top_k=size.top_k, choosing=choosing, comparing=comparing, direction=Direction.MINIMIZE)
+    policy = Confirmation(
+        top_k=size.top_k,
+        choosing=choosing,
+        comparing=comparing,
+        direction=Direction.MINIMIZE,
+        spaces={side_of(phase, OPTIMIZERS[phase]): own.space for phase, own in landscapes.items()},
+    )
     by_number = {trial.number: trial for trial in found}
     for trial in found:
         if trial.state is TrialState.COMPLETED:

@@ -204,6 +204,7 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "num_baseline_trials": {"adamw": 4},
         "num_steps": 100,
         "num_examples": None,
+        "smallest_batch": None,
         "max_steps": 800,
         "confirmation_share": 0.0,
         "measured": None,

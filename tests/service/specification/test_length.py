@@ -49,7 +49,7 @@ def test_a_trial_has_the_steps_that_come_nearest_to_its_examples(
 
 def test_trials_of_all_sides_see_equally_many_examples() -> None:
     planned = plan(searching(CHOICES))
-    assert planned.length == JobLength(200, 128, 6400, None, 10 * 128)
+    assert planned.length == JobLength(200, 128, 6400, None, 10 * 128, 32)
     assert (planned.length.whole, planned.length.measured_every, planned.first_judged_at) == (6400, 1280, 1600)
     for side, space in planned.spaces.items():
         for batch_size, num_steps in ((32, 200), (64, 100), (160, 40)):
@@ -69,7 +69,7 @@ def test_a_baseline_that_says_no_batch_size_searches_those_of_the_search() -> No
 
 def test_examples_alone_say_the_steps_of_all_trials() -> None:
     planned = plan({"training": {"num_examples": 6400, "batch_size": 64, "evaluate_every": 25}})
-    assert planned.length == JobLength(100, 64, None, 25, None)
+    assert planned.length == JobLength(100, 64, None, 25, None, 64)
 
 
 @pytest.mark.parametrize(

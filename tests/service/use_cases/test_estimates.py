@@ -33,10 +33,12 @@ def _run(
     *,
     began: float = 0.0,
     overhead: float = 0.0,
+    batch_size: int | None = None,
 ) -> None:
     """A trial that began and was measured some seconds after the job, and trained for less than it took."""
     trained = 40 * step_seconds
-    begin_trial(database, lease, number, now=NOW + timedelta(seconds=began))
+    values = None if batch_size is None else {"training.batch_size": batch_size}
+    begin_trial(database, lease, number, values=values, now=NOW + timedelta(seconds=began))
     now = NOW + timedelta(seconds=began + trained + overhead)
     metrics = {
         "validation_loss": 0.5,
@@ -96,25 +98,53 @@ def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(dat
     assert limited.max_device_hours == 0.001
 
 
-def test_a_job_that_searches_its_batch_size_tells_nothing_of_others_and_is_told_nothing(database: Database) -> None:
-    batch_size = {"type": "categorical", "name": "training.batch_size", "choices": [32, 128]}
-    searching = {
-        "search_space": {"optimizer": "adamw", "parameters": [batch_size]},
-        "baselines": [],
-        "training": {"num_examples": 1280},
-    }
-    _run(database, claimed_job(database), 0, 0.1, TrialState.COMPLETED)
-    estimate = _estimate(database, **searching)
-    assert (estimate.num_steps, estimate.max_steps, estimate.measured) == (40, 4 * 40, None)
-    told = estimate_lines(estimate)
-    assert told[0].endswith("of 1280 examples in up to 40 steps, 160 steps in all if none are pruned.")
-    assert "The batch size is searched, so steps differ in what they take, and the job's time is unknown." in told
-    lease = claimed_job(database, **searching)
-    _run(database, lease, 0, 0.2, TrialState.COMPLETED)
-    like_the_first = _estimate(database).measured
-    assert like_the_first is not None
-    assert like_the_first.step_seconds == 0.1
-    assert _estimate(database, **searching).measured is None
+SEARCHED_BATCH: dict[str, Any] = {
+    "search_space": {
+        "optimizer": "adamw",
+        "parameters": [{"type": "categorical", "name": "training.batch_size", "choices": [32, 128]}],
+    },
+    "baselines": [],
+    "training": {"num_examples": 1280},
+}
+
+
+@pytest.mark.parametrize(
+    ("measured_batch", "step_seconds", "told"),
+    [
+        (32, 0.1, "with batches of 32)."),
+        (128, 0.1, "with batches of 128)."),  # a smaller batch takes no longer
+        (16, 0.2, "with batches of 16) with 1 rank a trial: scaled to this job's, 0.2 s, at most in proportion"),
+    ],
+)
+def test_a_searched_batch_size_is_counted_as_the_smallest(
+    database: Database, measured_batch: int, step_seconds: float, told: str
+) -> None:
+    plain = {"training": {"num_steps": 40, "evaluate_every": 10, "batch_size": measured_batch}}
+    _run(database, claimed_job(database, **plain), 0, 0.1, TrialState.COMPLETED)
+    estimate = _estimate(database, **SEARCHED_BATCH)
+    assert (estimate.num_steps, estimate.smallest_batch, estimate.max_steps) == (40, 32, 4 * 40)
+    assert estimate.step_seconds == pytest.approx(step_seconds)
+    assert estimate.max_device_hours == pytest.approx(4 * 40 * step_seconds / 3600)
+    lines = estimate_lines(estimate)
+    assert lines[0].endswith("of 1280 examples in up to 40 steps, 160 steps in all if none are pruned.")
+    assert told in lines[2]
+    assert lines[3] == "Times are counted as if every trial had the smallest batch, 32, whose steps are the most."
+
+
+def test_of_a_job_that_searched_its_batch_size_the_trials_with_the_nearest_tell(database: Database) -> None:
+    lease = claimed_job(database, **SEARCHED_BATCH)
+    for number, (batch_size, seconds) in enumerate([(128, 0.3), (32, 0.1), (32, 0.12), (128, 0.3)]):
+        _run(database, lease, number, seconds, TrialState.COMPLETED, batch_size=batch_size)
+    searching = _estimate(database, **SEARCHED_BATCH)
+    assert searching.measured is not None
+    assert (searching.measured.num_trials, searching.measured.batch_size) == (2, 32)
+    assert searching.step_seconds == pytest.approx(0.11)
+    assert searching.measured.peak_memory_bytes == 1003.0  # of all: the largest batch needs most
+    plain = _estimate(database, training={"num_steps": 40, "evaluate_every": 10, "batch_size": 128}).measured
+    assert plain is not None
+    assert (plain.num_trials, plain.step_seconds, plain.peak_memory_bytes) == (2, 0.3, 1003.0)
+    other = _estimate(database, training={"num_steps": 40, "evaluate_every": 10, "batch_size": 64})
+    assert other.measured is None
 
 
 def test_start_up_and_what_trials_take_beside_their_steps_are_in_the_time(database: Database) -> None:

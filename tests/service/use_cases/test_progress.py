@@ -136,6 +136,30 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
                 assert ours.seconds_left is None
 
 
+def test_where_batches_differ_the_time_left_goes_by_the_examples_that_trials_have_seen(database: Database) -> None:
+    batch_size = {"type": "categorical", "name": "training.batch_size", "choices": [32, 64, 128]}
+    lease = claimed_job(
+        database,
+        search_space={"optimizer": "adamw", "parameters": [batch_size]},
+        baselines=[],
+        training={"num_examples": 1280},  # 40, 20 or 10 steps
+        budget={"num_trials": 6},
+    )
+    for number, (size, step, ending) in enumerate(
+        [(128, 10, TrialState.COMPLETED), (32, 10, TrialState.PRUNED), (64, 5, None)]
+    ):
+        begin_trial(database, lease, number, values={"training.batch_size": size})
+        measure(database, lease, number, step, 0.5)
+        if ending is not None:
+            end_trial(database, lease, number, ending)
+    with database.reading() as session:
+        progress = progress_of(session, [JobRepository(session).get(lease.job_id)], now=NOW)[lease.job_id]
+    assert progress.num_steps == 25
+    assert progress.max_steps == 10 + 10 + 20 + 3 * 40
+    # Of 1.5 trainings in 0.25 s; those that ended had 0.625 of theirs on average, and four have 0.25 behind them.
+    assert progress.seconds_left == pytest.approx((4 * 0.625 - 0.25) * 0.25 / 1.5)
+
+
 def test_an_extended_job_that_confirms_other_configs_has_no_more_finished_trials_than_trials(
     database: Database,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
+from search_spaces import Scalar
 from service.domain import FailureReason, Phase, TrialState, phase_of
 from service.specification.identity import StoredIdentity
 from service.specification.job import JobSpecification
@@ -107,14 +108,15 @@ def begin_trial(
     phase: Phase = Phase.SEARCH,
     *,
     optimizer: str | None = None,
+    values: Mapping[str, Scalar] | None = None,
     now: datetime = NOW,
 ) -> None:
-    """A running trial with the default parameters of the search, or of the baseline with this optimizer (None: the
-    only one)."""
+    """A running trial with the default parameters but for `values`, of the search, or of the baseline with this
+    optimizer (None: the only one)."""
     with database.writing() as session:
         plan = plan_job(JobRepository(session).get(lease.job_id).specification)
         side = proposed_side(plan, phase, optimizer)
-        parameters = plan.spaces[side].defaults()
+        parameters = plan.spaces[side].defaults(values)
         config = plan.trial_config(side, parameters)
         add_trial(session, lease, number=number, phase=phase, parameters=parameters, config=config, now=now)
         start_trial(session, lease, number, now=now)
