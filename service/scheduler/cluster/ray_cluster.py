@@ -20,6 +20,7 @@ from service.scheduler.cluster.ray_internals import (
     free_resources_by_node,
     hearing_while_the_head_starts,
     only_what_trains,
+    set_environment_of_trainables,
 )
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
         directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
             108 characters.
     """
+    set_environment_of_trainables(is_local=address is None)
     if address is None:
         with only_what_trains(), hearing_while_the_head_starts():
             ray.init(

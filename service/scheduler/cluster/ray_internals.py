@@ -7,16 +7,20 @@ Beside these, names that Ray gives to files, processes and environment variables
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import ray
 import ray._private.node
+import ray._private.services
 import ray._private.state
+from ray._private import ray_constants
+from ray.tune.execution import class_cache, tune_controller
 from ray.util import placement_group_table
 
-from service.scheduler.cluster import worker_start
+from service.scheduler.cluster import agent_start, worker_start
 from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
@@ -46,15 +50,58 @@ class _TrainingNode(ray._private.node.Node):
         """Starts nothing that brings what ranks print to this process, which does not want it."""
 
 
+_AGENTS = (ray_constants.PROCESS_TYPE_DASHBOARD_AGENT, ray_constants.PROCESS_TYPE_RUNTIME_ENV_AGENT)
+_interpreter: Any = ray._private.services._build_python_executable_command_memory_profileable
+
+
+def _interpreter_of(component: str, *of: Any, **options: Any) -> list[str]:
+    """The command to which Ray appends the script of one of its processes and its options."""
+    if component in _AGENTS:
+        return [sys.executable, "-I", "-S", agent_start.__file__]
+    command: list[str] = _interpreter(component, *of, **options)
+    return command
+
+
+class _TrainableClasses(class_cache._ActorClassCache):
+    """Tune's classes of trainables, in the environment of their cluster.
+
+    Tune would give each some variables of this process, for which Ray has the agent of runtime environments set up an
+    environment. A local cluster inherits this process's.
+    """
+
+    def get(self, trainable_cls: type) -> Any:
+        if trainable_cls not in self._cache:
+            self._cache[trainable_cls] = ray.remote(trainable_cls)
+        return self._cache[trainable_cls]
+
+
+def set_environment_of_trainables(*, is_local: bool) -> None:
+    """Has Tune start trainables in the environment of their cluster if that is this process's own; else in one to
+    which it adds.
+    """
+    classes = _TrainableClasses if is_local else class_cache._ActorClassCache
+    tune_controller._ActorClassCache = classes  # type: ignore[misc]
+
+
 @contextmanager
-def only_what_trains() -> Iterator[None]:
-    """Has `ray.init` start a `_TrainingNode`."""
-    ordinary = ray._private.node.Node
-    ray._private.node.Node = _TrainingNode  # type: ignore[misc]
+def _replaced(module: Any, **parts: Any) -> Iterator[None]:
+    """Replaces parts of a module."""
+    ordinary = {name: getattr(module, name) for name in parts}
+    vars(module).update(parts)
     try:
         yield
     finally:
-        ray._private.node.Node = ordinary  # type: ignore[misc]
+        vars(module).update(ordinary)
+
+
+@contextmanager
+def only_what_trains() -> Iterator[None]:
+    """Has `ray.init` start a `_TrainingNode`, and stand-ins for its agents, as `agent_start` says."""
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(ray._private.node, Node=_TrainingNode))
+        command = {"_build_python_executable_command_memory_profileable": _interpreter_of}
+        stack.enter_context(_replaced(ray._private.services, **command))
+        yield
 
 
 @contextmanager
@@ -76,11 +123,8 @@ def hearing_while_the_head_starts() -> Iterator[None]:
             longest_pause_seconds=HEARING_SECONDS,
         )
 
-    module.wait_for_persisted_port = wait_bit_by_bit
-    try:
+    with _replaced(module, wait_for_persisted_port=wait_bit_by_bit):
         yield
-    finally:
-        module.wait_for_persisted_port = wait
 
 
 def free_resources_by_node() -> list[Mapping[str, float]]:

@@ -40,6 +40,8 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
             # Of each log file that Ray keeps for a process: what a user's code prints lands there, and nobody reads it.
             "RAY_ROTATION_MAX_BYTES": str(RAY_LOG_BYTES),
             "RAY_ROTATION_BACKUP_COUNT": "1",
+            # Tune gives it to all trainables: a loader of Lightning's must not fork one.
+            "PL_DISABLE_FORK": "1",
             # Ray would start a process for each CPU at once, and end it unused: Tune's and the ranks get others.
             "RAY_prestart_worker_first_driver": "0",
         }

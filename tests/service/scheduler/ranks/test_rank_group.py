@@ -82,6 +82,13 @@ def train(group: RankGroup, config: TrialConfig, directory: Path) -> list[Measur
     return outcomes
 
 
+@pytest.mark.usefixtures("bundles")
+def test_a_users_task_gets_the_environment_that_it_asks_for() -> None:
+    """Of all that runs in a local cluster, only a user's own code can: the agent that sets it up starts for it."""
+    value: Any = ray.remote(num_cpus=0, runtime_env={"env_vars": {"VALUE": "its own"}})(lambda: os.environ["VALUE"])
+    assert ray.get(value.remote(), timeout=PATIENCE_SECONDS) == "its own"
+
+
 def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
     try:

@@ -1,0 +1,123 @@
+"""Stand-ins for the two agents that a raylet has beside it, which it waits for when it starts and ends with.
+
+Ray runs this file as a script in place of each agent's own, which imports much of Ray. The dashboard's agent serves
+metrics and logs to a dashboard, which a run's cluster does not have. The agent of runtime environments sets up what the
+code of a task asks for beyond its cluster's environment: nothing of ours does, and where a user's code does, the true
+agent is started behind the stand-in. Imports the standard library alone, and little of it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import socket
+
+ENDS_WITH_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
+"""Set by a raylet that an agent's standard input tells of: it ends with the raylet."""
+NOT_SERVED = -1
+"""Ray's number of a port at which an agent does not listen."""
+DASHBOARD_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port")
+ENVIRONMENTS_PORT = "runtime_env_agent_port"
+ENVIRONMENTS_AGENT = "runtime_env"
+"""A folder in the path of that agent's script."""
+START_SECONDS = 60.0
+"""Seconds that the true agent may take to listen."""
+RAYLET = 0
+"""The file descriptor that comes to its end with the raylet: standard input."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Stands in for an agent until its raylet has ended.
+
+    Args:
+        arguments: the agent's script and its options, each as `--name=value`.
+    """
+    if ENDS_WITH_PIPE not in os.environ:
+        os.execv(sys.executable, [sys.executable, "-u", *arguments])
+    options = dict(option.removeprefix("--").split("=", 1) for option in arguments[1:] if "=" in option)
+    session, node = Path(options["session-dir"]), options["node-id"]
+    if ENVIRONMENTS_AGENT in Path(arguments[0]).parts:
+        _stand_in_for_environments(arguments, session, node, options["node-ip-address"])
+    else:
+        for name in DASHBOARD_PORTS:
+            _tell_port(session, name, node, NOT_SERVED)
+        while os.read(RAYLET, 1024):
+            pass
+
+
+def _tell_port(session: Path, name: str, node: str, port: int) -> None:
+    """Tells the raylet of a port, in the file in which it looks for it."""
+    file = session / f"{name}_{node}"
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    unfinished.write_text(str(port))
+    unfinished.replace(file)
+
+
+def _stand_in_for_environments(arguments: Sequence[str], session: Path, node: str, address: str) -> None:
+    """Listens, and has the true agent answer the first that asks and all after it."""
+    import socket
+
+    family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
+    with socket.create_server((address, 0), family=family) as listener:
+        _tell_port(session, ENVIRONMENTS_PORT, node, listener.getsockname()[1])
+        while True:
+            ready, _, _ = select.select([RAYLET, listener], [], [])
+            if listener in ready:
+                _relay(listener, _true_agent(arguments, session, node, address))
+            if not os.read(RAYLET, 1024):
+                return
+
+
+def _true_agent(arguments: Sequence[str], session: Path, node: str, address: str) -> tuple[str, int]:
+    """Starts the agent itself; where it listens. It ends with the raylet, too. Raises: OSError: it does not start."""
+    import subprocess
+    import time
+
+    own = session / "environments"  # where it tells its port, so that it is not taken for this one's
+    own.mkdir(exist_ok=True)
+    options = [f"--session-dir={own}" if option.startswith("--session-dir=") else option for option in arguments[1:]]
+    agent = subprocess.Popen([sys.executable, "-u", arguments[0], *options])
+    told = own / f"{ENVIRONMENTS_PORT}_{node}"
+    deadline = time.monotonic() + START_SECONDS
+    while not told.exists() or not told.read_text():
+        if agent.poll() is not None or time.monotonic() > deadline:
+            raise OSError("Ray's agent of runtime environments does not start; its log says why")
+        time.sleep(0.05)
+    return address, int(told.read_text())
+
+
+def _relay(listener: socket.socket, address: tuple[str, int]) -> NoReturn:
+    """Passes on what comes in, and what is answered."""
+    import socket
+    import threading
+
+    def pass_on(source: socket.socket, target: socket.socket) -> None:
+        try:
+            while content := source.recv(2**16):
+                target.sendall(content)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:  # either side is gone, and the other hears of it
+            source.close()
+            target.close()
+
+    def leave_with_the_raylet() -> None:
+        while os.read(RAYLET, 1024):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=leave_with_the_raylet, daemon=True).start()
+    while True:
+        asking, _ = listener.accept()
+        answering = socket.create_connection(address)
+        for pair in ((asking, answering), (answering, asking)):
+            threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
