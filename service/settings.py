@@ -12,6 +12,7 @@ from pydantic import Field, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
+from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
@@ -54,6 +55,10 @@ class Settings(BaseSettings):
     """True if a job may name its workload or its sampler as `module:Class`, which the service then imports from its
     packages and its directory: whoever may submit jobs can then run any code of these. Registered workloads, also
     those of installed packages, are always allowed."""
+    data_roots: Annotated[tuple[Path, ...] | None, NoDecode] = None
+    """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
+    below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
+    directory. The data directory is never one of them."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
 
@@ -72,6 +77,22 @@ class Settings(BaseSettings):
     @field_serializer("allowed_hosts")
     def _written_hosts(self, hosts: tuple[str, ...]) -> str:
         return ",".join(hosts)
+
+    @field_validator("data_roots", mode="before")
+    @classmethod
+    def _are_directories(cls, value: str | Iterable[Path] | None) -> tuple[Path, ...] | None:
+        if value is None:
+            return None
+        given = value.split(os.pathsep) if isinstance(value, str) else value
+        roots = tuple(Path(part).expanduser() for part in given if part)
+        for root in roots:
+            if not root.is_absolute():
+                raise ValueError(f"{str(root)!r} must be an absolute path")
+        return roots
+
+    @field_serializer("data_roots")
+    def _written_roots(self, roots: tuple[Path, ...] | None) -> str | None:
+        return None if roots is None else os.pathsep.join(map(str, roots))
 
     @field_validator("checkpoint_directory")
     @classmethod
@@ -98,6 +119,17 @@ class Settings(BaseSettings):
         return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
+    def data_directories(self) -> DataRoots:
+        """`data_roots` as trials are told them."""
+        roots = self.data_roots
+        if roots is None:  # a service in a container may have `/` for a home
+            roots = tuple(root for root in (Path.home(), Path.cwd()) if root != Path(root.anchor))
+        closed = [self.data_dir.absolute(), *_sqlite_files(self.resolved_database_url)]
+        if isinstance(self.checkpoint_place, Path):
+            closed.append(self.checkpoint_place)
+        return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
+
+    @property
     def checkpoint_place(self) -> Place:
         """`checkpoint_directory`, or the directory in `data_dir`; a path is absolute."""
         if self.checkpoint_directory is None:
@@ -114,3 +146,10 @@ class Settings(BaseSettings):
         """The environment variables from which another process reads these settings."""
         values = self.model_dump(mode="json", exclude_none=True)
         return {f"{ENV_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
+
+
+def _sqlite_files(url: str) -> list[Path]:
+    """The files of the database at a URL; none if it is no SQLite file."""
+    prefix = "sqlite:///"
+    name = url.removeprefix(prefix).partition("?")[0] if url.startswith(prefix) else ""
+    return [Path(f"{name}{suffix}").absolute() for suffix in ("", "-wal", "-shm", "-journal")] if name else []

@@ -23,10 +23,9 @@ from service.api.dependencies import (
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
+from service.specification.permitted import check_paths, refuse_user_code
 from service.specification.planning import plan_job
 from service.specification.samplers import check_sampler
-from service.specification.user_code import refuse_user_code
-from service.specification.workloads import check_paths
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -98,26 +97,26 @@ def create_job(
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     refuse_user_code(body.workload, body.sampler, settings)
     check_sampler(body.sampler)
-    if data_are_here:
-        check_paths(body.workload)
     plan = plan_job(body.specification)
+    data_roots = settings.data_directories
+    check_paths(plan, data_roots, data_are_here=data_are_here)
     if dry_run:
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
         is_local = settings.cluster_address is None
         # Both ask processes, and one after the other takes longer than clients wait.
         with ThreadPoolExecutor(1) as pool:
-            fingerprint = pool.submit(fingerprint_for_winners, plan)
-            memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
+            fingerprint = pool.submit(fingerprint_for_winners, plan, data_roots=data_roots)
+            memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
         estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
         return Response(estimate.model_dump_json(), media_type="application/json")
     if data_are_here:
-        check_workload(plan)
+        check_workload(plan, data_roots=data_roots)
     job, is_new = submit.create_job(
         session,
         body.specification,
         name=body.name,
         model=body.model,
-        fingerprint=fingerprint_for_winners(plan),
+        fingerprint=fingerprint_for_winners(plan, data_roots=data_roots),
         plan=plan,
         tags=body.tags,
         priority=body.priority,

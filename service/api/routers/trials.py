@@ -23,7 +23,7 @@ from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
-from service.specification.user_code import refuse_user_code
+from service.specification.permitted import refuse_user_code
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
 from service.use_cases.submit import parameter_groups_of
