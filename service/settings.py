@@ -124,7 +124,7 @@ class Settings(BaseSettings):
         roots = self.data_roots
         if roots is None:  # a service in a container may have `/` for a home
             roots = tuple(root for root in (Path.home(), Path.cwd()) if root != Path(root.anchor))
-        closed = [self.data_dir.absolute(), *_sqlite_files(self.resolved_database_url)]
+        closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
         return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
@@ -142,14 +142,16 @@ class Settings(BaseSettings):
         """`database_url`, or the embedded SQLite file."""
         return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
 
+    @property
+    def database_files(self) -> tuple[Path, ...]:
+        """The files of the database if it is SQLite's, whether they are there or not."""
+        prefix = "sqlite:///"
+        if not self.resolved_database_url.startswith(prefix):
+            return ()
+        name = self.resolved_database_url.removeprefix(prefix).partition("?")[0]
+        return tuple(Path(f"{name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
+
     def to_environment(self) -> dict[str, str]:
         """The environment variables from which another process reads these settings."""
         values = self.model_dump(mode="json", exclude_none=True)
         return {f"{ENV_PREFIX}{name.upper()}": str(value) for name, value in values.items()}
-
-
-def _sqlite_files(url: str) -> list[Path]:
-    """The files of the database at a URL; none if it is no SQLite file."""
-    prefix = "sqlite:///"
-    name = url.removeprefix(prefix).partition("?")[0] if url.startswith(prefix) else ""
-    return [Path(f"{name}{suffix}").absolute() for suffix in ("", "-wal", "-shm", "-journal")] if name else []

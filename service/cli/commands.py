@@ -119,6 +119,7 @@ def worker(
     import importlib
     import os
 
+    from service.private_files import keep_files_private
     from service.server.serve import CannotServe, open_database, stop_when_stdin_ends
     from service.store.migrate import why_not_migrated
 
@@ -131,6 +132,7 @@ def worker(
         if not_migrated := why_not_migrated(database):
             raise CannotServe(not_migrated)
     os.environ.update(settings.to_environment())
+    keep_files_private(settings)
     # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.
     importlib.import_module("service.scheduler.worker").main()
 
@@ -163,9 +165,11 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Creates or upgrades the database's tables."""
     import contextlib
 
+    from service.private_files import keep_files_private
     from service.server.serve import migrate_database, open_database
 
     settings = _settings(data_dir=data_dir, database_url=database_url)
+    keep_files_private(settings)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
         say(f"{database.engine.url!r} is at revision {revision}")
@@ -299,9 +303,12 @@ def demo(
 ) -> None:
     """Tunes a small model on real data, from an empty database to a config to paste."""
     from service.cli.demo import run_demo
+    from service.private_files import keep_files_private
 
     require(SERVICE_EXTRA)
     check_packages_here()
+    settings = _settings()
+    keep_files_private(settings)
     if seeds == 1:
         raise typer.BadParameter("1 says nothing about the spread; 2 or more, or 0", param_hint="--seeds")
     succeeded = run_demo(
@@ -310,7 +317,7 @@ def demo(
         num_seeds=seeds,
         keep=keep,
         directory=data_dir,
-        settings=_settings(),
+        settings=settings,
         console=_console(),
     )
     if not succeeded:
@@ -338,11 +345,13 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
     check_packages_here()
 
     from service.hosts import ANY_HOST
+    from service.private_files import keep_files_private
     from service.server.serve import serve
     from service.settings import ENV_PREFIX
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
+    keep_files_private(settings)
 
     def tell(address: str) -> None:
         say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
