@@ -26,6 +26,8 @@ from search_spaces.parameters import sectioned
 from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
+from service.specification.job import JobSpecification
+from service.specification.phases import spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
@@ -233,15 +235,22 @@ def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_
     Raises:
         InvalidInput: what `estimate_memory` refuses.
     """
-    named = plan.specification.workload
-    assigns = any(sectioned(name)[0] == "workload" for space in plan.spaces.values() for name in _assigned(space))
-    if named.name in BUILT_IN and not named.options and not assigns and plan.population is None:
+    if is_known_to_build(plan.specification) and plan.population is None:
         return
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
     except NotPredictable as error:
-        logger.info("workload %s was not tried before its job was queued: %s", named.name, error)
+        logger.info("workload %s was not tried before its job was queued: %s", plan.workload.name, error)
+
+
+def is_known_to_build(specification: JobSpecification) -> bool:
+    """True of a built-in workload without any option: there is nothing to be refused."""
+    named = specification.workload
+    if named.name not in BUILT_IN or named.options:
+        return False
+    spaces = spaces_of(specification).values()
+    return not any(sectioned(name)[0] == "workload" for space in spaces for name in _assigned(space))
 
 
 def _assigned(space: SearchSpace) -> list[str]:
