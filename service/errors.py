@@ -17,10 +17,9 @@ class ServiceError(Exception):
 class ServiceBusy(ServiceError):
     """The service has had no time for a request; the same request may do later."""
 
-    def __init__(self, num_at_once: int, waited_seconds: float) -> None:
-        super().__init__(
-            f"the service works on {num_at_once} requests at once, and none of them ended within {waited_seconds:g} s"
-        )
+    def __init__(self, num_at_once: int, waited_seconds: float, *, what: str = "requests") -> None:
+        ended = f"none of them ended within {waited_seconds:g} s" if waited_seconds else "others wait already"
+        super().__init__(f"the service works on {num_at_once} {what} at once, and {ended}")
 
 
 class NotFound(ServiceError):

@@ -12,6 +12,7 @@ from pydantic import Field, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
+from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
@@ -54,6 +55,10 @@ class Settings(BaseSettings):
     """True if a job may name its workload or its sampler as `module:Class`, which the service then imports from its
     packages and its directory: whoever may submit jobs can then run any code of these. Registered workloads, also
     those of installed packages, are always allowed."""
+    data_roots: Annotated[tuple[Path, ...] | None, NoDecode] = None
+    """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
+    below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
+    directory. The data directory is never one of them."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""
@@ -77,6 +82,22 @@ class Settings(BaseSettings):
     @field_serializer("allowed_hosts")
     def _written_hosts(self, hosts: tuple[str, ...]) -> str:
         return ",".join(hosts)
+
+    @field_validator("data_roots", mode="before")
+    @classmethod
+    def _are_directories(cls, value: str | Iterable[Path] | None) -> tuple[Path, ...] | None:
+        if value is None:
+            return None
+        given = value.split(os.pathsep) if isinstance(value, str) else value
+        roots = tuple(Path(part).expanduser() for part in given if part)
+        for root in roots:
+            if not root.is_absolute():
+                raise ValueError(f"{str(root)!r} must be an absolute path")
+        return roots
+
+    @field_serializer("data_roots")
+    def _written_roots(self, roots: tuple[Path, ...] | None) -> str | None:
+        return None if roots is None else os.pathsep.join(map(str, roots))
 
     @field_validator("checkpoint_directory")
     @classmethod
@@ -103,6 +124,17 @@ class Settings(BaseSettings):
         return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
+    def data_directories(self) -> DataRoots:
+        """`data_roots` as trials are told them."""
+        roots = self.data_roots
+        if roots is None:  # a service in a container may have `/` for a home
+            roots = tuple(root for root in (Path.home(), Path.cwd()) if root != Path(root.anchor))
+        closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
+        if isinstance(self.checkpoint_place, Path):
+            closed.append(self.checkpoint_place)
+        return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
+
+    @property
     def checkpoint_place(self) -> Place:
         """`checkpoint_directory`, or the directory in `data_dir`; a path is absolute."""
         if self.checkpoint_directory is None:
@@ -114,6 +146,15 @@ class Settings(BaseSettings):
     def resolved_database_url(self) -> str:
         """`database_url`, or the embedded SQLite file."""
         return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
+
+    @property
+    def database_files(self) -> tuple[Path, ...]:
+        """The files of the database if it is SQLite's, whether they are there or not."""
+        prefix = "sqlite:///"
+        if not self.resolved_database_url.startswith(prefix):
+            return ()
+        name = self.resolved_database_url.removeprefix(prefix).partition("?")[0]
+        return tuple(Path(f"{name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
 
     def to_environment(self) -> dict[str, str]:
         """The environment variables from which another process reads these settings."""

@@ -25,6 +25,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # nor do they spin in tests
 # Ray runs trials at the lowest priority: beside anything else on the machine, tests would mostly wait for ranks.
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 
+# Jobs of tests read data that tests have written.
+os.environ.setdefault("SHAMPOO_TUNER_DATA_ROOTS", os.pathsep.join([tempfile.gettempdir(), str(Path.cwd())]))
+
 os.environ.update(s3_server.ENVIRONMENT)
 
 # An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.

@@ -77,7 +77,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             stays usable.
     """
     _check_shares(config, context)
-    workload = load(config.workload, config.workload_options)
+    workload = load(config.workload, config.workload_options, data_roots=context.data_roots)
     seed_random(config.seed)  # the same parameters on every rank
     reset_peak(context.device)
     trial = build_trial(config, workload, context)

@@ -8,7 +8,7 @@ answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": .
 no telling, with the `field` that is at fault where the config is. Predicted are
 the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
 the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
-is `{"bytes": ...}` of `trainers.activation_memory`, for which a step is run.
+is `{"bytes": ...}` of `trainers.activation_memory`, for which a step is run. With `data_roots`, paths must lie in them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.activation_memory import activation_bytes
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.memory import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
-from trainers.workloads.registry import load
+from trainers.workloads.registry import check_data_roots, load
 
 MAX_MODELS = 8
 """Kept at hand, by the workload's options."""
@@ -127,7 +128,16 @@ def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], devic
 
 
 def _model_of(config: TrialConfig) -> _Model:
-    return _model(config.workload, json.dumps(dict(config.workload_options), sort_keys=True))
+    return _model(config.workload, _options_of(config))
+
+
+def _options_of(config: TrialConfig) -> str:
+    return json.dumps(dict(config.workload_options), sort_keys=True)
+
+
+@lru_cache(maxsize=MAX_MODELS)
+def _check_roots(workload_name: str, options: str, data_roots: DataRoots) -> None:
+    check_data_roots(workload_name, json.loads(options), data_roots)
 
 
 @lru_cache(maxsize=MAX_MODELS)
@@ -173,6 +183,8 @@ def _answer(line: str) -> dict[str, Any]:
     asked = json.loads(line)
     try:
         config = TrialConfig.from_json(asked["config"])
+        if (data_roots := asked.get("data_roots")) is not None:
+            _check_roots(config.workload, _options_of(config), DataRoots.from_json(data_roots))
         if asked.get("of") == "activations":
             return {"bytes": _activation_bytes(config, world_size=asked["world_size"])}
         is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()

@@ -117,6 +117,7 @@ def worker(
     import importlib
     import os
 
+    from service.private_files import keep_files_private
     from service.server.serve import CannotServe, open_database, stop_when_stdin_ends
     from service.store.migrate import why_not_migrated
 
@@ -129,6 +130,7 @@ def worker(
         if not_migrated := why_not_migrated(database):
             raise CannotServe(not_migrated)
     os.environ.update(settings.to_environment())
+    keep_files_private(settings)
     # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.
     importlib.import_module("service.scheduler.worker").main()
 
@@ -161,9 +163,11 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Creates or upgrades the database's tables."""
     import contextlib
 
+    from service.private_files import keep_files_private
     from service.server.serve import migrate_database, open_database
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
+    keep_files_private(settings)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
         say(f"{database.engine.url!r} is at revision {revision}")
@@ -300,9 +304,12 @@ def demo(
 ) -> None:
     """Tunes a small model on real data, from an empty database to a config to paste."""
     from service.cli.demo import run_demo
+    from service.private_files import keep_files_private
 
     require(SERVICE_EXTRA)
     check_packages_here()
+    settings = read_settings()
+    keep_files_private(settings)
     if seeds == 1:
         raise typer.BadParameter("1 says nothing about the spread; 2 or more, or 0", param_hint="--seeds")
     succeeded = run_demo(
@@ -311,7 +318,7 @@ def demo(
         num_seeds=seeds,
         keep=keep,
         directory=data_dir,
-        settings=read_settings(),
+        settings=settings,
         console=_console(),
     )
     if not succeeded:
@@ -323,10 +330,12 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
 
     from service.hosts import ANY_HOST
     from service.monitoring.logs import set_up_logs
+    from service.private_files import keep_files_private
     from service.server.serve import serve
     from service.settings import ENV_PREFIX
 
     set_up_logs(settings.log_format)
+    keep_files_private(settings)
 
     def tell(address: str) -> None:
         say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")

@@ -124,7 +124,7 @@ def running_service(settings: Settings) -> Iterator[str]:
     Raises:
         DemoFailed: it does not start; names its log.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     log_path = settings.data_dir / "service.log"
     with log_path.open("ab") as log:
         environment = {**os.environ, **settings.to_environment()}

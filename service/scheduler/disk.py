@@ -46,7 +46,7 @@ def begin_log(log: Path) -> None:
     Raises:
         OSError: the disk refused.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_BYTES:
         log.replace(_earlier(log))
 

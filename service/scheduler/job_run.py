@@ -45,8 +45,8 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
+from service.specification.permitted import check_paths
 from service.specification.planning import JobPlan, check_population_is_measured, plan_job
-from service.specification.workloads import check_paths
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
@@ -56,6 +56,7 @@ from service.use_cases.budgets import device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         raise JobImpossible(hopeless)
     size = _group_size(plan)
     if this.address is None:
-        check_data(plan)
+        check_data(plan, this.settings.data_directories)
     nodes = _connected(this, size)
     feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     journal = Journal(this.database, this.lease, this.watch)
@@ -177,6 +178,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         feasibility=feasibility,
         groups=this.groups,
         sharing=_sharing(this, journal, nodes, size),
+        data_roots=this.settings.data_directories,
     )
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
@@ -290,17 +292,20 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
             watch.limit(0.0)
 
 
-def check_data(plan: JobPlan) -> None:
+def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
     """Looks at a job's data before anything is started that would train on them; they are on this machine.
+
+    Args:
+        data_roots: the directories that trials may read.
 
     Raises:
         JobImpossible: there are none at the paths that the job names, or too few for what it asks of them.
     """
     try:
-        check_paths(plan.specification.workload)
+        check_paths(plan, data_roots, data_are_here=True)
         if plan.population is None or plan.specification.training.evaluate_every_epochs is None:
             return  # nothing else depends on how many examples there are
-        with MemoryPredictor(plan) as predictor:
+        with MemoryPredictor(plan, data_roots=data_roots) as predictor:
             config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
             predictor.predict(config, timeout_seconds=PREDICTION_SECONDS)
         if predictor.num_train_examples is not None:

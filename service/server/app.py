@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_nul
+from service.api.preparation import Preparations
 from service.api.routers import catalogue, health, jobs, metrics, plots, recommendations, trials
 from service.clock import Clock, utc_now
 from service.dashboard import pages
@@ -77,6 +78,7 @@ def create_app(
     app.state.turns = turns
     app.state.probe = probe
     app.state.metrics = observed
+    app.state.preparations = Preparations()
     app.state.feed = events.EventFeed(opened, turns, observed, clock)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer

@@ -87,7 +87,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise CannotServe(f"cannot make the directory {directory}: {error.strerror or error}") from error
 

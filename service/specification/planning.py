@@ -14,7 +14,7 @@ from search_spaces import Scalar, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
 from service.domain import Direction, Objective, Phase, PrunerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
-from service.specification.job import JobSpecification, WorkloadChoice
+from service.specification.job import JobSpecification
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
 from service.specification.phases import (
@@ -139,14 +139,18 @@ def confirmation_seeds(specification: JobSpecification) -> list[int]:
     return [(seed + 1 + index) % (MAX_SEED + 1) for index in range(sizes.num_seeds if sizes else 0)]
 
 
-def plan_job(specification: JobSpecification) -> JobPlan:
+def plan_job(specification: JobSpecification, workload: WorkloadDescription | None = None) -> JobPlan:
     """Checks a specification against the registered workloads and the search spaces, and fills in its defaults.
+
+    Args:
+        workload: what `described` says of its workload, where it was asked already.
 
     Raises:
         InvalidInput: names the first field that is impossible.
         WorkloadNotDescribed: the process that was to describe the workload was killed; it may do later.
     """
-    workload = _workload(specification.workload)
+    workload = workload or described(specification.workload.name)
+    _check_options(workload, specification.workload.options)
     objectives = objectives_of(specification, workload)
     has_target = specification.target is not None
     for index, constraint in enumerate(specification.constraints):
@@ -316,15 +320,23 @@ def _is_possible(space: SearchSpace, given: Mapping[str, JsonValue]) -> bool:
     return True
 
 
-def _workload(choice: WorkloadChoice) -> WorkloadDescription:
+def described(name: str) -> WorkloadDescription:
+    """The description of a workload by its name; of one that is not built in, a process tells it, for seconds.
+
+    Raises:
+        InvalidInput: there is none, or it does not describe itself.
+        WorkloadNotDescribed: the process was killed; it may do later.
+    """
     try:
-        workload = describe_workload(choice.name)
+        return describe_workload(name)
     except DescriptionKilled as error:
         raise WorkloadNotDescribed(error.message) from error
     except InvalidConfig as error:
         raise InvalidInput("workload.name", error.message) from error
+
+
+def _check_options(workload: WorkloadDescription, options: Mapping[str, JsonValue]) -> None:
     try:
-        check_options(workload, choice.options)
+        check_options(workload, options)
     except InvalidConfig as error:
         raise InvalidInput(error.field.replace("workload_options", "workload.options"), error.message) from error
-    return workload

@@ -6,13 +6,10 @@ import logging
 import sys
 from functools import lru_cache
 
-from service.errors import InvalidInput
-from service.specification.job import WorkloadChoice
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference
 from trainers.workloads.describe import Installed, ask, ask_for_installed
-from trainers.workloads.paths import problems_of_paths
 from trainers.workloads.registry import BUILT_IN, UnknownWorkload, entry_points
 
 logger = logging.getLogger(__name__)
@@ -52,24 +49,6 @@ def known_workloads() -> list[WorkloadDescription]:
         logger.error("installed workloads: %s: %s", name, problem)
     found = {**{description.name: description for description in installed.descriptions}, **BUILT_IN}
     return [found[name] for name in sorted(found)]
-
-
-def check_paths(choice: WorkloadChoice) -> None:
-    """Checks that there is something to read at the paths that a job names; to be asked where its trials train.
-
-    Of a workload that is unknown, or named as `module:Class`, no option is known to be a path.
-
-    Raises:
-        InvalidInput: there is not; names the option and the path.
-    """
-    if is_reference(choice.name):
-        return
-    try:
-        description = describe_workload(choice.name)
-    except InvalidConfig:
-        return
-    for option, problem in problems_of_paths(description, choice.options):
-        raise InvalidInput(f"workload.options.{option}", problem)
 
 
 def _names() -> tuple[tuple[str, str], ...]:

@@ -7,9 +7,10 @@ locked", whatever the timeout.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +121,18 @@ def _create_engine(url: str, num_connections: int) -> Engine:
     if parsed.get_backend_name() != "sqlite":
         return create_engine(parsed, pool_pre_ping=True, **pool)
     if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
+    event.listen(engine, "do_connect", _create_private_file)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_private_file(_dialect: Any, _record: Any, arguments: list[Any], _options: dict[str, Any]) -> None:
+    """Creates a SQLite file that is not there for its user alone; SQLite gives what it puts beside it the same mode."""
+    with suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(arguments[0], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

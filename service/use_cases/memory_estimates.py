@@ -23,8 +23,11 @@ from search_spaces.parameters import sectioned
 from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
+from service.specification.job import JobSpecification
+from service.specification.phases import spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.processes.starting import Streams, start
 from trainers.workloads.describe import environment_of_children
 from trainers.workloads.registry import BUILT_IN
@@ -64,8 +67,11 @@ class WorkloadRefused(NotPredictable):
 class MemoryPredictor:
     """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
 
-    def __init__(self, plan: JobPlan) -> None:
+    def __init__(self, plan: JobPlan, *, data_roots: DataRoots | None = None) -> None:
         """Starts the process; it imports torch while this one goes on.
+
+        Args:
+            data_roots: the directories that the workload may read; None: all that this process may.
 
         Raises:
             NotPredictable: this installation has no torch.
@@ -75,6 +81,7 @@ class MemoryPredictor:
         resources = plan.specification.resources
         self._world_size = resources.workers_per_trial
         self._device_type = "cuda" if resources.gpus_per_worker else "cpu"
+        self._data_roots = None if data_roots is None else dataclasses.asdict(data_roots)
         self._buffer = b""
         self._is_closed = False
         self.device_bytes: int | None = None
@@ -136,6 +143,8 @@ class MemoryPredictor:
         if self._is_closed:
             raise NotPredictable("its process has ended")
         asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
+        if self._data_roots is not None:
+            asked["data_roots"] = self._data_roots
         try:
             deadline = time.monotonic() + timeout_seconds
             self._send(json.dumps(asked).encode() + b"\n", deadline)
@@ -175,7 +184,12 @@ class MemoryPredictor:
 
 
 def estimate_memory(
-    plan: JobPlan, *, is_local: bool = True, data_are_here: bool = False, start_seconds: float = START_SECONDS
+    plan: JobPlan,
+    *,
+    is_local: bool = True,
+    data_are_here: bool = False,
+    data_roots: DataRoots | None = None,
+    start_seconds: float = START_SECONDS,
 ) -> MemoryEstimate:
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
@@ -183,6 +197,7 @@ def estimate_memory(
         is_local: whether trials run on this machine, so that its GPU is like theirs.
         data_are_here: whether trials find their data as this process does: what the workload refuses here it would
             refuse there.
+        data_roots: the directories that the workload may read; None: all that this process may.
         start_seconds: how long the first predictions may take, for which torch is imported and the workload loads its
             data.
 
@@ -192,7 +207,7 @@ def estimate_memory(
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
     try:
-        with _slot(), MemoryPredictor(plan) as predictor:
+        with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=data_are_here)
             limit = memory_per_worker
             if gpus:
@@ -215,7 +230,7 @@ def estimate_memory(
     return MemoryEstimate(limit, spaces, activations_problem=activations_problem)
 
 
-def check_workload(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> None:
+def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_seconds: float = START_SECONDS) -> None:
     """Checks that a job's workload can be built with its options, where trials find their data as this process does.
 
     It is built for that, in a process that takes seconds: not inside a transaction. A built-in workload without any
@@ -224,15 +239,22 @@ def check_workload(plan: JobPlan, *, start_seconds: float = START_SECONDS) -> No
     Raises:
         InvalidInput: what `estimate_memory` refuses.
     """
-    named = plan.specification.workload
-    assigns = any(sectioned(name)[0] == "workload" for space in plan.spaces.values() for name in _assigned(space))
-    if named.name in BUILT_IN and not named.options and not assigns and plan.population is None:
+    if is_known_to_build(plan.specification) and plan.population is None:
         return
     try:
-        with _slot(), MemoryPredictor(plan) as predictor:
+        with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
     except NotPredictable as error:
-        logger.info("workload %s was not tried before its job was queued: %s", named.name, error)
+        logger.info("workload %s was not tried before its job was queued: %s", plan.workload.name, error)
+
+
+def is_known_to_build(specification: JobSpecification) -> bool:
+    """True of a built-in workload without any option: there is nothing to be refused."""
+    named = specification.workload
+    if named.name not in BUILT_IN or named.options:
+        return False
+    spaces = spaces_of(specification).values()
+    return not any(sectioned(name)[0] == "workload" for space in spaces for name in _assigned(space))
 
 
 def _assigned(space: SearchSpace) -> list[str]:

@@ -10,6 +10,7 @@ from service.specification.identity import fingerprint_of
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan
 from trainers.config import InvalidConfig
+from trainers.data.roots import DataRoots
 from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow, ask_model_digest
 
 WINNERS = "winners"
@@ -23,9 +24,12 @@ def field_with_winners(specification: JobSpecification) -> str | None:
     return next((f"baselines[{index}].pinned" for index in asking), None)
 
 
-def fingerprint_for_winners(plan: JobPlan) -> str | None:
+def fingerprint_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> str | None:
     """The fingerprint of the model that the job's default trial trains, for the winners it asks for; None: it asks for
     none. Takes seconds, in a process of its own: not inside a transaction.
+
+    Args:
+        data_roots: the directories that the workload may read; None: all that this process may.
 
     Raises:
         InvalidInput: the model cannot be built here; names the field that asks for winners.
@@ -39,7 +43,7 @@ def fingerprint_for_winners(plan: JobPlan) -> str | None:
         raise InvalidInput(field, problem + "torch is not installed beside this API")
     config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
     try:
-        return fingerprint_of(plan, ask_model_digest(config))
+        return fingerprint_of(plan, ask_model_digest(config, data_roots=data_roots))
     except (DescriptionKilled, DescriptionTooSlow) as error:
         raise WorkloadNotDescribed(f"{field}: {problem}{error.message}") from error
     except InvalidConfig as error:

@@ -45,6 +45,7 @@ from service.use_cases.transitions import (
     record_change_event,
     record_trial_event,
 )
+from trainers.workload.description import WorkloadDescription
 
 RETRIABLE = (TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED)
 
@@ -214,6 +215,7 @@ def propose_trial(
     session: Session,
     job_id: str,
     *,
+    workload: WorkloadDescription | None = None,
     phase: Phase,
     parameters: Mapping[str, JsonValue],
     optimizer: str | None = None,
@@ -228,6 +230,7 @@ def propose_trial(
     that it proposed before.
 
     Args:
+        workload: the description of the job's, where it was asked already: that may take seconds.
         parameters: values by name; those left out take their defaults.
         optimizer: of which baseline; None: of the only one, or of the search.
         beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
@@ -239,7 +242,7 @@ def propose_trial(
         BudgetSpent: the job has finished, and its budget leaves no time.
     """
     jobs, trials = JobRepository(session), TrialRepository(session)
-    plan = plan_job(jobs.get(job_id).specification)
+    plan = plan_job(jobs.get(job_id).specification, workload)
     side = proposed_side(plan, phase, optimizer)
     values, config = check_proposal(plan, side, parameters, beyond_bounds=beyond_bounds)
     job = jobs.get_locked(job_id)

@@ -282,5 +282,5 @@ def test_a_mistake_is_answered_with_its_field(client: Client, case: str) -> None
 
 
 def test_a_path_that_does_not_exist_is_refused_and_named(client: Client) -> None:
-    with pytest.raises(ApiError, match=r"workload\.options\.path: there is nothing at '/nowhere/at/all'"):
-        client.submit(job("image-folder", {"path": "/nowhere/at/all"}, resources={"workers_per_trial": 1}))
+    with pytest.raises(ApiError, match=r"workload\.options\.path: there is nothing at 'nowhere/at/all'"):
+        client.submit(job("image-folder", {"path": "nowhere/at/all"}, resources={"workers_per_trial": 1}))

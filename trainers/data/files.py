@@ -47,6 +47,8 @@ def data_files(
         return [DataFile(root, root.name, root.stat().st_size)]
     if not root.is_dir():
         raise ValueError(f"{option} must be a file or a directory, got {path!r}, where there is neither")
+    if pattern is not None and ".." in Path(pattern).parts:
+        raise ValueError(f"{pattern!r} is not a pattern of files in {option} {path!r}: it leads out of there")
     try:
         candidates = root.glob(pattern or "**/*")
         found = [

@@ -1,4 +1,5 @@
-"""Tells the digest of a config's model: `python -m trainers.identity CONFIG`, with a trial config as JSON.
+"""Tells the digest of a config's model: `python -m trainers.identity CONFIG [ROOTS]`, with a trial config as JSON and
+the directories that it may read.
 
 Prints `{"model": DIGEST}`, or `{"refused": WHY}` with status 2. `trainers.workloads.describe.ask_model_digest` is the
 other end.
@@ -13,6 +14,7 @@ import sys
 import torch
 
 from trainers.config import InvalidConfig, TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.identity.model import model_digest
 from trainers.workload.user_workload import explain
 from trainers.workloads.registry import load
@@ -27,7 +29,8 @@ def main() -> int:
     status = 0
     try:
         config = TrialConfig.from_json(json.loads(sys.argv[1]))
-        workload = load(config.workload, config.workload_options)
+        roots = DataRoots.from_json(json.loads(sys.argv[2])) if len(sys.argv) > 2 else None
+        workload = load(config.workload, config.workload_options, data_roots=roots)
         with torch.device("meta"):
             answer = {"model": model_digest(workload.build_model())}
     except InvalidConfig as error:

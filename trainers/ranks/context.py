@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import Consumer
 from trainers.storage import Place
@@ -44,6 +45,8 @@ class RankContext:
     pause_step: int | None = None
     """The step at which the consumer is going to leave the trial: it is measured there and perhaps before, whatever the
     config says of measurements, and that is given once its checkpoint is on disk. None: it stays."""
+    data_roots: DataRoots | None = None
+    """The directories that the workload may be told to read; None: all that this process may."""
     on_built: Callable[[TrialIdentity], None] | None = None
     """Hears, before the first step, which model is trained on which data; for that, a rank reads some of them. None:
     nobody asks."""

@@ -9,11 +9,12 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
-OptionRole: TypeAlias = Literal["model", "data", "path", "path_or_word", "reading"]
+OptionRole: TypeAlias = Literal["model", "data", "path", "path_or_word", "reading", "cache"]
 """Of an option: the `model` or its loss; which `data` are read, and what is made of them; the `path` of files, which
 stand for themselves wherever they lie, or a word in place of one (`path_or_word`); or only how the data are read
-(`reading`), e.g. by how many processes. Two jobs train the same model on the same data if all but the last agree
-(`trainers.identity`)."""
+(`reading`), e.g. by how many processes, and in which directory something is kept for the next time (`cache`). Two jobs
+train the same model on the same data if all but the last two agree (`trainers.identity`). Where a service says which
+directories trials may read, it looks at all values of `path`, `path_or_word` and `cache`."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 
@@ -27,6 +28,19 @@ class WorkloadOption:
     required: bool = False
     """True if the user must give it, e.g. the path of the data."""
     role: OptionRole = "model"
+    words: tuple[str, ...] = ()
+    """Of a `path_or_word`: the words."""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The option that `dataclasses.asdict` and JSON made into `data`."""
+        return cls(**{**data, "words": tuple(data["words"])})
+
+    def is_path(self, value: Json) -> bool:
+        """True if a value of the option is a path on the machine of a rank."""
+        if not isinstance(value, str) or not value:
+            return False
+        return self.role in ("path", "cache") or (self.role == "path_or_word" and value not in self.words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainers.config import InvalidConfig, TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.processes.starting import Streams, start
 from trainers.workload.description import ParameterGroup, TokensPerExample, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
@@ -76,8 +77,13 @@ def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
     return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
 
 
-def ask_model_digest(config: TrialConfig, *, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
+def ask_model_digest(
+    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> str:
     """The digest of the model that a trial would train (`trainers.identity`), which is built without weights.
+
+    Args:
+        data_roots: the directories that the workload may read; None: all that this process may.
 
     Raises:
         InvalidConfig: it cannot be built here; the message says why.
@@ -85,7 +91,7 @@ def ask_model_digest(config: TrialConfig, *, timeout_seconds: float = TIMEOUT_SE
         DescriptionKilled: its process was killed.
     """
     answer = ask_process(
-        [json.dumps(config.to_json())],
+        [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
         what=f"{config.workload}: to build its model",
         timeout_seconds=timeout_seconds,
         module="trainers.identity",
@@ -143,7 +149,7 @@ def _end_of(noise: IO[bytes]) -> str:
 
 
 def _from_json(data: dict[str, Any]) -> WorkloadDescription:
-    options = {name: WorkloadOption(**option) for name, option in data["options"].items()}
+    options = {name: WorkloadOption.from_json(option) for name, option in data["options"].items()}
     groups = tuple(map(ParameterGroup.from_json, data["parameter_groups"]))
     tokens = data["tokens_per_example"]
     return WorkloadDescription(

@@ -1,4 +1,5 @@
-"""A first look at the files that options of a workload name: whether there is anything to read, without reading it."""
+"""A first look at the files that options of a workload name: whether they may be read, and whether there is anything to
+read, without reading it."""
 
 from __future__ import annotations
 
@@ -8,10 +9,24 @@ from itertools import islice
 from pathlib import Path
 
 from trainers.config import Json
+from trainers.data.roots import DataRoots, first_refusal
 from trainers.workload.description import WorkloadDescription
 
 MAX_LOOKED_AT = 1000
 """Files, and directories, that may be empty before what holds them counts as data."""
+
+
+def refused_paths(
+    description: WorkloadDescription, options: Mapping[str, Json], data_roots: DataRoots
+) -> Iterator[tuple[str, str]]:
+    """Option and refusal of each path, in the order of the description, that may not be read, nor what links in it lead
+    to. Walks through directories."""
+    for name, option in description.options.items():
+        given = options.get(name)
+        if isinstance(given, str) and option.is_path(given):
+            refusal = first_refusal(data_roots, given)
+            if refusal is not None:
+                yield name, refusal
 
 
 def problems_of_paths(description: WorkloadDescription, options: Mapping[str, Json]) -> Iterator[tuple[str, str]]:

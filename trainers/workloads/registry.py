@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from search_spaces.nearest import did_you_mean
 from trainers.config import InvalidConfig, Json
+from trainers.data.roots import DataRoots
 from trainers.installation.extras import needs
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
@@ -23,7 +24,7 @@ from trainers.workloads.digits import description as digits
 from trainers.workloads.huggingface import description as huggingface
 from trainers.workloads.images import description as images
 from trainers.workloads.language import description as language
-from trainers.workloads.paths import problems_of_paths
+from trainers.workloads.paths import problems_of_paths, refused_paths
 
 ENTRY_POINT_GROUP = "shampoo_tuner.workloads"
 
@@ -149,17 +150,22 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
             raise InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
 
 
-def load(name: str, options: Mapping[str, Json]) -> Workload:
+def load(name: str, options: Mapping[str, Json], *, data_roots: DataRoots | None = None) -> Workload:
     """Builds the workload `name`; data are loaded here.
+
+    Args:
+        data_roots: the directories that may be read; None: all that this process may.
 
     Raises:
         UnknownWorkload: no such workload.
-        InvalidConfig: an option is unknown or has a value the workload refuses, there is nothing to read at a path, or
-            `module:Class` cannot be imported, or a library is missing.
+        InvalidConfig: an option is unknown or has a value the workload refuses, a path is none of `data_roots`, there
+            is nothing to read at a path, or `module:Class` cannot be imported, or a library is missing.
     """
     found = _find(name)
     description = found.description
     check_options(description, options)
+    if data_roots is not None:
+        _check_paths(description, options, data_roots)
     defaults = {} if found.has_own_defaults else {o: spec.default for o, spec in description.options.items()}
     implementation = _implementation(description)
     try:
@@ -170,6 +176,20 @@ def load(name: str, options: Mapping[str, Json]) -> Workload:
         if isinstance(error, OSError):
             raise
         raise InvalidConfig("workload_options", f"refused by {name}: {error}") from error
+
+
+def check_data_roots(name: str, options: Mapping[str, Json], data_roots: DataRoots) -> None:
+    """Checks that the paths among the options of the workload `name` may be read.
+
+    Raises:
+        InvalidConfig: one may not; or as `describe`.
+    """
+    _check_paths(describe(name), options, data_roots)
+
+
+def _check_paths(description: WorkloadDescription, options: Mapping[str, Json], data_roots: DataRoots) -> None:
+    for option, refusal in refused_paths(description, options, data_roots):
+        raise InvalidConfig(f"workload_options.{option}", refusal)
 
 
 def _implementation(description: WorkloadDescription) -> type[Any]:

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from search_spaces import presets
 from service.api import problems
+from service.api.preparation import PreparationsDependency
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import NotFound
 from service.specification.workloads import known_workloads
@@ -13,10 +14,11 @@ from service.specification.workloads import known_workloads
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 
 
-@router.get("/workloads", summary="List workloads")
-def list_workloads() -> WorkloadList:
+@router.get("/workloads", summary="List workloads", responses=problems.documented(503))
+async def list_workloads(preparations: PreparationsDependency) -> WorkloadList:
     """The workloads that can be tuned: built-in ones and those of installed packages. A job may name your class."""
-    return WorkloadList(items=[WorkloadRead.of(found) for found in known_workloads()])
+    found = await preparations.do("the installed workloads", known_workloads)
+    return WorkloadList(items=[WorkloadRead.of(description) for description in found])
 
 
 @router.get("/search-spaces", summary="List search spaces")

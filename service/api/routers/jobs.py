@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -12,7 +11,6 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import examples, problems
 from service.api.dependencies import (
-    DataAreHere,
     IdempotencyKey,
     JobId,
     Now,
@@ -21,18 +19,13 @@ from service.api.dependencies import (
     WriteSession,
 )
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
+from service.api.preparation import DryRun, PreparedJob
+from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
 from service.domain import JobState
-from service.specification.planning import plan_job
-from service.specification.samplers import check_sampler
-from service.specification.user_code import refuse_user_code
-from service.specification.workloads import check_paths
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
-from service.use_cases.memory_estimates import check_workload, estimate_memory
-from service.use_cases.model_fingerprint import fingerprint_for_winners
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
@@ -83,41 +76,25 @@ Reader = Annotated[_Reader, Depends(_reader)]
     },
 )
 def create_job(
-    body: JobCreate,
-    settings: SettingsDependency,
-    data_are_here: DataAreHere,
+    prepared: PreparedJob,
     session: WriteSession,
     now: Now,
     reader: Reader,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-    dry_run: Annotated[
-        bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
-    refuse_user_code(body.workload, body.sampler, settings)
-    check_sampler(body.sampler)
-    if data_are_here:
-        check_paths(body.workload)
-    plan = plan_job(body.specification)
+    body, plan = prepared.body, prepared.plan
     if dry_run:
-        # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
-        is_local = settings.cluster_address is None
-        # Both ask processes, and one after the other takes longer than clients wait.
-        with ThreadPoolExecutor(1) as pool:
-            fingerprint = pool.submit(fingerprint_for_winners, plan)
-            memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
-        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
+        estimate = estimates.estimate_job(session, plan, memory=prepared.memory, fingerprint=prepared.fingerprint)
         return Response(estimate.model_dump_json(), media_type="application/json")
-    if data_are_here:
-        check_workload(plan)
     job, is_new = submit.create_job(
         session,
         body.specification,
         name=body.name,
         model=body.model,
-        fingerprint=fingerprint_for_winners(plan),
+        fingerprint=prepared.fingerprint,
         plan=plan,
         tags=body.tags,
         priority=body.priority,

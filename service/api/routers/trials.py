@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from service.api import problems
-from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, SettingsDependency, WriteSession
+from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, WriteSession
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
     LARGEST_INT,
@@ -17,13 +17,13 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
+from service.api.preparation import JobWorkload
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.domain import Phase, TrialState
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
-from service.specification.user_code import refuse_user_code
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
 from service.use_cases.submit import parameter_groups_of
@@ -73,7 +73,7 @@ def list_trials(
 )
 def propose_trial(
     body: TrialCreate,
-    settings: SettingsDependency,
+    workload: JobWorkload,
     session: WriteSession,
     now: Now,
     job_id: JobId,
@@ -86,11 +86,10 @@ def propose_trial(
     running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
     paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
-    specification = JobRepository(session).get(job_id).specification
-    refuse_user_code(specification.workload, specification.sampler, settings)
     _, trial, is_new = steer.propose_trial(
         session,
         job_id,
+        workload=workload,
         phase=Phase(body.phase),
         parameters=body.parameters,
         optimizer=body.optimizer,

@@ -16,6 +16,7 @@ import ray
 from service.domain import FailureReason
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
 
@@ -92,6 +93,7 @@ class Rank:
         config: TrialConfig,
         checkpoint_directory: str,
         *,
+        data_roots: DataRoots | None = None,
         until_step: int | None,
         begins_at_step: int = 0,
     ) -> None:
@@ -115,6 +117,7 @@ class Rank:
             consumer=self._consumer,
             begins_at_step=begins_at_step,
             pause_step=until_step,
+            data_roots=data_roots,
             on_built=self._note_identity if self._rank == 0 else None,
         )
         self._measurements = train(config, context)

@@ -23,6 +23,7 @@ from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.ranks.rank import MESSAGES, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 
 logger = logging.getLogger(__name__)
@@ -75,12 +76,14 @@ class RankGroup:
         config: TrialConfig,
         checkpoint_directory: str,
         *,
+        data_roots: DataRoots | None = None,
         until_step: int | None = None,
         begins_at_step: int = 0,
     ) -> None:
         """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped.
 
         Args:
+            data_roots: the directories that the trial may read; None: all that its ranks may.
             until_step: where it is going to be paused; its checkpoint of that step is on disk when it is measured.
             begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.
         """
@@ -92,6 +95,7 @@ class RankGroup:
                 self.num_trials,
                 config,
                 checkpoint_directory,
+                data_roots=data_roots,
                 until_step=until_step,
                 begins_at_step=begins_at_step,
             )

@@ -24,6 +24,7 @@ from service.scheduler.tune.run_end import Signals
 from service.scheduler.tune.searcher import PolicySearcher
 from service.scheduler.tune.sharing import Sharing
 from service.specification.planning import JobPlan
+from trainers.data.roots import DataRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def adapters_of(
     feasibility: Feasibility | None = None,
     groups: TuneRankGroups | None = None,
     sharing: Sharing | None = None,
+    data_roots: DataRoots | None = None,
 ) -> TuneAdapters:
     """The adapters of one run.
 
@@ -60,6 +62,7 @@ def adapters_of(
         feasibility: judges trials before they are first launched; None: all are feasible.
         groups: to be attached to Tune.
         sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
+        data_roots: the directories that trials may read; None: all that their ranks may.
     """
     feasibility = feasibility or Feasibility()
     pruner = PolicyPruner(
@@ -73,6 +76,6 @@ def adapters_of(
     num_confirming = plan.allotments.get(Phase.CONFIRMATION, 0)
     pace = Pace(plan.length.whole, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
-    orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility)
+    orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility, data_roots=data_roots)
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)
     return TuneAdapters(searcher, pruner, recorder, sharing)

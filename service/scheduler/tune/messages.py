@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
 from trainers.config import Measurement, TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 
 
@@ -31,6 +32,8 @@ class TrialOrder:
     checkpoint_directory: str
     """A path, or the URI of a store."""
     size: GroupSize
+    data_roots: DataRoots | None = None
+    """The directories that the trial may read; None: all that its ranks may."""
     report_timeout_seconds: float | None = None
     """Seconds that a measurement may take to come; None: for ever."""
     until_step: int | None = None

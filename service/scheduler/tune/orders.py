@@ -17,6 +17,7 @@ from service.scheduler.tune.run_end import JobImpossible, RunEnded, Signals
 from service.specification.planning import JobPlan
 from service.use_cases import run
 from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
 from trainers.storage import text_of
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Orders:
         *,
         size: GroupSize,
         feasibility: Feasibility,
+        data_roots: DataRoots | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -41,6 +43,7 @@ class Orders:
         self._signals = signals
         self._size = size
         self._feasibility = feasibility
+        self._data_roots = data_roots
 
     def order(self, asked: Start | Resume) -> TrialOrder | None:
         """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
@@ -66,6 +69,7 @@ class Orders:
             self._trials.config(number),
             text_of(self._trials.directory(number)),
             self._size,
+            data_roots=self._data_roots,
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
             until_step=asked.until,
             begins_at_step=0 if asked.fork is None else asked.fork.step,

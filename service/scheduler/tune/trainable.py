@@ -82,6 +82,7 @@ class WarmTrainable(tune.Trainable):
         self._group.start(
             order.config,
             order.checkpoint_directory,
+            data_roots=order.data_roots,
             until_step=order.until_step,
             begins_at_step=order.begins_at_step,
         )

@@ -9,6 +9,7 @@ import pytest
 from service.errors import InvalidInput
 from service.scheduler.job_run import check_data
 from service.scheduler.tune.run_end import JobImpossible
+from service.settings import Settings
 from service.specification.planning import check_population_is_measured, plan_job
 from tests.support.service.scenarios import specification
 
@@ -24,8 +25,8 @@ def test_a_run_without_data_ends_before_it_starts_anything(tmp_path: Path) -> No
     path = str(tmp_path / "images")
     plan = plan_job(specification(workload={"name": "image-folder", "options": {"path": path}}))
     with pytest.raises(JobImpossible, match=r"^workload\.options\.path: there is nothing at '.*/images'$"):
-        check_data(plan)
-    check_data(plan_job(specification()))
+        check_data(plan, Settings().data_directories)
+    check_data(plan_job(specification()), Settings().data_directories)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +52,4 @@ def test_other_jobs_may_be_measured_at_their_end_alone() -> None:
 def test_a_run_counts_the_examples_of_a_population_that_is_measured_by_epochs() -> None:
     training = {"num_steps": 40, "batch_size": 64, "evaluate_every_epochs": 2.0}
     with pytest.raises(JobImpossible, match=r"^training\.evaluate_every_epochs: 2 epochs are \d+ steps, and 'pbt'"):
-        check_data(plan_job(specification(**{**BY_EPOCHS, "training": training})))
+        check_data(plan_job(specification(**{**BY_EPOCHS, "training": training})), Settings().data_directories)

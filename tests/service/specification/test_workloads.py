@@ -10,11 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.errors import CodeForbidden, InvalidInput
 from service.settings import Settings
 from service.specification import workloads
-from service.specification.job import SamplerChoice, WorkloadChoice
-from service.specification.user_code import may_name_code, refuse_user_code
 from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.waiting import PATIENCE_SECONDS
@@ -92,31 +89,6 @@ def test_a_class_is_refused_unless_it_is_allowed(sqlite_database: Database) -> N
     assert "SHAMPOO_TUNER_ALLOW_CODE=true" in error["message"]
     assert post(sqlite_database, "digits-mlp", allow_code=False).status_code == 201
     assert not Settings().allow_code
-
-
-@pytest.mark.parametrize(
-    ("allowed", "scopes", "may"),
-    [
-        (True, None, True),
-        (False, None, False),
-        (True, {"submit"}, False),
-        (True, {"code"}, True),
-        (False, {"code"}, False),
-    ],
-)
-def test_code_needs_the_setting_and_where_there_are_tokens_the_scope(
-    allowed: bool, scopes: set[str] | None, may: bool
-) -> None:
-    settings = Settings(allow_code=allowed)
-    assert may_name_code(settings, scopes) is may
-    workload, sampler = WorkloadChoice(name="mine:Mine"), SamplerChoice()
-    if may:
-        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
-        return
-    expected, message = (CodeForbidden, "the scope 'code'") if allowed else (InvalidInput, "ALLOW_CODE")
-    with pytest.raises(expected, match=message):
-        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
-    refuse_user_code(WorkloadChoice(name="digits-mlp"), sampler, settings, caller_scopes=scopes)
 
 
 @pytest.mark.processes

@@ -61,7 +61,7 @@ DESCRIPTIONS = (
             "cache_directory": WorkloadOption(
                 None,
                 "where parsed logs are kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
-                role="reading",
+                role="cache",
             ),
             "size": WorkloadOption("tiny", "size of the model: tiny, small or dlrm-kaggle"),
             "num_buckets": WorkloadOption(

@@ -68,11 +68,12 @@ DESCRIPTIONS = (
                 "of text: byte, or the path of a tokenizer.json; null: that in model_path, or else byte, "
                 "or words where pieces of the standard library are classified",
                 role="path_or_word",
+                words=("byte",),
             ),
             "cache_directory": WorkloadOption(
                 None,
                 "of causal-lm: where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
-                role="reading",
+                role="cache",
             ),
             "context_length": WorkloadOption(
                 None, "of text: tokens that the model sees at once; null: 64, or as many as it takes if that is fewer"

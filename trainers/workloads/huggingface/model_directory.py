@@ -17,9 +17,9 @@ def model_directory(model_path: object, *, needs_weights: bool) -> Path:
     Raises:
         ValueError: it is no local directory, or lacks files, or has weights in other files than safetensors.
     """
-    if not isinstance(model_path, str) or not Path(model_path).is_dir():
+    if not isinstance(model_path, str) or not Path(model_path).expanduser().is_dir():
         raise ValueError(f"model_path must be a local directory, got {model_path!r}; nothing is fetched from the hub")
-    directory = Path(model_path)
+    directory = Path(model_path).expanduser()
     if not (directory / "config.json").is_file():
         raise ValueError(f"model_path {directory} has no config.json")
     if (directory / "adapter_config.json").exists():

@@ -268,7 +268,7 @@ def _named_tokenizer(tokenizer: str | None, model_path: str | None) -> str | Non
     """The tokenizer as `text_tokenizer` takes it: the option, or the model's own; None: the task's default."""
     if tokenizer is not None:
         return tokenizer
-    own = Path(model_path) / "tokenizer.json" if isinstance(model_path, str) else None
+    own = Path(model_path).expanduser() / "tokenizer.json" if isinstance(model_path, str) else None
     return str(own) if own is not None and own.is_file() else None
 
 

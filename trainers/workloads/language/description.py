@@ -92,12 +92,12 @@ DESCRIPTIONS = (
                 256, "validation sequences evaluated at each measurement, spread over the text; null: all", role="data"
             ),
             "tokenizer": WorkloadOption(
-                "byte", "byte, or the path of a Hugging Face tokenizer.json", role="path_or_word"
+                "byte", "byte, or the path of a Hugging Face tokenizer.json", role="path_or_word", words=("byte",)
             ),
             "cache_directory": WorkloadOption(
                 None,
                 "where tokenised text is kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
-                role="reading",
+                role="cache",
             ),
             "architecture": WorkloadOption("gpt", "gpt or llama"),
             "size": WorkloadOption("tiny", "size of the model: tiny, small, gpt2-124m (gpt) or llama-124m (llama)"),

@@ -1,0 +1,184 @@
+"""The part of a request that starts processes, done before it has its turn at the database: whoever waits for a
+process keeps nobody from anything else.
+
+A process describes a workload of somebody's own, makes a sampler, predicts memory, tells a fingerprint. Few run at
+once, a few more requests wait, and further ones are told that the service is busy. What is asked for twice at the same
+time is found out once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, cast
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Query, Request
+from fastapi.concurrency import run_in_threadpool
+
+from service.api.dependencies import DataAreHere, DatabaseDependency, JobId, SettingsDependency, TurnsDependency
+from service.api.schemas.jobs import JobCreate
+from service.errors import ServiceBusy
+from service.settings import Settings
+from service.specification.estimate import MemoryEstimate
+from service.specification.job import JobSpecification, SamplerReference
+from service.specification.permitted import check_paths, refuse_user_code
+from service.specification.planning import JobPlan, described, plan_job
+from service.specification.samplers import check_sampler
+from service.store.repositories import JobRepository
+from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
+from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
+from trainers.workload.description import WorkloadDescription
+from trainers.workloads.registry import BUILT_IN
+
+AT_ONCE = 4
+"""Requests whose processes run at the same time."""
+WAITING = 8
+"""Further ones that wait for these."""
+WAIT_SECONDS = 20.0  # clients commonly give up after 30
+"""A request that has waited for so long is told that the service is busy."""
+
+WHAT = "requests that need a process of their own"
+
+T = TypeVar("T")
+
+
+class Preparations:
+    """Bounds the work that starts processes, and does at once what several ask for at once."""
+
+    def __init__(self, *, at_once: int = AT_ONCE, waiting: int = WAITING) -> None:
+        self._at_once = at_once
+        self._waiting = waiting
+        self._free = asyncio.Semaphore(at_once)
+        self._threads = CapacityLimiter(at_once)
+        self._running: dict[str, asyncio.Task[Any]] = {}
+
+    async def do(self, what: str, work: Callable[[], T]) -> T:
+        """The result of `work`, which a thread is given; of a call with an equal `what` that is under way, if any.
+
+        Raises:
+            ServiceBusy: there are too many already, or there was no turn in time.
+        """
+        task = self._running.get(what)
+        if task is None:
+            if len(self._running) >= self._at_once + self._waiting:
+                raise ServiceBusy(self._at_once, 0.0, what=WHAT)
+            task = asyncio.create_task(self._do(work), name="preparation")
+            self._running[what] = task
+            task.add_done_callback(lambda done: self._end(what, done))
+        # Of its own: whoever leaves does not end it for the others.
+        return cast("T", await asyncio.shield(task))
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise ServiceBusy(self._at_once, WAIT_SECONDS, what=WHAT) from error
+        try:
+            return await to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            self._free.release()
+
+    def _end(self, what: str, task: asyncio.Task[Any]) -> None:
+        del self._running[what]
+        if not task.cancelled():
+            task.exception()  # whoever asked may have left: asyncio would log it
+
+
+async def _preparations(request: Request) -> Preparations:
+    return cast("Preparations", request.app.state.preparations)
+
+
+PreparationsDependency = Annotated[Preparations, Depends(_preparations)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A submission, checked, with all that only processes can tell of it."""
+
+    body: JobCreate
+    plan: JobPlan
+    fingerprint: str | None
+    """That of the model, for the winners that the job asks for."""
+    memory: MemoryEstimate | None
+    """Of a dry run."""
+
+
+DryRun = Annotated[bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")]
+
+
+async def _prepared(
+    body: JobCreate,
+    settings: SettingsDependency,
+    data_are_here: DataAreHere,
+    preparations: PreparationsDependency,
+    dry_run: DryRun = False,
+) -> Prepared:
+    refuse_user_code(body.workload, body.sampler, settings)
+    work = functools.partial(_prepare, body, settings, data_are_here=data_are_here, dry_run=dry_run)
+    if not starts_processes(body.specification, dry_run=dry_run, data_are_here=data_are_here):
+        return await run_in_threadpool(work)
+    what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
+    found = await preparations.do(what, work)
+    return Prepared(body, found.plan, found.fingerprint, found.memory)  # the name and the tags are each request's own
+
+
+def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are_here: bool) -> bool:
+    """True if it takes processes to prepare a submission."""
+    return (
+        dry_run
+        or specification.workload.name not in BUILT_IN
+        or isinstance(specification.sampler.name, SamplerReference)
+        or field_with_winners(specification) is not None
+        or specification.pruner.name == "pbt"
+        or (data_are_here and not is_known_to_build(specification))
+    )
+
+
+def _prepare(body: JobCreate, settings: Settings, *, data_are_here: bool, dry_run: bool) -> Prepared:
+    check_sampler(body.sampler)
+    plan = plan_job(body.specification)
+    data_roots = settings.data_directories
+    check_paths(plan, data_roots, data_are_here=data_are_here)
+    if not dry_run:
+        if data_are_here:
+            check_workload(plan, data_roots=data_roots)
+        return Prepared(body, plan, fingerprint_for_winners(plan, data_roots=data_roots), None)
+    is_local = settings.cluster_address is None
+    # Both ask processes, and one after the other takes longer than clients wait.
+    with ThreadPoolExecutor(1) as pool:
+        fingerprint = pool.submit(fingerprint_for_winners, plan, data_roots=data_roots)
+        memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
+    return Prepared(body, plan, fingerprint.result(), memory)
+
+
+PreparedJob = Annotated[Prepared, Depends(_prepared)]
+
+
+async def _described_workload(
+    job_id: JobId,
+    settings: SettingsDependency,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    preparations: PreparationsDependency,
+) -> WorkloadDescription:
+    def read() -> JobSpecification:
+        with database.reading() as session:
+            return JobRepository(session).get(job_id).specification
+
+    async with turns.one():
+        specification = await run_in_threadpool(read)
+    refuse_user_code(specification.workload, specification.sampler, settings)
+    name = specification.workload.name
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    return await preparations.do(json.dumps(name), functools.partial(described, name))
+
+
+JobWorkload = Annotated[WorkloadDescription, Depends(_described_workload)]
+"""The description of a stored job's workload, found before the request's transaction begins."""

@@ -1,0 +1,101 @@
+"""The code and the paths that a job may name: `module:Class`, which a service imports, and what trials read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from search_spaces.parameters import Categorical, sectioned
+from service.errors import CodeForbidden, InvalidInput
+from service.settings import ENV_PREFIX, Settings
+from service.specification.job import SamplerChoice, SamplerReference, WorkloadChoice
+from service.specification.phases import fields_of
+from service.specification.planning import JobPlan
+from trainers.config import Json
+from trainers.data.roots import DataRoots
+from trainers.workload.user_workload import is_reference
+from trainers.workloads.paths import problems_of_paths
+
+CODE_SCOPE = "code"
+"""The scope that a token needs for such names."""
+SETTING = f"{ENV_PREFIX}ALLOW_CODE"
+
+
+def may_name_code(settings: Settings, caller_scopes: Collection[str] | None) -> bool:
+    """True if a job may name code: the service allows it, and so do the caller's scopes.
+
+    Args:
+        caller_scopes: of the token that came with the request; None: no tokens are in force.
+    """
+    return settings.allow_code and (caller_scopes is None or CODE_SCOPE in caller_scopes)
+
+
+def refuse_user_code(
+    workload: WorkloadChoice,
+    sampler: SamplerChoice,
+    settings: Settings,
+    *,
+    caller_scopes: Collection[str] | None = None,
+) -> None:
+    """Refuses `module:Class` where it is not allowed; nothing of it has been imported then.
+
+    Args:
+        caller_scopes: as of `may_name_code`.
+
+    Raises:
+        InvalidInput: the service does not allow it; names the field.
+        CodeForbidden: the service does, and the caller's token does not.
+    """
+    named = {}
+    if is_reference(workload.name):
+        named["workload.name"] = workload.name
+    if isinstance(sampler.name, SamplerReference):
+        named["sampler.name"] = sampler.name.root
+    if not named or may_name_code(settings, caller_scopes):
+        return
+    field, name = next(iter(named.items()))
+    if settings.allow_code:
+        raise CodeForbidden(field, f"{name!r} is code that the service would run: that needs the scope {CODE_SCOPE!r}")
+    raise InvalidInput(
+        field,
+        f"{name!r} is code that the service would run, which is switched off here: `shampoo-tuner serve --allow-code` "
+        f"or {SETTING}=true allows it to all who may submit jobs; a workload of an installed package with an entry "
+        "point needs neither",
+    )
+
+
+def check_paths(plan: JobPlan, data_roots: DataRoots, *, data_are_here: bool) -> None:
+    """Checks that the paths that a job names may be read, and where its trials train that there is something to read.
+
+    Args:
+        data_are_here: whether trials train on this machine.
+
+    Raises:
+        InvalidInput: names the field and the path; of all that lie elsewhere it says the same.
+    """
+    given = list(_option_values(plan))
+    for field, name, value in given:
+        option = plan.workload.options.get(name)
+        if option is not None and isinstance(value, str) and option.is_path(value):
+            refusal = data_roots.refusal(value)
+            if refusal is not None:
+                raise InvalidInput(field, refusal)
+    for field, name, value in given if data_are_here else ():
+        for _, problem in problems_of_paths(plan.workload, {name: value}):
+            raise InvalidInput(field, problem)
+
+
+def _option_values(plan: JobPlan) -> Iterator[tuple[str, str, Json]]:
+    """Field, option and value of all that a job gives its workload, its search spaces included."""
+    for name, value in plan.specification.workload.options.items():
+        yield f"workload.options.{name}", name, value
+    for side, fields in fields_of(plan.specification).items():
+        space = plan.spaces[side]
+        for name, fixed in space.fixed.items():
+            section, own = sectioned(name)
+            if section == "workload":
+                yield f"{fields.space}.fixed['{name}']", own, fixed  # type: ignore[misc]  # JSON, as a space checks
+        for index, parameter in enumerate(space.parameters):
+            section, own = sectioned(parameter.name)
+            if section == "workload" and isinstance(parameter, Categorical):
+                for choice in parameter.choices:
+                    yield f"{fields.space}.parameters[{index}].choices", own, choice
