@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service.api import events, problems
@@ -67,9 +69,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul)],
-        responses=problems.documented(421),
+        routes=[*_routes()],
     )
     app.state.settings = settings
     app.state.data_are_here = data_are_here
@@ -89,37 +89,45 @@ def create_app(
     app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
-    for module in (jobs, plots, trials, events, recommendations, catalogue, health, metrics):
-        app.include_router(module.router)
-    app.include_router(pages.router)
     for path, static in static_mounts():
         app.mount(path, static)
-    _serve_documentation(app)
+    app.mount(SWAGGER_PATH, StaticFiles(directory=_swagger_directory()))
     return app
+
+
+@functools.cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """Those of the API, the dashboard and `/docs`. What FastAPI works out at their first request, it does once for all
+    applications of a process."""
+    router = APIRouter(
+        generate_unique_id_function=_operation_id,
+        dependencies=[Depends(refuse_nul)],
+        responses=problems.documented(421),
+    )
+    for module in (jobs, plots, trials, events, recommendations, catalogue, health, metrics, pages):
+        router.include_router(module.router)
+    router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
+    return tuple(router.routes)
 
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _serve_documentation(app: FastAPI) -> None:
-    """`/docs` from files that come with a package: FastAPI's own page loads them from a CDN."""
+def _swagger_directory() -> Path:
+    """The files of `/docs`, which come with a package: FastAPI's own page loads them from a CDN."""
     spec = importlib.util.find_spec("fastapi_offline")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("fastapi-offline is not installed; /docs is made of the files it ships")
-    directory = Path(spec.submodule_search_locations[0]) / "static"
-    app.mount(SWAGGER_PATH, StaticFiles(directory=directory))
-    router = APIRouter(include_in_schema=False)
+    return Path(spec.submodule_search_locations[0]) / "static"
 
-    @router.get("/docs")
-    def read_documentation() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="/openapi.json",
-            title="Shampoo tuner: HTTP API",
-            swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
-            swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
-            swagger_favicon_url="/static/icon.svg",
-            swagger_ui_parameters={"defaultModelsExpandDepth": 0},
-        )
 
-    app.include_router(router)
+def _read_documentation() -> HTMLResponse:
+    return get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="Shampoo tuner: HTTP API",
+        swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
+        swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
+        swagger_favicon_url="/static/icon.svg",
+        swagger_ui_parameters={"defaultModelsExpandDepth": 0},
+    )

@@ -45,10 +45,8 @@ LANES_FILE = "lanes_file"
 
 def lane(item: pytest.Item) -> str:
     """The lane of a test."""
-    for name in LANES:
-        if item.get_closest_marker(name) is not None:
-            return name
-    return "fast"
+    marked = {marker.name for marker in item.iter_markers()}
+    return next((name for name in LANES if name in marked), "fast")
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
