@@ -1,8 +1,12 @@
-"""Start of runs from a process that has imported what ranks need, once for all runs of a worker.
+"""Start of runs from a process that has imported what they and their ranks need, once for all runs of a worker.
 
-That process, the launcher, imports while the worker waits for its first job. For a run it forks twice: one fork becomes
-the run's interpreter, the other, a child of it, the template of its ranks (`cluster.worker_template`). So a run finds
-its ranks' imports done, and is the parent of all that it starts, as if it had started the template itself.
+That process, the launcher, imports while the worker waits for its first job. For a run it forks twice: one fork is the
+run, the other, a child of it, the template of its ranks (`cluster.worker_template`). So a run finds all imports done,
+its own and its ranks', and is the parent of all that it starts, as if it had started the template itself.
+
+A run that is forked is like one that the worker starts: in a session of its own, with the environment, the arguments
+and the streams that the worker gives it. The variables that `/proc` shows of it are the launcher's, which has no run's
+secrets.
 
 `Launcher` is the worker's side, and imports the standard library alone; `python -m service.scheduler.launcher` is the
 other. Where processes cannot be forked, or the launcher has died, runs start by themselves.
@@ -10,6 +14,7 @@ other. Where processes cannot be forked, or the launcher has died, runs start by
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import select
@@ -32,9 +37,17 @@ from service.scheduler.cluster.worker_start import SOCKET_VARIABLE, STANDARD_STR
 
 logger = logging.getLogger(__name__)
 
+MODULES = (
+    *worker_template.MODULES,
+    "service.scheduler.job_run",
+    *("ray._private.arrow_serialization", "pydantic.v1", "starlette.datastructures"),
+)
+"""Imported ahead. The last three are what Ray imports in each process that connects to a cluster."""
 START_SECONDS = 60.0
-"""Seconds that the launcher may take to be ready: it imports for two or three of a quiet machine."""
+"""Seconds that the launcher may take to be ready: it imports for five of a quiet machine."""
 NUMBER_BYTES = 8
+TITLE_BYTES = 300
+"""Of a run's command line. It takes the place of the launcher's, and of as much of the variables as it is longer."""
 
 
 class RunProcess(Protocol):
@@ -62,6 +75,8 @@ class Launcher:
             **os.environ,
             **environment,
             "OMP_NUM_THREADS": "1",  # a rank sets those of torch
+            "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow's allocator would start one
+            **worker_template.RAY_OF_FORKS,
             # By this, those of a killed worker are found; there is no such directory.
             DIRECTORY_VARIABLE: str(Path(tempfile.gettempdir()) / f"shampoo-{os.getpid()}-launcher"),
         }
@@ -71,7 +86,7 @@ class Launcher:
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), "-" * TITLE_BYTES],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=self._environment,
@@ -102,7 +117,7 @@ class Launcher:
         stdin: int,
         output: int,
     ) -> RunProcess | None:
-        """Starts `python -m module arguments` in a session of its own, with a template of its ranks.
+        """Calls `main(arguments)` of a module in a process and session of its own, with a template of its ranks.
 
         Args:
             environment: all of its variables; `DIRECTORY_VARIABLE` among them is where the template listens.
@@ -115,7 +130,7 @@ class Launcher:
             self._connection.close()
             self._start()
         try:
-            send_request(self._connection, ["-m", module, *arguments], environment, (stdin, output, output))
+            send_request(self._connection, [module, *arguments], environment, (stdin, output, output))
             return _LaunchedRun(self._connection)
         except (OSError, EOFError) as error:
             logger.warning("a run starts by itself: its launcher does not answer (%s)", error or type(error).__name__)
@@ -187,33 +202,52 @@ def serve(connection: socket.socket) -> None:
 
 
 def _become(arguments: Sequence[str], environment: dict[str, str], streams: Sequence[int]) -> NoReturn:
-    """Starts the template of a run's ranks, then becomes the run's interpreter."""
+    """Starts the template of a run's ranks, then is the run, to its end."""
+    status = 1
     try:
         os.setsid()
         for stream, target in zip(streams, STANDARD_STREAMS, strict=True):
             os.dup2(stream, target)
             os.close(stream)
+        os.environ.clear()
+        os.environ.update(environment)
         with worker_template.listening(Path(environment[DIRECTORY_VARIABLE])) as listener:
-            address = str(listener.getsockname())
-            end, held = os.pipe()
+            os.environ[SOCKET_VARIABLE] = str(listener.getsockname())
+            end, _held = os.pipe()  # it comes to its end with this process
             if os.fork() == 0:
-                os.close(held)
+                os.close(_held)
                 worker_template.serve(listener, end)
                 os._exit(0)
-        os.set_inheritable(held, True)  # the template's: it ends with whoever holds this
-        os.execve(sys.executable, [sys.executable, *arguments], {**environment, SOCKET_VARIABLE: address})
+        os.close(end)
+        status = _run(*arguments)
     except BaseException:  # noqa: BLE001  # a process boundary
         traceback.print_exc()
     finally:
-        os._exit(1)
+        os._exit(status)
+
+
+def _run(module: str, *arguments: str) -> int:
+    """Runs a module as a command with these arguments; the exit status."""
+    from service.scheduler.cluster.ray_internals import set_process_title  # which the launcher has loaded
+
+    set_process_title(" ".join([sys.executable, "-m", module, *arguments])[:TITLE_BYTES])
+    sys.argv = [module, *arguments]
+    try:
+        importlib.import_module(module).main(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
 
 
 def main() -> None:
-    """Imports, then serves the connection whose file descriptor is the only argument."""
+    """Imports, then serves the connection whose file descriptor is the first argument; the other is room."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         connection.set_inheritable(False)
-        if worker_template.can_fork_after_imports():
+        if worker_template.can_fork_after_imports(MODULES):
             with suppress(EOFError, BrokenPipeError):
                 serve(connection)
 

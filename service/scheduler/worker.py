@@ -145,7 +145,7 @@ def _launcher(settings: Settings) -> Launcher | None:
     if not worker_template.is_useful(settings.cluster_address):
         return None
     try:
-        return Launcher(settings.to_environment())
+        return Launcher(run_environment(settings, Path(tempfile.gettempdir())))
     except OSError as error:  # no memory for a process
         logger.warning("runs start by themselves: no launcher could be started: %s", error)
         return None
@@ -303,7 +303,7 @@ def end_abandoned_runs() -> None:
 
 def _is_run(process: psutil.Process) -> bool:
     try:
-        return RUN_MODULE in process.cmdline()
+        return RUN_MODULE in " ".join(process.cmdline())  # one that was forked shows it as one argument
     except psutil.Error:
         return False
 

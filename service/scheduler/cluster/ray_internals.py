@@ -8,6 +8,7 @@ Beside these, names that Ray gives to files, processes and environment variables
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import ray
 import ray._private.node
 import ray._private.services
 import ray._private.state
+import ray._raylet
 from ray._private import ray_constants
 from ray.tune.execution import class_cache, tune_controller
 from ray.util import placement_group_table
@@ -26,6 +28,8 @@ from trainers.retry import retry
 HEARING_SECONDS = 0.05
 """Seconds for which nothing else in this process can run, at a time, while it waits for its cluster's head: chosen well
 below the seconds in which a run that is told to end should have heard of it."""
+REGISTERING_SECONDS = 10.0
+"""Seconds that a raylet may take to register before Ray's own way to wait for it begins."""
 
 
 class _TrainingNode(ray._private.node.Node):
@@ -42,6 +46,14 @@ class _TrainingNode(ray._private.node.Node):
 
     def start_api_server(self, **options: object) -> None:
         self._webui_url = ""  # as Ray has it without pages
+
+    def start_raylet(self, *arguments: Any, **options: Any) -> None:
+        """Starts it, and waits until the head knows of it: Ray would look for that each second."""
+        super().start_raylet(*arguments, **options)  # type: ignore[no-untyped-call]
+        node = ray._raylet.NodeID.from_hex(self._node_id)
+        deadline = time.monotonic() + REGISTERING_SECONDS
+        while not any(self.get_gcs_client().check_alive([node])) and time.monotonic() < deadline:
+            time.sleep(HEARING_SECONDS / 5)
 
     def start_monitor(self) -> None:
         """Starts no autoscaler."""
@@ -125,6 +137,11 @@ def hearing_while_the_head_starts() -> Iterator[None]:
 
     with _replaced(module, wait_for_persisted_port=wait_bit_by_bit):
         yield
+
+
+def set_process_title(title: str) -> None:
+    """Sets the command line that others see of this process."""
+    ray._raylet.setproctitle(title)
 
 
 def free_resources_by_node() -> list[Mapping[str, float]]:

@@ -1,13 +1,16 @@
 """Template process of a run's Ray workers on this machine: it has imported what ranks need, and forks for each.
 
-A rank imports for seconds before it can train: torch, and what DDP and sharded tensors bring. A fork has all that, and
-shares its memory. Forking is safe only for a process with one thread that has not touched a device, so that nothing
-here imports Ray or starts CUDA; where an import has started a thread, nothing is forked, and workers start as ever.
-Ray could not be imported ahead in any case: its library takes a worker's job and its raylet from the environment as it
-is loaded, and a fork that had it would believe to be nobody's.
+A rank imports for seconds before it can train: torch, Ray, and what DDP and sharded tensors bring. A fork has all that,
+and shares its memory. Forking is safe only for a process with one thread that has not touched a device or connected to
+a cluster; where an import has started a thread, nothing is forked, and workers start as ever.
 
 A worker that is forked is like one that Ray starts: in a process group of its own, with the environment, the arguments
-and the streams that Ray gives it, and it finds out by itself when its raylet is gone.
+and the streams that Ray gives it, and it ends when its raylet is gone.
+
+Ray's library takes a worker's job and its raylet from the environment once, as it is loaded. A template that a launcher
+has forked has loaded it, with `RAY_OF_FORKS`: the first job of a cluster, as a run is the only one of its own, and for
+the raylet a process that never ends; so each fork looks after its raylet itself. A template that a run starts has not
+loaded Ray, and its forks do.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -34,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 MODULES = ("trainers.loop", "torch.distributed.tensor", "torch._dynamo")
 """Imported ahead. The last is what DDP imports when it wraps its first model."""
+RAY_OF_FORKS = {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "1"}
+"""Variables for Ray's library in a process that is to be forked."""
 SOCKET_NAME = "template"
 REQUEST_SECONDS = 10.0
 """Seconds that a worker's start may take to say what it wants, which it does at once."""
@@ -102,7 +109,9 @@ def serve(listener: socket.socket, parent: int) -> None:
             except (OSError, EOFError, ValueError, KeyError) as error:
                 logger.warning("a worker's start asked for nothing that can be done: %s", error)
                 continue
-            if os.fork() == 0:
+            if has_ray() and environment.get("RAY_JOB_ID") != RAY_OF_FORKS["RAY_JOB_ID"]:
+                logger.warning("a worker of job %s of its cluster starts by itself", environment.get("RAY_JOB_ID"))
+            elif os.fork() == 0:
                 listener.close()
                 os.close(parent)
                 _accept(connection)
@@ -148,20 +157,36 @@ def _become(arguments: list[str], environment: dict[str, str], streams: list[int
     os.environ.update(environment)
     script = arguments[0]
     sys.argv, sys.path[0] = arguments, str(Path(script).parent)
-    gc.unfreeze()
+    if has_ray():
+        threading.Thread(
+            target=_end_with, args=[int(environment["RAY_RAYLET_PID"])], name="raylet", daemon=True
+        ).start()
     runpy.run_path(script, run_name="__main__")
     sys.exit()
 
 
-def can_fork_after_imports() -> bool:
+def has_ray() -> bool:
+    """True if this process has loaded Ray's library."""
+    return "ray._raylet" in sys.modules
+
+
+def _end_with(raylet: int) -> None:
+    """Ends this process and what it has started when its raylet is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        select.select([os.pidfd_open(raylet)], [], [])
+    os.killpg(0, signal.SIGKILL)
+
+
+def can_fork_after_imports(modules: Iterable[str] = MODULES) -> bool:
     """Imports what ranks need; False, with a warning: this process must not be forked from here on."""
-    for module in MODULES:
+    gc.disable()  # a quarter of the time would go into looking for garbage among what stays
+    for module in modules:
         importlib.import_module(module)
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         logger.warning("an import has started a thread: workers are not forked")
         return False
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # no collection, here or in a fork, touches what they share
+    gc.enable()
     return True
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from service.scheduler.cluster import process_tree
+from service.scheduler.cluster import process_tree, worker_start
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
+from service.scheduler.cluster.worker_start import CONTEXT, SOCKET_VARIABLE
 from service.scheduler.launcher import Launcher, RunProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -26,15 +27,20 @@ pytestmark = pytest.mark.processes
 
 RUN = """
 import json, os, pathlib, sys
-open_files = [file for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
-print(json.dumps({
-    "arguments": sys.argv[1:], "value": os.environ.get("VALUE"), "process": os.getpid(), "parent": os.getppid(),
-    "session": os.getsid(0), "has_torch": "torch" in sys.modules, "files": [os.readlink(file) for file in open_files],
-    "template": os.environ.get("SHAMPOO_TEMPLATE_SOCKET"),
-}), flush=True)
-print("an error", file=sys.stderr, flush=True)
-sys.stdin.read()
-sys.exit(int(sys.argv[1]))
+
+def main(arguments):
+    open_files = [file for file in pathlib.Path("/proc/self/fd").iterdir() if file.is_symlink()]
+    print(json.dumps({
+        "arguments": [list(arguments), sys.argv[1:]], "value": os.environ.get("VALUE"), "process": os.getpid(),
+        "parent": os.getppid(), "session": os.getsid(0), "has": sorted({"torch", "ray"} & set(sys.modules)),
+        "files": [os.readlink(file) for file in open_files], "template": os.environ.get("SHAMPOO_TEMPLATE_SOCKET"),
+        "of_ray": os.environ.get("RAY_JOB_ID"), "threads": len(os.listdir("/proc/self/task")),
+    }), flush=True)
+    print("an error", file=sys.stderr, flush=True)
+    sys.stdin.read()
+    if arguments[0] == "raise":
+        raise KeyError("of a run")
+    sys.exit(int(arguments[0]))
 """
 """A run: it tells of itself, waits for the end of its standard input, and has the exit status that it is told."""
 
@@ -42,17 +48,11 @@ sys.exit(int(sys.argv[1]))
 class Started:
     """A run that was launched, with what it has been given."""
 
-    def __init__(self, launcher: Launcher, directory: Path, status: int = 0) -> None:
+    def __init__(self, launcher: Launcher, directory: Path, status: int | str = 0) -> None:
         directory.mkdir()
-        (directory / "a_run.py").write_text(RUN)
         self.directory, self.log = directory, directory / "log"
         self._end, self.held = os.pipe()
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(directory),
-            "VALUE": directory.name,
-            DIRECTORY_VARIABLE: str(directory),
-        }
+        environment = {**os.environ, "VALUE": directory.name, DIRECTORY_VARIABLE: str(directory)}
         with self.log.open("ab") as output:
             self.process: RunProcess | None = launcher.launch(
                 "a_run", [str(status)], environment=environment, stdin=self._end, output=output.fileno()
@@ -81,9 +81,17 @@ def _adopts_orphans() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def launcher(_adopts_orphans: None) -> Iterator[Launcher]:
+def path_of_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables by which a launcher finds the run's module."""
+    directory = tmp_path_factory.mktemp("modules")
+    (directory / "a_run.py").write_text(RUN)
+    return {"PYTHONPATH": f"{directory}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+@pytest.fixture(scope="module")
+def launcher(_adopts_orphans: None, path_of_runs: dict[str, str]) -> Iterator[Launcher]:
     """The launcher of a worker."""
-    with Launcher({}) as launcher:
+    with Launcher(path_of_runs) as launcher:
         yield launcher
 
 
@@ -100,20 +108,64 @@ def started(tmp_path: Path) -> Iterator[Any]:
         yield start
 
 
-def test_runs_are_interpreters_of_their_own_with_a_template_each(launcher: Launcher, started: Any) -> None:
+def test_runs_are_forks_that_look_as_if_the_worker_had_started_them_with_a_template_each(
+    launcher: Launcher, started: Any
+) -> None:
     for status in (0, 3):
         run = started(launcher, status=status)
         told = run.told()
-        assert (told["arguments"], told["value"], told["has_torch"]) == ([str(status)], run.directory.name, False)
+        assert (told["arguments"], told["value"]) == ([[str(status)]] * 2, run.directory.name)
+        assert (told["has"], told["threads"], told["of_ray"]) == (["ray", "torch"], 1, None)
         assert told["process"] == told["session"] == run.process.pid
         assert Path(told["template"]).parent == run.directory
         assert [file for file in told["files"] if file.startswith("socket:")] == []
-        (template,) = psutil.Process(run.process.pid).children()
+        shown = psutil.Process(run.process.pid)
+        assert f"{sys.executable} -m a_run {status}" in shown.cmdline()
+        assert shown.environ()[DIRECTORY_VARIABLE].endswith("-launcher"), "by which those of a killed worker are found"
+        (template,) = shown.children()
         with pytest.raises(subprocess.TimeoutExpired):
             run.process.wait(timeout=0.05)
         run.close()
         assert run.process.wait(timeout=PATIENCE_SECONDS) == status
         wait_until(partial(process_tree.any_is_gone, [template]), "the end of its template")
+
+
+def test_a_run_that_raises_shows_where_and_has_an_exit_status(launcher: Launcher, started: Any) -> None:
+    run = started(launcher, status="raise")
+    run.told()
+    run.close()
+    assert run.process.wait(timeout=PATIENCE_SECONDS) == 1
+    assert run.log.read_text().endswith("KeyError: 'of a run'\n")
+
+
+def test_workers_of_a_run_have_ray_and_end_with_their_raylet(launcher: Launcher, started: Any, tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import os, sys, time\nprint(os.getpid(), 'ray' in sys.modules, flush=True)\ntime.sleep(1000)\n")
+    run = started(launcher)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as raylet:
+        variables = {SOCKET_VARIABLE: run.told()["template"], "RAY_RAYLET_PID": str(raylet.pid)}
+
+        def start(job: str) -> tuple[psutil.Process, str]:
+            """A worker as Ray starts it, and whether it had Ray before it imported anything."""
+            command = [sys.executable, worker_start.__file__, str(script), "--language=PYTHON", f"{CONTEXT}{{}}"]
+            ray = {**os.environ, **variables, "RAY_JOB_ID": job}
+            with subprocess.Popen(command, stdout=subprocess.PIPE, env=ray, text=True) as asking:
+                assert asking.stdout is not None
+                process, has_ray = asking.stdout.readline().split()
+                worker = psutil.Process(int(process))
+                if worker.pid == asking.pid:
+                    asking.kill()
+            return worker, has_ray
+
+        fork, has_ray = start("01000000")
+        assert has_ray == "True"
+        _, has_ray = start("02000000")  # of a second driver, which Ray's library in the template knows nothing of
+        assert has_ray == "False"
+        assert fork.is_running()
+        raylet.kill()
+    wait_until(lambda: process_tree.any_is_gone([fork]), "the end of the worker")
+    run.close()
+    assert run.process.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def test_a_run_that_is_killed_says_by_what(launcher: Launcher, started: Any) -> None:
@@ -124,8 +176,8 @@ def test_a_run_that_is_killed_says_by_what(launcher: Launcher, started: Any) -> 
 
 
 @pytest.mark.usefixtures("_adopts_orphans")
-def test_a_run_outlives_its_launcher_and_the_next_run_has_another(started: Any) -> None:
-    with Launcher({}) as launcher:
+def test_a_run_outlives_its_launcher_and_the_next_run_has_another(started: Any, path_of_runs: dict[str, str]) -> None:
+    with Launcher(path_of_runs) as launcher:
         first = started(launcher, status=3)
         os.kill(first.told()["parent"], signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):

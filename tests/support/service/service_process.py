@@ -198,7 +198,7 @@ def _is_launcher(process: psutil.Process, workers: Set[int]) -> bool:
 
 
 def _names_a_run(process: psutil.Process) -> bool:
-    return "service.scheduler.job_run" in process.cmdline()
+    return "service.scheduler.job_run" in " ".join(process.cmdline())
 
 
 def states(trials: list[Trial]) -> list[TrialState]:
