@@ -87,7 +87,7 @@ def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: D
 
 @pytest.mark.patient
 @pytest.mark.slow
-def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: ServiceProcesses) -> None:
+def test_a_config_that_is_predicted_not_to_fit_is_never_launched(shared_service: ServiceProcesses) -> None:
     limit = predicted_bytes(config_of("shampoo")) - 1
     job = specification(
         search_space=SPACE,
@@ -97,8 +97,7 @@ def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: Servic
         pruner={"name": "none"},
         resources={"memory_per_worker": limit},
     )
-    service.start_worker()
-    finished, [fits, does_not] = service.finish(service.submit(job.model_dump(mode="json")))
+    finished, [fits, does_not] = shared_service.finish(shared_service.submit(job.model_dump(mode="json")))
     assert finished.state is JobState.SUCCEEDED, finished.failure
     assert fits.state is TrialState.COMPLETED
     assert (does_not.state, does_not.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
