@@ -30,6 +30,8 @@ STEPS = [10, 20, 30, 40]
 
 
 MACHINE = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+HEAD = {**MACHINE, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+"""Without the processes that show, print or grow a cluster: each is an interpreter with much of Ray."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def machines() -> Iterator[Cluster]:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # as in a run's own cluster
-        cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})
+        cluster = Cluster(initialize_head=True, head_node_args=HEAD)
         try:
             patch.setenv("RAY_ADDRESS", cluster.address)
             yield cluster
