@@ -355,10 +355,15 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
         limit_bytes,
         close=predictor.close,
     )
+    remember_failures(feasibility, stored)
+    return feasibility
+
+
+def remember_failures(feasibility: Feasibility, stored: Stored) -> None:
+    """Tells of the trials that ran out of memory in earlier runs and have not fitted since."""
     for trial in stored.trials:
         if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
             feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
-    return feasibility
 
 
 def _is_final(database: Database, lease: Lease) -> bool:

@@ -158,6 +158,7 @@ def test_it_trains_under_torchrun(options: dict[str, dict[str, Any]], tmp_path: 
     (tmp_path / "config.json").write_text(json.dumps(config))
     result = run_in_a_session(readme_torchrun(), cwd=tmp_path, env=environment(PYTHONPATH=str(ROOT)))
     assert result.returncode == 0, result.stderr
+    assert "terminate called" not in result.stderr
     measurements = [json.loads(line) for line in result.stdout.splitlines()]
     assert [measurement["step"] for measurement in measurements] == [2, 4]
     for measurement in measurements:

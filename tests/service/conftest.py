@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, make_url, text
 from service.store.migrate import migrate
 from service.store.session import Database
 from tests.support.postgresql import postgresql_server
-from tests.support.service.service_process import PLUGIN, ServiceProcesses
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +74,35 @@ def sqlite_database(tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[Data
 
 
 @pytest.fixture
-def service(sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+def new_service(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ServiceProcesses]:
     """A database that knows the troubled workload, and no worker yet; all processes are ended afterwards."""
     monkeypatch.syspath_prepend(PLUGIN)
     service = ServiceProcesses(sqlite_database, tmp_path)
     yield service
     service.close()
+
+
+@pytest.fixture
+def service(new_service: ServiceProcesses) -> ServiceProcesses:
+    """The service of most tests; files whose tests can share one have one with a worker instead."""
+    return new_service
+
+
+@pytest.fixture(scope="package")
+def lasting_service(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
+    """A database of its own, and a worker that lives until the last test of this folder."""
+    with lasting(migrated_sqlite_file, tmp_path_factory.mktemp("lasting")) as service:
+        yield service
+
+
+@pytest.fixture
+def shared_service(lasting_service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """A service with a worker, for tests that kill none: a worker's start and first job cost more than later jobs.
+
+    It knows the troubled workload. No job is left unfinished, and no process but the worker's.
+    """
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield lasting_service
+    lasting_service.settle()

@@ -32,6 +32,7 @@ def measurements(output: str) -> list[dict[str, Any]]:
 
 
 def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks; `tests/e2e/test_workloads.py` runs two to a good end."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "trainers.run", *arguments]
     return run_in_a_session(command, env=_environment())
@@ -136,24 +137,15 @@ def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.
         assert process.stdout is not None
         before = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.kill()
-    after = subprocess.run(command, capture_output=True, text=True, check=True, env=_environment())
+    assert main(command[3:]) == DONE
+    after = capsys.readouterr().out
     assert main([path]) == DONE
     whole = {line["step"]: determined(line["metrics"]) for line in measurements(capsys.readouterr().out)}
-    resumed = {line["step"]: determined(line["metrics"]) for line in measurements(after.stdout)}
+    resumed = {line["step"]: determined(line["metrics"]) for line in measurements(after)}
     heard = {line["step"]: determined(line["metrics"]) for line in before}
     assert heard == {step: whole[step] for step in (10, 20, 30)}
     assert 20 <= min(resumed) < 400  # the last checkpoint heard of may have been under way to the disk
     assert resumed == {step: metrics for step, metrics in whole.items() if step >= min(resumed)}
-
-
-def test_torchrun_runs_two_ranks(tmp_path: Path) -> None:
-    directory = tmp_path / "checkpoints"
-    result = torchrun(config_file(tmp_path, small_trial("shampoo")), "--checkpoint-directory", str(directory))
-    assert result.returncode == 0, result.stderr
-    assert "terminate called" not in result.stderr
-    assert [line["step"] for line in measurements(result.stdout)] == [10, 20, 30, 40]
-    manifest = json.loads((directory / "step-00000040" / "manifest.json").read_text())["manifest"]
-    assert manifest["world_size"] == 2
 
 
 def test_torchrun_reports_a_diverged_trial(tmp_path: Path) -> None:

@@ -19,6 +19,12 @@ STEPS = [10, 20, 30, 40]
 FIRST_RUNG = round(SHARES[0] * STEPS[-1])
 
 
+@pytest.fixture
+def service(shared_service: ServiceProcesses) -> ServiceProcesses:
+    """One with a worker."""
+    return shared_service
+
+
 def _submit(service: ServiceProcesses, *, num_trials: int, top_k: int, options: dict[str, Any] | None = None) -> str:
     """A job with two baselines of one trial each, which confirms with three seeds, one trial at a time."""
     return service.submit(
@@ -82,7 +88,6 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
 
 
 def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_killed(service: ServiceProcesses) -> None:
-    service.start_worker()
     slowly = service.slowly(0.4) | {"slow_seed": 2}
     job_id = _submit(service, num_trials=5, top_k=2, options=slowly)
 

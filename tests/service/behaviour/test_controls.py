@@ -24,9 +24,14 @@ ONE_AT_A_TIME = {"parallel_trials": 1}
 
 
 @pytest.fixture
+def service(shared_service: ServiceProcesses) -> ServiceProcesses:
+    """One with a worker."""
+    return shared_service
+
+
+@pytest.fixture
 def client(service: ServiceProcesses) -> Iterator[Client]:
     """A client of the API, with one worker behind it."""
-    service.start_worker()
     with running(service.database) as url, Client(url) as client:
         yield client
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import httpx
 import pytest
 
@@ -12,7 +10,8 @@ from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.pareto_front import dominates
 from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
-from tests.service.server.test_serve import serving
+from tests.support.service.live import running
+from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.patient, pytest.mark.slow]
 OBJECTIVES = {"validation_loss": Direction.MINIMIZE, "optimizer_state_bytes": Direction.MINIMIZE}
 
 
-def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
+def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceProcesses) -> None:
     # TPE draws the first at random.
     specification = {
         "workload": {"name": "digits-mlp"},
@@ -38,7 +37,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
         "confirmation": None,
         "resources": {"parallel_trials": 1},
     }
-    with serving(tmp_path / "data") as service, Client(service.url) as client:
+    with running(shared_service.database, data_are_here=True) as url, Client(url) as client:
         job = client.submit(JobSpecification.model_validate(specification), model="my-mlp")
         job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure
@@ -49,9 +48,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(tmp_path: Path) -> None:
         wider = {"name": "digits-mlp", "options": {"hidden_sizes": [200]}}
         unlike_it = client.estimate({**specification, "workload": wider, "pinned": ["winners"]})
         config = client.trial_config(job.id, job.progress.front[-1].number)
-        page = httpx.get(f"{service.url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
-        service.process.terminate()
-        assert service.process.wait(PATIENCE_SECONDS) == 0
+        page = httpx.get(f"{url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
 
     assert by_model == [recommendation]
     assert {trial.fingerprint for trial in trials} == {recommendation.key.fingerprint}

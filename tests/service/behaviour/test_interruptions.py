@@ -55,6 +55,13 @@ def kill_both(service: ServiceProcesses) -> None:
     service.wait_for("the removal of their files", lambda: not any(map(Path.exists, directories)))
 
 
+def kill_the_raylet(service: ServiceProcesses) -> None:
+    run = service.run_process()
+    [raylet] = [process for process in service.processes() if process.name() == "raylet"]
+    raylet.kill()
+    service.wait_for("the end of the run", lambda: not run.is_running())
+
+
 def terminate_the_worker(service: ServiceProcesses) -> None:
     stop_the_worker(service, signal.SIGTERM)
     service.start_worker()
@@ -72,7 +79,7 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     assert job.crashes == 0
 
 
-INTERRUPTIONS = [terminate_the_worker, kill_the_run, kill_the_worker, kill_both]
+INTERRUPTIONS = [terminate_the_worker, kill_the_run, kill_the_worker, kill_both, kill_the_raylet]
 
 
 def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
@@ -118,21 +125,6 @@ def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProce
 
     service.wait_for("the end of the run", lambda: not service.processes_of_runs())
     assert not (service.data_dir / "checkpoints" / job_id).exists()
-
-
-def test_a_run_whose_raylet_died_starts_anew(service: ServiceProcesses) -> None:
-    service.start_worker()
-    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.3), resources={"parallel_trials": 1}))
-    service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
-    [raylet] = [process for process in service.processes() if process.name() == "raylet"]
-    raylet.kill()
-    service.hurry()
-    service.wait_for("a new run", lambda: service.job(job_id).attempt == 2)
-    job, trials = service.finish(job_id)
-    assert job.state is JobState.SUCCEEDED, job.failure
-    assert [trial.number for trial in trials] == [0, 1, 2]
-    assert {trial.state for trial in trials} == {TrialState.COMPLETED}
-    assert all([measurement.step for measurement in trial.measurements] == STEPS for trial in trials)
 
 
 @pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)

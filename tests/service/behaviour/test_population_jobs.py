@@ -24,12 +24,17 @@ SPACE = {
 }
 
 
+@pytest.fixture
+def service(shared_service: ServiceProcesses) -> ServiceProcesses:
+    """One with a worker."""
+    return shared_service
+
+
 def metrics_at(trial: Trial, step: int) -> dict[str, object]:
     return next(measurement.metrics for measurement in trial.measurements if measurement.step == step)
 
 
 def test_a_population_of_two_slots_survives_the_death_of_its_run(service: ServiceProcesses) -> None:
-    service.start_worker()
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,

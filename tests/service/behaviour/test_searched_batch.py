@@ -15,6 +15,12 @@ from tests.support.service.service_process import ServiceProcesses
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
 
+@pytest.fixture
+def service(shared_service: ServiceProcesses) -> ServiceProcesses:
+    """One with a worker."""
+    return shared_service
+
+
 def test_trials_of_other_batch_sizes_pause_end_and_are_compared_after_equally_many_examples(
     service: ServiceProcesses,
 ) -> None:
@@ -26,7 +32,6 @@ def test_trials_of_other_batch_sizes_pause_end_and_are_compared_after_equally_ma
         "pruner": {"name": None},
         "resources": {"parallel_trials": 1},
     }
-    service.start_worker()
     job_id = service.submit(job)
     finished, trials = service.finish(job_id)
 

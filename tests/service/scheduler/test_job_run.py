@@ -52,6 +52,12 @@ def paced(*seconds_per_step: float) -> dict[str, Any]:
     return {"search_space": {**space, "parameters": [*space["parameters"], pace]}, "pinned": pinned}
 
 
+@pytest.fixture
+def service(shared_service: ServiceProcesses) -> ServiceProcesses:
+    """One with a worker."""
+    return shared_service
+
+
 def programs(service: ServiceProcesses) -> set[str]:
     """The names of the files that the service's processes run, and whatever else is in their arguments."""
     names = set()
@@ -74,7 +80,6 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
         budget={"num_trials": 8, "wall_clock_seconds": 1e300},  # beyond every calendar
         resources={"workers_per_trial": 2},
     )
-    service.start_worker()
     job_id = service.submit(job)
     finished, trials = service.finish(job_id)
 
@@ -99,7 +104,7 @@ def test_every_trouble_of_a_trial_gets_its_state_and_the_job_goes_on(service: Se
             # A rank that was killed costs the trial a second start, not its life.
             assert trial.runs == (2 if trouble == "kill" and first else 1)
     assert not service.rank_processes()
-    checkpoints = tmp_path / "checkpoints" / job_id
+    checkpoints = service.data_dir / "checkpoints" / job_id
     service.wait_for("the end of the job's checkpoints", lambda: not checkpoints.exists())
 
 
@@ -114,7 +119,6 @@ def test_a_trial_that_does_not_fit_goes_on_in_smaller_parts_and_the_same_error_s
         sampler={"name": "random", "seed": 1},
         resources={"parallel_trials": 1},
     )
-    service.start_worker()
     memory_job, error_job = service.submit(too_large), service.submit(broken)
 
     job, [trial] = service.finish(memory_job)
@@ -138,7 +142,6 @@ def test_a_trial_that_does_not_fit_goes_on_in_smaller_parts_and_the_same_error_s
 
 
 def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:
-    service.start_worker()
     job_id = service.submit(
         specification(
             num_trials=3, options={"seconds_per_step": 10 * PATIENCE_SECONDS}, resources={"workers_per_trial": 2}
@@ -161,11 +164,10 @@ def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProc
 
 def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: ServiceProcesses) -> None:
     allowed = 40 * slowness()  # Ray's start is a part of it
-    service.start_worker()
     job_id = service.submit(
         specification(
             num_trials=10_000,
-            options={"seconds_per_step": 0.02},
+            options={"seconds_per_step": 0.1},
             budget={"num_trials": 10_000, "wall_clock_seconds": allowed},
             resources={"parallel_trials": 1},
         )
@@ -184,7 +186,10 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
     assert {t.detail for t in trials if t.state is TrialState.CANCELLED} <= {"the budget was spent"}
 
 
-def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(service: ServiceProcesses) -> None:
+def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(
+    new_service: ServiceProcesses,
+) -> None:
+    service = new_service
     (service.data_dir / "logs").touch()  # where the runs' log files should go
     worker = service.start_worker()
     job, trials = service.finish(service.submit(specification(num_trials=1)))
@@ -210,7 +215,6 @@ def test_the_workers_log_shows_no_password(tmp_path: Path, postgresql_url: str) 
 
 
 def test_a_job_that_the_cluster_cannot_hold_fails_at_once_and_says_why(service: ServiceProcesses) -> None:
-    service.start_worker()
     job_id = service.submit(specification(num_trials=2, resources={"workers_per_trial": 2, "cpus_per_worker": 4096}))
     job, trials = service.finish(job_id)
     assert job.state is JobState.FAILED

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from socket import create_server
 
 import httpx
 import psutil
@@ -97,18 +98,19 @@ def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
     wait_until(lambda: not any(found.is_running() for found in descendants), "the end of what it started")
 
 
-def test_a_taken_port_is_one_clear_line(service: Service, tmp_path: Path) -> None:
-    port = service.url.rpartition(":")[2]
-    second = subprocess.run(
-        [sys.executable, "-m", "service", "serve", "--port", port, "--data-dir", str(tmp_path / "second")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert second.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in second.stderr
-    assert second.stderr.count("\n") == 1
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    with create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = subprocess.run(
+            [sys.executable, "-m", "service", "serve", "--port", str(port), "--data-dir", str(tmp_path / "second")],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert refused.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in refused.stderr
+    assert refused.stderr.count("\n") == 1
     assert not (tmp_path / "second").exists()
 
 

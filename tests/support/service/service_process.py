@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,15 @@ class ServiceProcesses:
     def hurry(self) -> None:
         """Has trials that were slow, to leave time for what a test does meanwhile, go on at full speed."""
         (self.data_dir / "hurry").touch()
+
+    def settle(self) -> None:
+        """Ends whatever jobs are left, and has slow trials of the next ones be slow again: before another test."""
+        with self.database.reading() as session:
+            left = [job.id for job in JobRepository(session).page(limit=1000) if not job.state.is_final]
+        for job_id in left:
+            self.cancel(job_id)
+        self.wait_for("no process but the worker", lambda: not self.processes_of_runs())
+        (self.data_dir / "hurry").unlink(missing_ok=True)
 
     def start_worker(self) -> subprocess.Popen[bytes]:
         environment = {
@@ -179,6 +189,27 @@ class ServiceProcesses:
                     process.kill()
             for worker in self.workers:
                 worker.wait()
+
+
+@contextmanager
+def lasting(migrated_file: Path, directory: Path, *, num_workers: int = 1) -> Iterator[ServiceProcesses]:
+    """A service with workers, for several tests: a worker's start and first job cost more than later jobs.
+
+    Args:
+        migrated_file: an SQLite database without rows, to be copied.
+        directory: for its data, empty.
+    """
+    path = directory / "service.sqlite3"
+    shutil.copyfile(migrated_file, path)
+    database = Database(f"sqlite:///{path}")
+    service = ServiceProcesses(database, directory)
+    try:
+        for _ in range(num_workers):
+            service.start_worker()
+        yield service
+    finally:
+        service.close()
+        database.close()
 
 
 def is_run(process: psutil.Process) -> bool:

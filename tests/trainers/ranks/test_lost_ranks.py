@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from tests.support.trainers.ranks import rank_context
 from tests.support.trainers.trials import determined, small_trial
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from trainers import run
 from trainers.ranks.context import DEFAULT_TIMEOUT_SECONDS
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.run import DONE, LOST
@@ -29,25 +30,50 @@ TIMEOUT_SECONDS = 20.0
 """Time that a rank waits for the other: in a collective, and to join it at the start on a busy machine."""
 
 
-def start_rank(rank: int, config: Path, directory: Path, port: int) -> subprocess.Popen[str]:
+class Rank:
     """One of two ranks, as torchrun would start it, but with nobody who ends it when the other one dies."""
-    environment = {
-        **os.environ,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "trainers.run", str(config), "--checkpoint-directory", str(directory)]
-    command += ["--timeout", str(TIMEOUT_SECONDS)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def __init__(self, rank: int, config: Path, directory: Path, port: int) -> None:
+        self._output, self._errors = (directory.with_name(f"{kind}-{rank}-{port}") for kind in ("output", "errors"))
+        arguments = [str(config), "--checkpoint-directory", str(directory), "--timeout", str(TIMEOUT_SECONDS)]
+        environment = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.process = rank_context().Process(
+            target=run_command, args=(arguments, environment, self._output, self._errors)
+        )
+        self.process.start()
+
+    def lines(self) -> list[str]:
+        """Of its output, those that are whole."""
+        text = self._output.read_text() if self._output.exists() else ""
+        return text.splitlines()[: text.count("\n")]
+
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    def wait(self) -> int | None:
+        """Its exit status; negative: the signal that ended it."""
+        self.process.join(PATIENCE_SECONDS)
+        return self.process.exitcode
 
 
-def start_both(config: Path, directory: Path) -> list[subprocess.Popen[str]]:
+def run_command(arguments: list[str], environment: dict[str, str], output: Path, errors: Path) -> None:
+    """Does as `python -m trainers.run` does, in a process that has its imports already."""
+    for path, number in ((output, 1), (errors, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    os.environ.update(environment)
+    sys.exit(run.main(arguments))
+
+
+def start_both(config: Path, directory: Path) -> list[Rank]:
     port = unused_port()
-    return [start_rank(rank, config, directory, port) for rank in range(2)]
+    return [Rank(rank, config, directory, port) for rank in range(2)]
 
 
 def unused_port() -> int:
@@ -85,40 +111,35 @@ def metrics_by_step(lines: list[str]) -> dict[int, dict[str, float]]:
 def test_the_other_rank_ends_as_lost_and_the_trial_goes_on_from_its_checkpoint(
     moment: str, signal_name: str, tmp_path: Path
 ) -> None:
-    # Starting two ranks is most of the time that this takes.
     config = config_file(tmp_path, moment=moment, signal_name=signal_name)
     directory = tmp_path / "checkpoints"
     ranks = start_both(config, directory)
     try:
-        assert ranks[0].stdout is not None
-        heard = [ranks[0].stdout.readline() for _ in range(2)]
+        wait_until(lambda: len(ranks[0].lines()) >= 2, "two measurements", more=ranks[0].errors)
         (tmp_path / "end").touch()
         noticed_from = time.monotonic()
-        rest, errors = ranks[0].communicate(timeout=PATIENCE_SECONDS)
+        status = ranks[0].wait()
         assert time.monotonic() - noticed_from < DEFAULT_TIMEOUT_SECONDS  # as it was told, it waits less long
-        assert ranks[0].returncode == LOST, errors
-        assert "rank 0 lost another rank: " in errors
-        assert "terminate called" not in errors
+        assert status == LOST, ranks[0].errors()
+        assert "rank 0 lost another rank: " in ranks[0].errors()
+        assert "terminate called" not in ranks[0].errors()
     finally:
         for rank in ranks:
-            rank.kill()
-            rank.communicate()
-    assert ranks[1].returncode == -signal.SIGKILL
+            rank.process.kill()
+    assert ranks[1].wait() == -signal.SIGKILL
     (tmp_path / "end").unlink()
-    before = metrics_by_step([*heard, *rest.splitlines()])
+    before = metrics_by_step(ranks[0].lines())
     assert 60 not in before
     if moment == "step":  # nothing was under way to the disk
         return
 
     again = start_both(config, directory)
     try:
-        output, errors = again[0].communicate(timeout=PATIENCE_SECONDS)
-        again[1].communicate(timeout=PATIENCE_SECONDS)
+        assert [rank.wait() for rank in again] == [DONE, DONE], again[0].errors()
     finally:
         for rank in again:
-            rank.kill()
-    assert [rank.returncode for rank in again] == [DONE, DONE], errors
-    after = metrics_by_step(output.splitlines())
+            rank.process.kill()
+    after = metrics_by_step(again[0].lines())
     assert max(after) == 60
     assert min(after) >= max(before) - 10  # the newest checkpoint may have been on its way to the disk
     for step in before.keys() & after.keys():

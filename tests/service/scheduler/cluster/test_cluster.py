@@ -15,7 +15,7 @@ from ray.cluster_utils import Cluster
 from service.domain import JobState, TrialState
 from service.scheduler.cluster.ray_cluster import OBJECT_STORE_BYTES
 from tests.service.scheduler.test_job_run import specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
 
 pytestmark = [
     pytest.mark.patient,
@@ -30,6 +30,8 @@ STEPS = [10, 20, 30, 40]
 
 
 MACHINE = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+HEAD = {**MACHINE, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+"""Without the processes that show, print or grow a cluster: each is an interpreter with much of Ray."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def machines() -> Iterator[Cluster]:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # as in a run's own cluster
-        cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})
+        cluster = Cluster(initialize_head=True, head_node_args=HEAD)
         try:
             patch.setenv("RAY_ADDRESS", cluster.address)
             yield cluster
@@ -57,10 +59,27 @@ def cluster(machines: Cluster) -> Cluster:
     return machines
 
 
+@pytest.fixture(scope="module")
+def two_workers(
+    machines: Cluster, migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServiceProcesses]:
+    """A service with two workers that have been told of the cluster."""
+    assert os.environ["RAY_ADDRESS"] == machines.address
+    with lasting(migrated_sqlite_file, tmp_path_factory.mktemp("lasting"), num_workers=2) as service:
+        yield service
+
+
+@pytest.fixture
+def service(two_workers: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """The service with two workers; none of its jobs is left unfinished."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield two_workers
+    two_workers.settle()
+
+
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
     cluster: Cluster, service: ServiceProcesses
 ) -> None:
-    service.start_worker()
     job_id = service.submit(
         specification(num_trials=2, options=service.slowly(0.4), resources={"workers_per_trial": 2})
     )
@@ -93,8 +112,6 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
 
 @pytest.mark.usefixtures("cluster")
 def test_rank_groups_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
-    for _ in range(2):
-        service.start_worker()
     # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.
     jobs = [service.submit(specification(num_trials=2, resources={"workers_per_trial": 2})) for _ in range(2)]
     for job_id in jobs:
@@ -105,8 +122,6 @@ def test_rank_groups_of_two_jobs_take_turns_where_only_one_fits(service: Service
 
 @pytest.mark.usefixtures("cluster")
 def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: ServiceProcesses) -> None:
-    for _ in range(2):
-        service.start_worker()
     early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
     service.wait_for("a rank on each machine", lambda: service.num_groups(early) == 3)
     late = service.submit(specification(num_trials=2))
@@ -127,8 +142,6 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
 def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_other_waits(
     service: ServiceProcesses,
 ) -> None:
-    for _ in range(2):
-        service.start_worker()
     in_pairs = {"workers_per_trial": 2}
     patient = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.03}, resources=in_pairs))
     service.wait_for("a trial's end", lambda: service.num_finished(patient) > 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.scheduler.job_run import make_feasibility
+from service.scheduler.job_run import make_feasibility, remember_failures
 from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
 from service.scheduler.stored_job import Stored
-from service.specification.planning import plan_job
+from service.specification.planning import JobPlan, plan_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.memory_estimates import NotPredictable
@@ -62,32 +62,46 @@ def test_what_cannot_be_predicted_is_feasible() -> None:
     assert Feasibility().why_infeasible(0, config) is None
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.PRUNED, TrialState.COMPLETED])
 def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: Database, ending: TrialState) -> None:
-    resources = {"memory_per_worker": 2 * predicted_bytes(config_of("shampoo"))}
-    lease = claimed_job(sqlite_database, search_space=SPACE, resources=resources, baseline=None)
-    begin_trial(sqlite_database, lease, 0)
-    with sqlite_database.writing() as session:
+    limit = 2 * predicted_bytes(config_of("shampoo"))
+    _, stored = job_out_of_memory(sqlite_database, limit, ending)
+    feasibility = Feasibility(predicted_bytes, lambda: limit)
+    remember_failures(feasibility, stored)
+    why = feasibility.why_infeasible(1, config_of("shampoo"))
+    assert (why is None) == (ending in (TrialState.PRUNED, TrialState.COMPLETED)), why
+    assert feasibility.why_infeasible(2, config_of("none")) is None
+
+
+@pytest.mark.processes
+def test_a_process_of_its_own_predicts_for_a_new_run(sqlite_database: Database) -> None:
+    plan, stored = job_out_of_memory(sqlite_database, 2 * predicted_bytes(config_of("shampoo")), TrialState.FAILED)
+    with make_feasibility(plan, stored, is_local=True) as feasibility:
+        assert feasibility.why_infeasible(1, config_of("shampoo")) is not None
+        assert feasibility.why_infeasible(2, config_of("none")) is None
+
+
+def job_out_of_memory(database: Database, limit_bytes: int, ending: TrialState) -> tuple[JobPlan, Stored]:
+    """A job whose first trial ran out of memory once, and what became of it then."""
+    resources = {"memory_per_worker": limit_bytes}
+    lease = claimed_job(database, search_space=SPACE, resources=resources, baseline=None)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
         requeue_trial(session, lease, 0, detail="out of memory", losses=0, memory_failures=1, now=NOW)
     if ending is not TrialState.QUEUED:
         reason = FailureReason.INFEASIBLE if ending is TrialState.FAILED else None
-        with sqlite_database.writing() as session:
+        with database.writing() as session:
             trial = TrialRepository(session).get(lease.job_id, 0)
             trial.state = TrialState.RUNNING
-        end_trial(sqlite_database, lease, 0, ending, reason=reason)
-    with sqlite_database.reading() as session:
+        end_trial(database, lease, 0, ending, reason=reason)
+    with database.reading() as session:
         job = JobRepository(session).get(lease.job_id)
-        stored = Stored(job, TrialRepository(session).with_measurements(lease.job_id))
-    with make_feasibility(plan_job(job.specification), stored, is_local=True) as feasibility:
-        why = feasibility.why_infeasible(1, config_of("shampoo"))
-        assert (why is None) == (ending in (TrialState.PRUNED, TrialState.COMPLETED)), why
-        assert feasibility.why_infeasible(2, config_of("none")) is None
+        return plan_job(job.specification), Stored(job, TrialRepository(session).with_measurements(lease.job_id))
 
 
 @pytest.mark.patient
 @pytest.mark.slow
-def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: ServiceProcesses) -> None:
+def test_a_config_that_is_predicted_not_to_fit_is_never_launched(shared_service: ServiceProcesses) -> None:
     limit = predicted_bytes(config_of("shampoo")) - 1
     job = specification(
         search_space=SPACE,
@@ -97,8 +111,7 @@ def test_a_config_that_is_predicted_not_to_fit_is_never_launched(service: Servic
         pruner={"name": "none"},
         resources={"memory_per_worker": limit},
     )
-    service.start_worker()
-    finished, [fits, does_not] = service.finish(service.submit(job.model_dump(mode="json")))
+    finished, [fits, does_not] = shared_service.finish(shared_service.submit(job.model_dump(mode="json")))
     assert finished.state is JobState.SUCCEEDED, finished.failure
     assert fits.state is TrialState.COMPLETED
     assert (does_not.state, does_not.reason) == (TrialState.FAILED, FailureReason.INFEASIBLE)
