@@ -5,6 +5,18 @@
 The type says what kind of value it is: a word of a `Literal`, a flag, an integer, a number or a pair of numbers, and
 whether None is one. Numbers have a `Range`, a pair two. Without `used_by` every member of the family uses it, and
 without `IN_FLIGHT` it is not for a search to change it in the middle of a training run.
+
+To add a hyperparameter:
+
+1. Declare it: a field of `shampoo.hyperparameters.Hyperparameters`, with its prose below. Rules beside other
+   hyperparameters go into the `_check_...` of their subject there, and if it decides which state there is, into
+   `structure`.
+2. Use it, in `step/` or `state/`.
+3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
+
+Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
+`Shampoo`, the table of what a search may set, and that of the manual, with the first sentence of the prose. Tests
+compare all three, and `test_live_hyperparameters` wants a row with the effect of a change between two steps.
 """
 
 from __future__ import annotations

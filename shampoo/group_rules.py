@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from shampoo.distributed.layout import is_dtensor, layout_of
-from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
+from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, Preconditioner, unused
 
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.
@@ -84,6 +84,24 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
     for name in ("num_ranks_per_group", "reduce_gradients"):
         if getattr(h, name) not in (None, False) and num > 0 and all(is_dtensor(param) for param in params):
             raise ValueError(f"{name}={getattr(h, name)!r} has no effect: all of {num} parameters are DTensors")
+
+
+def require_saved_groups(
+    saved: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
+) -> None:
+    """Checks that the groups of a checkpoint fit those of an optimizer, of whose state `structures` says the shape.
+
+    Raises:
+        ValueError: they have other numbers of parameters, an unknown or illegal hyperparameter, or one of another value
+            that shapes the state. Which ranks step a parameter may differ.
+    """
+    sizes, saved_sizes = ([len(group["params"]) for group in each] for each in (groups, saved))
+    if sizes != saved_sizes:
+        raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
+    for group, structure in zip(saved, structures, strict=True):
+        require_known_keys(group)
+        h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **group})
+        h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
 
 
 def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:

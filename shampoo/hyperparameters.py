@@ -4,17 +4,7 @@ They live in `param_groups` and are read and checked at every step, so a change 
 population-based training) takes effect at the next step or raises. A hyperparameter that a group's member of the
 family does not use must have its default: none is silently ignored.
 
-To add one:
-
-1. Declare it here: a field of `Hyperparameters`, whose annotation is the check of its values (`declarations`), with
-   its prose below. Rules beside other hyperparameters go into the `_check_...` of their subject, and if it decides
-   which state there is, into `structure`.
-2. Use it, in `step/` or `state/`.
-3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
-
-Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
-`Shampoo`, the table of what a search may set, and that of the manual, with the first sentence of the prose. Tests
-compare all three, and `test_live_hyperparameters` wants a row with the effect of a change between two steps.
+`shampoo.declarations` says how to add one.
 """
 
 from __future__ import annotations

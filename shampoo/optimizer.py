@@ -29,8 +29,9 @@ from shampoo.group_rules import (
     require_known_keys,
     require_params,
     require_peak_lr,
+    require_saved_groups,
 )
-from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters
+from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 from shampoo.step.failures import RefreshFailures
@@ -304,14 +305,7 @@ class Shampoo(Optimizer):
         """
         state_dict = torch_internals.before_loading(self, state_dict)
         saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
-        sizes = [len(group["params"]) for group in self.param_groups]
-        saved_sizes = [len(group["params"]) for group in saved_groups]
-        if sizes != saved_sizes:
-            raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
-        for saved, structure in zip(saved_groups, self._structures, strict=True):
-            require_known_keys(saved)
-            h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **saved})
-            h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
+        require_saved_groups(saved_groups, self.param_groups, self._structures)
         saved_as = {
             param: key
             for group, saved in zip(self.param_groups, saved_groups, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from search_spaces import SearchSpace
 from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
-from service.evidence.best_values import best_of
+from service.evidence import caveats
 from service.evidence.branches import Branches
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
@@ -22,9 +22,8 @@ from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
-from service.evidence.range_edges import edge_caveats
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
-from service.evidence.setbacks import setback_caveat
+from service.evidence.setbacks import setback_caveats
 from service.evidence.types import (
     EQUAL_WITHIN,
     BaselineBest,
@@ -36,16 +35,7 @@ from service.evidence.types import (
     Verdict,
     Winner,
 )
-from service.evidence.wording import optimizer_title
 from trainers.workload.description import ParameterGroup
-
-CAVEAT_ONE_SEED = (
-    "The values are those of the search, of one seed each, and the best of many is partly luck: "
-    "repeat both winners with fresh seeds before relying on the difference."
-)
-
-AS_MUCH_TIME = 0.9
-"""Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
 
 _TRAINING = (
     "num_steps",
@@ -122,6 +112,7 @@ def recommend(
         result = dataclasses.replace(result, improvement_low=low, improvement_high=high)
     verdict, improvement = _verdict(baseline, comparisons)
     found = pasteable(best.config, parameter_groups)
+    side_seconds = _side_seconds(trials)
     front = _front(trials, objectives) if len(objectives) > 1 else []
     evidence = Evidence(
         metric=metric,
@@ -136,18 +127,18 @@ def recommend(
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
             *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
-            *([] if over_seeds or has_failed else [CAVEAT_ONE_SEED]),
+            *([] if over_seeds or has_failed else [caveats.ONE_SEED]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
-            *_edge_caveats(trials, best, baseline, spaces or {}),
-            *_caveats(trials, baseline, num_planned),
-            *_data_caveats(trials),
-            *_caveats_of_currency(currency, comparisons),
-            *(_confirmation_caveats(result, len(comparing)) if seeds else []),
-            *([] if front else _caveat_of_no_front(objectives)),
+            *caveats.of_edges(trials, best, baseline, spaces or {}),
+            *caveats.of_trials(trials, baseline, num_planned, side_seconds),
+            *caveats.of_data(trials),
+            *caveats.of_currency(currency, comparisons),
+            *(caveats.of_confirmation(result, len(comparing)) if seeds else []),
+            *([] if front else caveats.of_no_front(objectives)),
         ],
         confirmation=result,
         front=front,
-        verdict_caveats=[] if result is None else _setbacks(result, best, baseline, direction),
+        verdict_caveats=[] if result is None else setback_caveats(result, best, baseline, direction),
         alternatives=[]
         if over_seeds is None
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
@@ -155,7 +146,7 @@ def recommend(
         currency=comparisons[0].currency if comparisons else currency,
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
-        side_seconds=_side_seconds(trials),
+        side_seconds=side_seconds,
         branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
     if baseline is not None and evidence.has_few_trials:
@@ -198,12 +189,6 @@ def _front(trials: Sequence[FinishedTrial], objectives: Sequence[Objective]) -> 
     )
 
 
-def _caveat_of_no_front(objectives: Sequence[Objective]) -> list[str]:
-    """The first objective has been measured: there is a best trial."""
-    others = " and ".join(objective.metric for objective in objectives[1:])
-    return [f"No completed trial measured {others} as a number."] if others else []
-
-
 def _baselines(
     trials: Sequence[FinishedTrial], result: ConfirmationResult | None, choosing: Sequence[int], direction: Direction
 ) -> list[BaselineBest]:
@@ -211,8 +196,8 @@ def _baselines(
     own = [trial for trial in trials if trial.phase is Phase.BASELINE]
     rivals = result.configs[len(result.candidates) :] if result is not None else []
     found = []
-    for optimizer in dict.fromkeys(_optimizer(trial) for trial in own):
-        tried = [trial for trial in own if _optimizer(trial) == optimizer]
+    for optimizer in dict.fromkeys(trial.optimizer for trial in own):
+        tried = [trial for trial in own if trial.optimizer == optimizer]
         numbers = {trial.number for trial in tried}
         chosen = next((c for c in rivals if c.number in numbers and c.choosing_mean is not None), None)
         best = _winner(tried, Phase.BASELINE, direction)
@@ -231,7 +216,7 @@ def _side_seconds(trials: Sequence[FinishedTrial]) -> dict[Side, float]:
     seconds: dict[Side, float] = {}
     for trial in trials:
         if trial.confirms is None:
-            side = side_of(trial.phase, _optimizer(trial))
+            side = side_of(trial.phase, trial.optimizer)
             seconds[side] = seconds.get(side, 0.0) + trial.seconds
     return seconds
 
@@ -245,10 +230,6 @@ def _branches(
 ) -> Branches | None:
     space = spaces.get(Phase.SEARCH)
     return None if space is None else branches_of(trials, best.number, space, side, direction)
-
-
-def _optimizer(trial: FinishedTrial) -> str:
-    return str(trial.config["optimizer"]["name"])
 
 
 def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:
@@ -304,12 +285,6 @@ def _is_of_whole_trials(comparison: CurrencyComparison, best: Winner, baseline: 
     return baseline is not None and (comparison.value, comparison.baseline_value) == (best.value, baseline.value)
 
 
-def _caveats_of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> list[str]:
-    if not comparisons or comparisons[0].currency is asked:
-        return []
-    return [f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."]
-
-
 def _pairs(
     trials: Sequence[FinishedTrial], best: Winner, baseline: Winner, over_seeds: ConfirmationResult | None
 ) -> list[Pair]:
@@ -326,77 +301,3 @@ def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
     for trial in trials:
         counts.setdefault(trial.phase.value, Counter())[trial.ending] += 1
     return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}
-
-
-def _edge_caveats(
-    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Side, SearchSpace]
-) -> list[str]:
-    values = {trial.number: trial.parameters for trial in trials}
-    winners = {Phase.SEARCH.value: best} | ({} if baseline is None else {baseline.optimizer: baseline})
-    return [
-        caveat
-        for side, winner in winners.items()
-        if side in spaces
-        for caveat in edge_caveats(side, spaces[side], values[winner.number])
-    ]
-
-
-def _caveats(trials: Sequence[FinishedTrial], baseline: Winner | None, num_planned: int | None) -> list[str]:
-    caveats: list[str] = []
-    found = [trial for trial in trials if trial.confirms is None]
-    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
-    if num_planned is not None and num_ended < num_planned:
-        caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
-    of_baselines = Counter(_optimizer(trial) for trial in found if trial.phase is Phase.BASELINE)
-    num_search = sum(trial.phase is Phase.SEARCH for trial in found)
-    if baseline is None:
-        why = "none of its trials completed" if of_baselines else "the job had none"
-        caveats.append(f"There is no baseline to compare with: {why}.")
-        return caveats
-    seconds = _side_seconds(trials)
-    for optimizer, num in of_baselines.items():
-        if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
-            whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
-            caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
-    return caveats
-
-
-def _data_caveats(trials: Sequence[FinishedTrial]) -> list[str]:
-    """What the newest of the trials that remarked anything of their data did: all have the same data."""
-    remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)
-    return [] if remarked is None else [f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."]
-
-
-def _confirmation_caveats(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
-    """Caveats on a confirmation of `num_seeds` seeds."""
-    if result is None:
-        return ["No config was trained again with new seeds: the job ended before."]
-    caveats = [
-        f"The config of trial {config.number} failed with seed {', '.join(str(failed.seed) for failed in failures)}: "
-        f"{failures[0].ending}."
-        for config in result.configs
-        if (failures := [outcome for outcome in config.results if outcome.has_failed])
-    ]
-    if result.is_settled:
-        caveats.append(
-            f"The comparison stopped after {len(result.seeds)} of {num_seeds} seeds: they contradict each other so "
-            "much that the others could not have told the configs apart."
-        )
-    elif len(result.seeds) < num_seeds and any(not config.has_failed for config in result.configs):
-        caveats.append(f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} seeds were compared.")
-    return caveats
-
-
-def _setbacks(result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction) -> list[str]:
-    """Caveats on the compared configs that did worse over the new seeds than when they were found."""
-    by_number = {config.number: config for config in result.configs}
-    caveats = []
-    for role, winner in (("recommended", best), ("baseline's", baseline)):
-        config = None if winner is None else by_number.get(winner.number)
-        if winner is None or config is None:
-            continue
-        whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
-        confirmed = best_of(result, winner)
-        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
-        caveats += [] if caveat is None else [caveat]
-    return caveats

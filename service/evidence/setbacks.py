@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from service.domain import Direction
-from service.evidence.best_values import BestTrial
-from service.evidence.types import ConfirmedConfig
-from service.evidence.wording import number, spread
+from service.evidence.best_values import BestTrial, best_of
+from service.evidence.types import ConfirmationResult, ConfirmedConfig, Winner
+from service.evidence.wording import number, optimizer_title, spread
 
 LARGE = 0.1
 """Loss of a config, as a share of what it had when found, that is told even where it may be chance."""
@@ -46,3 +46,20 @@ def setback_caveat(
         f"{whose}: its search value {number(found)} was luck: {has}, and by these seeds another would lie between "
         f"{number(config.further_low)} and {number(config.further_high)} ({confidence:.0%} interval)."
     )
+
+
+def setback_caveats(
+    result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction
+) -> list[str]:
+    """Caveats on the compared configs that did worse over the new seeds than when they were found."""
+    by_number = {config.number: config for config in result.configs}
+    caveats = []
+    for role, winner in (("recommended", best), ("baseline's", baseline)):
+        config = None if winner is None else by_number.get(winner.number)
+        if winner is None or config is None:
+            continue
+        whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
+        confirmed = best_of(result, winner)
+        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        caveats += [] if caveat is None else [caveat]
+    return caveats

@@ -76,6 +76,11 @@ class FinishedTrial:
         return whole - (self.curve[0][1] if self.curve and self.forked_from is not None else 0.0)
 
     @property
+    def optimizer(self) -> str:
+        """The name of its optimizer."""
+        return str(self.config["optimizer"]["name"])
+
+    @property
     def batch_size(self) -> int:
         """Training examples of each step."""
         return int(self.config["batch_size"])

@@ -49,7 +49,7 @@ def sides_of(
 
 
 def _name_of_side(trial: FinishedTrial) -> Side:
-    return side_of(trial.phase, str(trial.config["optimizer"]["name"]))
+    return side_of(trial.phase, trial.optimizer)
 
 
 def with_luck(

@@ -65,7 +65,7 @@ from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
-from service.scheduler.policy.searching.equivalent_trials import Beginning, resolution, tells_twins
+from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
 from service.scheduler.policy.searching.phase_search import (
     TEACHING_REASONS,
     Choice,
@@ -372,21 +372,13 @@ class AutoSearch:
 
     def _known_ends(self, trials: Sequence[_ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
         """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""
-        ends: dict[int, float] = {}
-        by_beginning: dict[Beginning, float] = {}
-        for trial in trials:
-            if trial.failed:
-                ends[trial.number] = math.nan
-            elif trial.final is not None:
-                ends[trial.number] = trial.final
-                by_beginning.setdefault(self._beginning(trial), trial.final)
-        twins = set()
-        for trial in trials:
-            beginning = self._beginning(trial)
-            if trial.status is SearchStatus.PAUSED and tells_twins(beginning) and beginning in by_beginning:
-                ends[trial.number] = by_beginning[beginning]
-                twins.add(trial.number)
-        return ends, frozenset(twins)
+        finished = {trial.number: trial.final for trial in trials if trial.final is not None}
+        failed = {trial.number: math.nan for trial in trials if trial.failed}
+        twins = ends_of_twins(
+            [(self._beginning(trial), trial.final) for trial in trials if trial.final is not None],
+            [(trial.number, self._beginning(trial)) for trial in trials if trial.status is SearchStatus.PAUSED],
+        )
+        return {**finished, **failed, **twins}, frozenset(twins)
 
     def _beginning(self, trial: _ModelledTrial) -> Beginning:
         return tuple(value for step, value in trial.curve if step <= self._rungs.first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,21 @@ Beginning: TypeAlias = tuple[float, ...]
 def tells_twins(beginning: Beginning) -> bool:
     """True if equal beginnings mean equal trainings: not if nothing has moved yet, as with an accuracy of chance."""
     return len(set(beginning)) > 1
+
+
+def ends_of_twins(
+    finished: Iterable[tuple[Beginning, float]], paused: Iterable[tuple[int, Beginning]]
+) -> dict[int, float]:
+    """The final values of the paused trials that are twins of a finished one, by their numbers.
+
+    Args:
+        finished: beginning and final value of each, in their order.
+        paused: number and beginning of each.
+    """
+    ends: dict[Beginning, float] = {}
+    for beginning, final in finished:
+        ends.setdefault(beginning, final)
+    return {number: ends[beginning] for number, beginning in paused if tells_twins(beginning) and beginning in ends}
 
 
 def resolution(beginnings: Sequence[Beginning | None], vectors: Array, posterior: Posterior) -> float:

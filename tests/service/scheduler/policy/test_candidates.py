@@ -35,7 +35,7 @@ BAD = [(9.0, 1e-4), (9.1, 2e-4), (9.2, 3e-4), (9.3, 4e-4), (9.4, 5e-4)]
 
 
 def test_the_best_of_each_member_goes_before_the_second_of_the_same() -> None:
-    bad = [(value, {"preconditioner": "kl", "lr": lr}) for value, lr in BAD]
+    bad: list[tuple[float, Mapping[str, Scalar]]] = [(value, {"preconditioner": "kl", "lr": lr}) for value, lr in BAD]
     found = candidates(
         FAMILY,
         (1.0, {"preconditioner": "shampoo", "lr": 0.1}),

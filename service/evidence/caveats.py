@@ -1,0 +1,103 @@
+"""The caveats of a recommendation, sentences on what speaks against relying on it: pure functions of plain values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from search_spaces import SearchSpace
+from service.domain import Currency, Objective, Phase, Side, TrialState
+from service.evidence.range_edges import edge_caveats
+from service.evidence.types import ConfirmationResult, CurrencyComparison, FinishedTrial, Winner
+from service.evidence.wording import optimizer_title
+
+ONE_SEED = (
+    "The values are those of the search, of one seed each, and the best of many is partly luck: "
+    "repeat both winners with fresh seeds before relying on the difference."
+)
+
+AS_MUCH_TIME = 0.9
+"""Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
+
+
+def of_edges(
+    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Side, SearchSpace]
+) -> list[str]:
+    """Caveats on winners with values at the edge of their ranges, as far as the sides' spaces are known."""
+    values = {trial.number: trial.parameters for trial in trials}
+    winners = {Phase.SEARCH.value: best} | ({} if baseline is None else {baseline.optimizer: baseline})
+    return [
+        caveat
+        for side, winner in winners.items()
+        if side in spaces
+        for caveat in edge_caveats(side, spaces[side], values[winner.number])
+    ]
+
+
+def of_trials(
+    trials: Sequence[FinishedTrial],
+    baseline: Winner | None,
+    num_planned: int | None,
+    seconds: Mapping[Side, float],
+) -> list[str]:
+    """Caveats on a job that ended early, has no baseline, or gave one less than the search.
+
+    Args:
+        num_planned: trials of search and baselines that the job was to have; None: unknown.
+        seconds: of training, of each side.
+    """
+    caveats: list[str] = []
+    found = [trial for trial in trials if trial.confirms is None]
+    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
+    if num_planned is not None and num_ended < num_planned:
+        caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
+    of_baselines = Counter(trial.optimizer for trial in found if trial.phase is Phase.BASELINE)
+    num_search = sum(trial.phase is Phase.SEARCH for trial in found)
+    if baseline is None:
+        why = "none of its trials completed" if of_baselines else "the job had none"
+        caveats.append(f"There is no baseline to compare with: {why}.")
+        return caveats
+    for optimizer, num in of_baselines.items():
+        if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
+            whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
+            caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
+    return caveats
+
+
+def of_data(trials: Sequence[FinishedTrial]) -> list[str]:
+    """The remarks on the data, of the newest of the trials that made any: all have the same data."""
+    remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)
+    return [] if remarked is None else [f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."]
+
+
+def of_confirmation(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
+    """Caveats on a confirmation of `num_seeds` seeds."""
+    if result is None:
+        return ["No config was trained again with new seeds: the job ended before."]
+    caveats = [
+        f"The config of trial {config.number} failed with seed {', '.join(str(failed.seed) for failed in failures)}: "
+        f"{failures[0].ending}."
+        for config in result.configs
+        if (failures := [outcome for outcome in config.results if outcome.has_failed])
+    ]
+    if result.is_settled:
+        caveats.append(
+            f"The comparison stopped after {len(result.seeds)} of {num_seeds} seeds: they contradict each other so "
+            "much that the others could not have told the configs apart."
+        )
+    elif len(result.seeds) < num_seeds and any(not config.has_failed for config in result.configs):
+        caveats.append(f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} seeds were compared.")
+    return caveats
+
+
+def of_no_front(objectives: Sequence[Objective]) -> list[str]:
+    """A caveat where no trial measured all further objectives; the first one was measured, as there is a best trial."""
+    others = " and ".join(objective.metric for objective in objectives[1:])
+    return [f"No completed trial measured {others} as a number."] if others else []
+
+
+def of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> list[str]:
+    """A caveat where the verdict is by another currency than the one asked for."""
+    if not comparisons or comparisons[0].currency is asked:
+        return []
+    return [f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."]
