@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,7 +12,6 @@ from service.api.dependencies import ReadSession
 from service.api.figures import (
     Axis,
     Figure,
-    Point,
     best_so_far,
     choose_curves,
     learning_curves,
@@ -74,7 +72,7 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
     ids = {trial.number: trial.id for trial in trials}
     rows = [plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
     chosen = choose_curves(rows, direction=job.direction)
-    curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
+    curves = MeasurementRepository(session).curves([ids[row.number] for row in chosen], job.metric)
     batch_sizes = {ids[trial.number]: int(trial.config["batch_size"]) for trial in trials}
     counts_examples = len(set(batch_sizes.values())) > 1  # equal steps are not equally far then
     if counts_examples:
@@ -107,11 +105,3 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
         metrics=metrics,
         labels=side_labels(job.specification),
     )
-
-
-def _curves(session: ReadSession, trial_ids: Sequence[str], metric: str) -> dict[str, list[Point]]:
-    """(step, objective) of each trial's measurements, by the trial's id."""
-    curves: dict[str, list[Point]] = {}
-    for measurement in MeasurementRepository(session).of_trials(trial_ids):
-        curves.setdefault(measurement.trial_id, []).append((measurement.step, measurement.metrics.get(metric)))
-    return curves

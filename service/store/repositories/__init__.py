@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.measurements import MeasurementRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
     Answer,
@@ -14,7 +15,6 @@ from service.store.repositories.studies import StudyJob, StudyRepository, StudyT
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
-    MeasurementRepository,
     TrialRepository,
     TrialSummary,
 )

@@ -134,6 +134,12 @@ class JobRepository:
         self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
 
 
+def lock_event_order(session: Session) -> None:
+    """Makes other writers of events wait until the transaction ends, on PostgreSQL; SQLite has one writer anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _EVENT_ORDER_LOCK})
+
+
 class EventRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -144,8 +150,7 @@ class EventRepository:
         PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
         commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
         """
-        if self._session.get_bind().dialect.name == "postgresql":
-            self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _EVENT_ORDER_LOCK})
+        lock_event_order(self._session)
         self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
 

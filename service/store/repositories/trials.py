@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select, union_all
+from sqlalchemy import ColumnElement, ScalarSelect, case, func, select, union_all
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, Phase, TrialRequest, TrialState
@@ -113,21 +112,10 @@ class TrialRepository:
             select(Trial)
             .where(Trial.job_id == job_id)
             .order_by(Trial.number)
-            .options(selectinload(Trial.measurements))
+            .options(selectinload(Trial.measurements).selectinload(MeasurementRow.metric_set))
             .execution_options(populate_existing=True)
         )
         return list(self._session.scalars(statement))
-
-    def first_measurement(self, job_id: str) -> MeasurementRow | None:
-        """The measurement of a job that was recorded first; None: it has none."""
-        statement = (
-            select(MeasurementRow)
-            .join(MeasurementRow.trial)
-            .where(Trial.job_id == job_id)
-            .order_by(MeasurementRow.recorded_at, MeasurementRow.step)
-            .limit(1)
-        )
-        return self._session.scalar(statement)
 
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
         """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
@@ -204,34 +192,3 @@ def _leading_id(phase: Phase) -> ScalarSelect[str]:
     value = case((direction == Direction.MINIMIZE.value, lowest), else_=highest)
     leading = select(Trial.id).where(*completed(Trial), Trial.value == value).order_by(Trial.number).limit(1)
     return leading.correlate(Job).scalar_subquery()
-
-
-class MeasurementRepository:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def put(self, measurement: MeasurementRow) -> float | None:
-        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
-
-        Returns the `seconds` of the one replaced; None: the step was not measured before.
-        """
-        earlier = self._session.get(MeasurementRow, (measurement.trial_id, measurement.step))
-        replaced = None if earlier is None else earlier.seconds
-        self._session.merge(measurement)
-        return replaced
-
-    def find(self, trial_id: str, step: int) -> MeasurementRow | None:
-        return self._session.get(MeasurementRow, (trial_id, step))
-
-    def of_trial(
-        self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
-    ) -> list[MeasurementRow]:
-        statement: Select[Any] = select(MeasurementRow).where(MeasurementRow.trial_id == trial_id)
-        if after_step is not None:
-            statement = statement.where(MeasurementRow.step > after_step)
-        return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
-
-    def of_trials(self, trial_ids: Sequence[str]) -> list[MeasurementRow]:
-        """The measurements of these trials, each trial's in order of steps."""
-        statement = select(MeasurementRow).where(MeasurementRow.trial_id.in_(trial_ids))
-        return list(self._session.scalars(statement.order_by(MeasurementRow.trial_id, MeasurementRow.step)))
