@@ -56,7 +56,7 @@ def read_plot(
 
 
 def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     return best_so_far(
         [plot_trial(trial, started_at=job.started_at) for trial in trials],
         metric=job.metric,
@@ -68,12 +68,12 @@ def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
 
 def _learning_curves(session: ReadSession, job: Job) -> Figure:
     """Chooses the trials to draw first, so that a job of thousands loads the measurements of a hundred."""
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     ids = {trial.number: trial.id for trial in trials}
     rows = [plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
     chosen = choose_curves(rows, direction=job.direction)
     curves = MeasurementRepository(session).curves([ids[row.number] for row in chosen], job.metric)
-    batch_sizes = {ids[trial.number]: int(trial.config["batch_size"]) for trial in trials}
+    batch_sizes = {ids[trial.number]: trial.batch_size for trial in trials}
     counts_examples = len(set(batch_sizes.values())) > 1  # equal steps are not equally far then
     if counts_examples:
         curves = {key: [(step * batch_sizes[key], value) for step, value in curve] for key, curve in curves.items()}
@@ -93,14 +93,17 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
             "against", f"{against!r} is no objective of the job beside the first (there is {', '.join(others)})"
         )
     metrics = against or others[0], job.metric
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
+    values = TrialRepository(session).metrics_of_completed(job.id)
     return trade_off(
         [plot_trial(trial, started_at=job.started_at) for trial in completed],
-        {trial.number: (trial.metrics.get(metrics[0]), trial.metrics.get(metrics[1])) for trial in completed},
+        {number: (found.get(metrics[0]), found.get(metrics[1])) for number, found in values.items()},
         [
             point.number
-            for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
+            for point in front_of(
+                ((trial.number, trial.phase, values[trial.number]) for trial in completed), job.objectives
+            )
         ],
         metrics=metrics,
         labels=side_labels(job.specification),

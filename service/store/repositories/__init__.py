@@ -15,6 +15,7 @@ from service.store.repositories.studies import StudyJob, StudyRepository, StudyT
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
+    PlottedTrial,
     TrialRepository,
     TrialSummary,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "PlottedTrial",
     "RecommendationQuery",
     "RecommendationRepository",
     "StudyJob",

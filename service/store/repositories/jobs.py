@@ -32,6 +32,11 @@ class JobRepository:
             raise NotFound("job", job_id)
         return job
 
+    def check_exists(self, job_id: str) -> None:
+        """Raises: NotFound."""
+        if self._session.scalar(select(Job.id).where(Job.id == job_id)) is None:
+            raise NotFound("job", job_id)
+
     def get_locked(self, job_id: str) -> Job:
         """The job, locked against other writers until the transaction ends, with its newest values.
 
