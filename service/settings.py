@@ -54,6 +54,9 @@ class Settings(BaseSettings):
     """True if a job may name its workload as `module:Class`, which the service then imports from its packages and
     directory; None: if `host` is this machine alone (127.0.0.1, ::1 or localhost) and `allowed_hosts` names no other,
     as a proxy's. Registered workloads are always allowed."""
+    thin_after_days: float | None = Field(default=None, gt=0)
+    """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
+    measurements each, and the events of trials are deleted. None: all is kept."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""

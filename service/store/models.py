@@ -138,6 +138,8 @@ class Job(Base):
     """Since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
+    thinned_at: Mapped[datetime | None]
+    """When `service.use_cases.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs when its worker last looked; None: it has never run."""
 

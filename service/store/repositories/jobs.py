@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, text, update
+from sqlalchemy import and_, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -15,6 +15,8 @@ from service.store.models import Event, Job
 
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
+
+TRIAL_EVENTS = ("trial.state", "trial.measured")
 
 
 class JobRepository:
@@ -122,6 +124,15 @@ class JobRepository:
         statement = select(func.count()).where(Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
         return self._session.scalar(statement) or 0
 
+    def next_to_thin(self, finished_before: datetime) -> str | None:
+        """The id of the job that ended first, before this time, and has not been thinned since; None: there is none."""
+        statement = select(Job.id).where(
+            Job.state.in_([state for state in JobState if state.is_final]),
+            Job.finished_at < finished_before,
+            or_(Job.thinned_at.is_(None), Job.thinned_at < Job.finished_at),
+        )
+        return self._session.scalar(statement.order_by(Job.finished_at, Job.id).limit(1))
+
     def leased_to(self, worker_id: str) -> list[Job]:
         """The running jobs whose leases `worker_id` holds."""
         statement = select(Job).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
@@ -165,6 +176,14 @@ class EventRepository:
         if job_id is not None:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
+
+    def delete_of_trials(self, job_id: str, *, limit: int) -> int:
+        """Deletes up to `limit` events of a job's trials, the oldest first; how many there were. Those of the job
+        itself stay: they tell its end to whoever follows it, and the first one numbers it."""
+        ids = select(Event.id).where(Event.job_id == job_id, Event.kind.in_(TRIAL_EVENTS)).order_by(Event.id)
+        found = list(self._session.scalars(ids.limit(limit)))
+        self._session.execute(delete(Event).where(Event.id.in_(found)))
+        return len(found)
 
     def last_id(self) -> int:
         """The newest event's id; 0: there is none."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session, selectinload
 
 from service.store.models import MeasurementRow, MetricSet, Trial
@@ -74,7 +73,9 @@ class MeasurementRepository:
     def first_of_job(self, job_id: str) -> MeasurementRow | None:
         """The measurement of a job that was recorded first; None: it has none."""
         statement = self._select().join(MeasurementRow.trial).where(Trial.job_id == job_id)
-        return self._session.scalar(statement.order_by(MeasurementRow.recorded_at, MeasurementRow.step).limit(1))
+        return self._session.scalars(
+            statement.order_by(MeasurementRow.recorded_at, MeasurementRow.step).limit(1)
+        ).one_or_none()
 
     def of_trial(
         self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
@@ -111,5 +112,11 @@ class MeasurementRepository:
                 found.setdefault(trial_id, []).append((step, value))
         return found
 
-    def _select(self) -> Select[Any]:
+    def delete(self, trial_id: str, steps: Sequence[int]) -> None:
+        """Deletes the measurements of a trial at these steps."""
+        for start in range(0, len(steps), MAX_IDS):
+            some = MeasurementRow.step.in_(steps[start : start + MAX_IDS])
+            self._session.execute(delete(MeasurementRow).where(MeasurementRow.trial_id == trial_id, some))
+
+    def _select(self) -> Select[MeasurementRow]:
         return select(MeasurementRow).options(_METRICS)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, func, select, union_all
+from sqlalchemy import BindParameter, ColumnElement, ScalarSelect, Select, bindparam, case, func, select, union_all
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
@@ -154,6 +154,17 @@ class TrialRepository:
         )
         return {row[0]: row[1] for row in self._session.execute(statement.order_by(Trial.number))}
 
+    def fork_steps(self, job_id: str) -> dict[int, frozenset[int]]:
+        """The steps at which others of a job began from a trial, by that trial's number."""
+        statement = select(Trial.forked_from, Trial.forked_at_step).where(
+            Trial.job_id == job_id, Trial.forked_from.is_not(None)
+        )
+        found: dict[int, frozenset[int]] = {}
+        for number, step in self._session.execute(statement):
+            if number is not None and step is not None:
+                found[number] = found.get(number, frozenset()) | {step}
+        return found
+
     def with_measurements(self, job_id: str) -> list[Trial]:
         """Every trial of a job by number, with its measurements loaded."""
         statement = (
@@ -207,12 +218,12 @@ class TrialRepository:
         return [CompletedTrial(*row) for row in rows]
 
 
-_JOB_IDS = bindparam("job_ids", expanding=True)
+_JOB_IDS: BindParameter[str] = bindparam("job_ids", expanding=True)
 
 
 # Built once: that takes longer than the database does.
 @cache
-def _summaries() -> Select[Any]:
+def _summaries() -> Select[str, Phase, TrialState, int, float, int, Any]:
     """A statement for the columns of a `TrialSummary`."""
     return (
         select(

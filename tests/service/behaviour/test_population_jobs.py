@@ -24,7 +24,7 @@ SPACE = {
 }
 
 
-def metrics_at(trial: Trial, step: int) -> dict[str, object]:
+def metrics_at(trial: Trial, step: int) -> dict[str, float | None]:
     return next(measurement.metrics for measurement in trial.measurements if measurement.step == step)
 
 

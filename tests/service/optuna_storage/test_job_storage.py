@@ -320,14 +320,15 @@ def test_many_trials_take_as_many_statements_as_few(database: Database, storage:
         rest = {"epoch": 1.0, "seconds": 0.1, "recorded_at": NOW}
         with database.writing() as session:
             measurements = MeasurementRepository(session)
-            measurements.put(f"{job}_0", step=20, metrics={"validation_loss": 1 / 20}, **rest)
-            first = measurements.find(f"{job}_0", 20)
-            assert first is not None
+            metrics = {"validation_loss": 1 / 20}
+            measurements.put(f"{job}_0", step=20, epoch=1.0, seconds=0.1, metrics=metrics, recorded_at=NOW)
+            stored = measurements.find(f"{job}_0", 20)
+            assert stored is not None
             measured = [
                 {
                     "trial_id": f"{job}_{number}",
                     "step": step,
-                    "metric_set_id": first.metric_set_id,
+                    "metric_set_id": stored.metric_set_id,
                     "packed_values": pack([1 / step]),
                     **rest,
                 }

@@ -1,4 +1,5 @@
-"""Keep the names of metrics once for all measurements that have them, and of each measurement the values alone."""
+"""Keep the names of metrics once for all measurements that have them, and of each measurement the values alone; note
+when a job's history was thinned."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ Stored = dict[str, Any]
 
 
 def upgrade() -> None:
+    op.add_column("jobs", sa.Column("thinned_at", TIME, nullable=True))
     op.create_table(
         "metric_sets",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -94,6 +96,7 @@ def downgrade() -> None:
 
     _copy(PACKED_COLUMNS, PLAIN_COLUMNS, unpacked)
     op.drop_table("metric_sets")
+    op.drop_column("jobs", "thinned_at")
 
 
 METRIC_SETS = sa.table(
