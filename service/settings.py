@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
+    thin_after_days: float | None = Field(default=None, gt=0)
+    """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
+    measurements each, and the events of trials are deleted. None: all is kept."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""

@@ -39,6 +39,7 @@ from service.scheduler.checkpoint_storage import (
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
 from service.store.repositories import JobRepository
@@ -90,6 +91,17 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     gone = threading.Event()
     heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
     heart.start()
+    helpers = [heart]
+    if settings.thin_after_days is not None:
+        helpers.append(
+            threading.Thread(
+                target=keep_thinning,
+                args=(database,),
+                kwargs={"after_days": settings.thin_after_days, "gone": gone},
+                name="retention",
+            )
+        )
+        helpers[-1].start()
     launcher = _launcher(settings)
     try:
         while not stop.is_set():
@@ -105,7 +117,8 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         if launcher is not None:
             launcher.close()
         gone.set()
-        heart.join()
+        for helper in helpers:
+            helper.join()
         database.close()
 
 

@@ -37,6 +37,7 @@ from service.domain import (
 )
 from service.evidence.types import EvidenceStatus
 from service.specification.job import JobSpecification
+from service.store.packing import unpack
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -155,6 +156,8 @@ class Job(Base):
     """Since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
+    thinned_at: Mapped[datetime | None]
+    """When `service.use_cases.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs when its worker last looked; None: it has never run."""
 
@@ -288,19 +291,39 @@ class Trial(Base):
     )
 
 
+class MetricSet(Base):
+    """The names of the metrics that measurements have, kept once for all that have the same."""
+
+    __tablename__ = "metric_sets"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    """`service.store.packing.digest_of` the names."""
+    names: Mapped[list[Any]]
+
+
 class MeasurementRow(Base):
     """A measurement of a trial, at one step."""
 
     __tablename__ = "measurements"
+    __table_args__ = ({"sqlite_with_rowid": False},)
 
     trial_id: Mapped[str] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), primary_key=True)
     step: Mapped[int] = mapped_column(primary_key=True)
     epoch: Mapped[float]
     seconds: Mapped[float]
-    metrics: Mapped[dict[str, Any]]
+    metric_set_id: Mapped[int] = mapped_column(ForeignKey("metric_sets.id"))
+    packed_values: Mapped[bytes]
+    """Of the metrics of its set, by `service.store.packing`."""
     recorded_at: Mapped[datetime]
 
     trial: Mapped[Trial] = relationship(back_populates="measurements", lazy="raise")
+    metric_set: Mapped[MetricSet] = relationship(lazy="raise")
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Every metric; None: it was not finite. Where the set was loaded, too."""
+        return dict(zip(self.metric_set.names, unpack(self.packed_values), strict=True))
 
 
 class Event(Base):

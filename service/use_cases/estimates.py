@@ -18,7 +18,7 @@ from service.specification.estimate import EarlierMeasurements, Estimate, Memory
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
 from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import device_hours
 from service.use_cases.earlier_winners import resolve_winners
@@ -180,10 +180,10 @@ def _overhead_seconds(trials: Sequence[Trial]) -> float | None:
 
 def _start_up(session: Session, plan: JobPlan, project: str) -> StartUp:
     """The start-up of the newest job that measured anything, of one with this workload if there is any."""
-    trials = TrialRepository(session)
+    measurements = MeasurementRepository(session)
     # That of other workloads differs in their data alone.
     for job in (*_jobs_of(session, project, plan.workload.name), *_jobs_of(session, project)):
-        first = trials.first_measurement(job.id)
+        first = measurements.first_of_job(job.id)
         if job.started_at is not None and first is not None:
             seconds = (first.recorded_at - job.started_at).total_seconds() - first.seconds
             return StartUp(max(0.0, seconds), job.id)

@@ -16,7 +16,7 @@ from ulid import ULID
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.specification.identity import StoredIdentity
-from service.store.models import ClusterShare, Job, MeasurementRow, Trial
+from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import (
     ClusterShareRepository,
     EventRepository,
@@ -148,18 +148,10 @@ def _begin_with_parents_measurement(
     there = measurements.find(parent.id, step)
     if there is None:
         raise NotFound(f"measurement of trial {number} of job {job.id}", step)
-    measurements.put(
-        MeasurementRow(
-            trial_id=trial.id,
-            step=step,
-            epoch=there.epoch,
-            seconds=there.seconds,
-            metrics=there.metrics,
-            recorded_at=now,
-        )
-    )
-    trial.step, trial.seconds, trial.metrics = step, there.seconds, there.metrics
-    trial.value = there.metrics.get(job.metric)
+    metrics = there.metrics
+    measurements.put(trial.id, step=step, epoch=there.epoch, seconds=there.seconds, metrics=metrics, recorded_at=now)
+    trial.step, trial.seconds, trial.metrics = step, there.seconds, metrics
+    trial.value = metrics.get(job.metric)
 
 
 def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -> None:
@@ -189,14 +181,12 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(
-                MeasurementRow(
-                    trial_id=trial.id,
-                    step=reported.step,
-                    epoch=reported.epoch,
-                    seconds=reported.seconds,
-                    metrics=metrics,
-                    recorded_at=now,
-                )
+                trial.id,
+                step=reported.step,
+                epoch=reported.epoch,
+                seconds=reported.seconds,
+                metrics=metrics,
+                recorded_at=now,
             )
             if replaced is None:
                 job.crashes = 0

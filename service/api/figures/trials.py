@@ -11,7 +11,7 @@ from search_spaces import preset
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
 from service.evidence.wording import optimizer_title, rivals_title
 from service.specification.job import JobSpecification
-from service.store.models import Trial
+from service.store.repositories import PlottedTrial
 
 Point = tuple[float, float | None]
 
@@ -41,14 +41,14 @@ class PlotTrial:
         return self.side or self.phase.value
 
 
-def plot_trial(trial: Trial, *, started_at: datetime | None) -> PlotTrial:
+def plot_trial(trial: PlottedTrial, *, started_at: datetime | None) -> PlotTrial:
     """The row of a trial as the charts need it."""
     origin = started_at or trial.created_at
     return PlotTrial(
         number=trial.number,
         phase=trial.phase,
         state=trial.state,
-        side="" if trial.confirms is not None else side_of(trial.phase, trial.config["optimizer"]["name"]),
+        side="" if trial.confirms is not None else side_of(trial.phase, trial.optimizer),
         reason=trial.reason,
         value=trial.value,
         finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,

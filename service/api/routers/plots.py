@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -13,7 +12,6 @@ from service.api.dependencies import ReadSession
 from service.api.figures import (
     Axis,
     Figure,
-    Point,
     best_so_far,
     choose_curves,
     learning_curves,
@@ -58,7 +56,7 @@ def read_plot(
 
 
 def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     return best_so_far(
         [plot_trial(trial, started_at=job.started_at) for trial in trials],
         metric=job.metric,
@@ -70,12 +68,12 @@ def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
 
 def _learning_curves(session: ReadSession, job: Job) -> Figure:
     """Chooses the trials to draw first, so that a job of thousands loads the measurements of a hundred."""
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     ids = {trial.number: trial.id for trial in trials}
     rows = [plot_trial(trial, started_at=job.started_at) for trial in trials if trial.step]
     chosen = choose_curves(rows, direction=job.direction)
-    curves = _curves(session, [ids[row.number] for row in chosen], job.metric)
-    batch_sizes = {ids[trial.number]: int(trial.config["batch_size"]) for trial in trials}
+    curves = MeasurementRepository(session).curves([ids[row.number] for row in chosen], job.metric)
+    batch_sizes = {ids[trial.number]: trial.batch_size for trial in trials}
     counts_examples = len(set(batch_sizes.values())) > 1  # equal steps are not equally far then
     if counts_examples:
         curves = {key: [(step * batch_sizes[key], value) for step, value in curve] for key, curve in curves.items()}
@@ -95,23 +93,18 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
             "against", f"{against!r} is no objective of the job beside the first (there is {', '.join(others)})"
         )
     metrics = against or others[0], job.metric
-    trials = TrialRepository(session).page(job.id)
+    trials = TrialRepository(session).plotted(job.id)
     completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
+    values = TrialRepository(session).metrics_of_completed(job.id)
     return trade_off(
         [plot_trial(trial, started_at=job.started_at) for trial in completed],
-        {trial.number: (trial.metrics.get(metrics[0]), trial.metrics.get(metrics[1])) for trial in completed},
+        {number: (found.get(metrics[0]), found.get(metrics[1])) for number, found in values.items()},
         [
             point.number
-            for point in front_of(((trial.number, trial.phase, trial.metrics) for trial in completed), job.objectives)
+            for point in front_of(
+                ((trial.number, trial.phase, values[trial.number]) for trial in completed), job.objectives
+            )
         ],
         metrics=metrics,
         labels=side_labels(job.specification),
     )
-
-
-def _curves(session: ReadSession, trial_ids: Sequence[str], metric: str) -> dict[str, list[Point]]:
-    """(step, objective) of each trial's measurements, by the trial's id."""
-    curves: dict[str, list[Point]] = {}
-    for measurement in MeasurementRepository(session).of_trials(trial_ids):
-        curves.setdefault(measurement.trial_id, []).append((measurement.step, measurement.metrics.get(metric)))
-    return curves

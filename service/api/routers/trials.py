@@ -45,7 +45,7 @@ def list_trials(
     page_token: PageToken = None,
 ) -> Page[TrialRead]:
     """A job's trials by number."""
-    JobRepository(session).get(job_id)
+    JobRepository(session).check_exists(job_id)
     after = decode_number("trial", page_token) if page_token is not None else None
     rows = TrialRepository(session).page(job_id, states=state, phase=phase, after_number=after, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda trial: encode_token("trial", trial.number))
@@ -106,7 +106,7 @@ def propose_trial(
 
 @router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
-    JobRepository(session).get(job_id)
+    JobRepository(session).check_exists(job_id)
     return TrialRead.of(TrialRepository(session).get(job_id, number))
 
 

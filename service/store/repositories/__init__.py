@@ -10,6 +10,7 @@ from service.store.repositories.access import (
     Usage,
 )
 from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.measurements import MeasurementRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
     Answer,
@@ -21,7 +22,7 @@ from service.store.repositories.studies import StudyJob, StudyRepository, StudyT
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
-    MeasurementRepository,
+    PlottedTrial,
     TrialLengths,
     TrialRepository,
     TrialSummary,
@@ -40,6 +41,7 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "PlottedTrial",
     "ProjectRepository",
     "RecommendationQuery",
     "RecommendationRepository",

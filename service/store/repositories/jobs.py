@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -15,6 +15,8 @@ from service.store.models import Event, Job
 
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
+
+TRIAL_EVENTS = ("trial.state", "trial.measured")
 
 
 class JobRepository:
@@ -35,6 +37,11 @@ class JobRepository:
     def project_of(self, job_id: str) -> str | None:
         """The project of a job; None: no such job."""
         return self._session.scalar(select(Job.project).where(Job.id == job_id))
+
+    def check_exists(self, job_id: str) -> None:
+        """Raises: NotFound."""
+        if self._session.scalar(select(Job.id).where(Job.id == job_id)) is None:
+            raise NotFound("job", job_id)
 
     def get_locked(self, job_id: str) -> Job:
         """The job, locked against other writers until the transaction ends, with its newest values.
@@ -126,6 +133,15 @@ class JobRepository:
         statement = select(func.count()).where(Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
         return self._session.scalar(statement) or 0
 
+    def next_to_thin(self, finished_before: datetime) -> str | None:
+        """The id of the job that ended first, before this time, and has not been thinned since; None: there is none."""
+        statement = select(Job.id).where(
+            Job.state.in_([state for state in JobState if state.is_final]),
+            Job.finished_at < finished_before,
+            or_(Job.thinned_at.is_(None), Job.thinned_at < Job.finished_at),
+        )
+        return self._session.scalar(statement.order_by(Job.finished_at, Job.id).limit(1))
+
     def leased_to(self, worker_id: str) -> list[Job]:
         """The running jobs whose leases `worker_id` holds."""
         statement = select(Job).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
@@ -143,6 +159,12 @@ class JobRepository:
         self._session.execute(update(Job).where(Job.id == job_id).values(disk_bytes=num_bytes))
 
 
+def lock_event_order(session: Session) -> None:
+    """Makes other writers of events wait until the transaction ends, on PostgreSQL; SQLite has one writer anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _EVENT_ORDER_LOCK})
+
+
 class EventRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -153,8 +175,7 @@ class EventRepository:
         PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
         commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
         """
-        if self._session.get_bind().dialect.name == "postgresql":
-            self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _EVENT_ORDER_LOCK})
+        lock_event_order(self._session)
         self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
 
@@ -166,6 +187,14 @@ class EventRepository:
         if job_id is not None:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
+
+    def delete_of_trials(self, job_id: str, *, limit: int) -> int:
+        """Deletes up to `limit` events of a job's trials, the oldest first; how many there were. Those of the job
+        itself stay: they tell its end to whoever follows it, and the first one numbers it."""
+        ids = select(Event.id).where(Event.job_id == job_id, Event.kind.in_(TRIAL_EVENTS)).order_by(Event.id)
+        found = list(self._session.scalars(ids.limit(limit)))
+        self._session.execute(delete(Event).where(Event.id.in_(found)))
+        return len(found)
 
     def last_id(self) -> int:
         """The newest event's id; 0: there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +14,8 @@ from sqlalchemy.orm import Session, aliased, load_only
 from search_spaces import Scalar
 from service.domain import FailureReason, JobState, Objective, Phase, Side, TrialState, side_of
 from service.specification.job import JobSpecification
-from service.store.models import Event, Job, MeasurementRow, RecommendationRow, Trial
-
-MAX_IDS = 10_000
-"""Trials named in one statement: fewer than the parameters that either database takes."""
+from service.store.models import Event, Job, RecommendationRow, Trial
+from service.store.repositories.measurements import MeasurementRepository
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +107,11 @@ class StudyRepository:
 
     def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, dict[int, float]]:
         """A metric of these trials: {trial id: {step: value}} by step; NaN: it was not finite."""
-        found: dict[str, dict[int, float]] = {}
-        for start in range(0, len(trial_ids), MAX_IDS):
-            statement = select(
-                MeasurementRow.trial_id, MeasurementRow.step, MeasurementRow.metrics[metric].as_float()
-            ).where(MeasurementRow.trial_id.in_(trial_ids[start : start + MAX_IDS]))
-            rows = self._session.execute(statement.order_by(MeasurementRow.trial_id, MeasurementRow.step))
-            for trial_id, step, value in rows:
-                found.setdefault(trial_id, {})[step] = float("nan") if value is None else value
-        return found
+        curves = MeasurementRepository(self._session).curves(trial_ids, metric)
+        return {
+            trial_id: {step: math.nan if value is None else value for step, value in curve}
+            for trial_id, curve in curves.items()
+        }
 
     def _jobs(self, statement: Select[Job, int, Any, bool]) -> list[StudyJob]:
         return [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select, union_all
+from sqlalchemy import BindParameter, ColumnElement, ScalarSelect, Select, bindparam, case, func, select, union_all
 from sqlalchemy.orm import Session, aliased, selectinload
 
-from service.domain import Direction, Phase, TrialRequest, TrialState
+from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
 from service.errors import NotFound
 from service.store.models import Job, MeasurementRow, Trial
 
@@ -61,6 +63,25 @@ class CompletedTrial:
     number: int
     phase: Phase
     metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlottedTrial:
+    """A trial as charts need it."""
+
+    id: str
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None
+    parameters: dict[str, Any]
+    optimizer: str
+    batch_size: int
+    confirms: int | None
+    step: int
+    value: float | None
+    created_at: datetime
+    finished_at: datetime | None
 
 
 class TrialRepository:
@@ -120,44 +141,58 @@ class TrialRepository:
             found += self._session.scalars(own.where(Trial.number.in_(list(missing))))
         return sorted(found, key=lambda trial: trial.number)
 
+    def plotted(self, job_id: str) -> list[PlottedTrial]:
+        """Every trial of a job by number; a fifth of the time that whole trials take."""
+        statement = select(
+            Trial.id,
+            Trial.number,
+            Trial.phase,
+            Trial.state,
+            Trial.reason,
+            Trial.parameters,
+            Trial.config["optimizer"]["name"].as_string(),
+            Trial.config["batch_size"].as_integer(),
+            Trial.confirms,
+            Trial.step,
+            Trial.value,
+            Trial.created_at,
+            Trial.finished_at,
+        ).where(Trial.job_id == job_id)
+        return [PlottedTrial(*row) for row in self._session.execute(statement.order_by(Trial.number))]
+
+    def metrics_of_completed(self, job_id: str) -> dict[int, dict[str, float | None]]:
+        """The last metrics of each trial of a job that has completed, of the confirmation, too, by number."""
+        statement = select(Trial.number, Trial.metrics).where(
+            Trial.job_id == job_id, Trial.state == TrialState.COMPLETED
+        )
+        return {row[0]: row[1] for row in self._session.execute(statement.order_by(Trial.number))}
+
+    def fork_steps(self, job_id: str) -> dict[int, frozenset[int]]:
+        """The steps at which others of a job began from a trial, by that trial's number."""
+        statement = select(Trial.forked_from, Trial.forked_at_step).where(
+            Trial.job_id == job_id, Trial.forked_from.is_not(None)
+        )
+        found: dict[int, frozenset[int]] = {}
+        for number, step in self._session.execute(statement):
+            if number is not None and step is not None:
+                found[number] = found.get(number, frozenset()) | {step}
+        return found
+
     def with_measurements(self, job_id: str) -> list[Trial]:
         """Every trial of a job by number, with its measurements loaded."""
         statement = (
             select(Trial)
             .where(Trial.job_id == job_id)
             .order_by(Trial.number)
-            .options(selectinload(Trial.measurements))
+            .options(selectinload(Trial.measurements).selectinload(MeasurementRow.metric_set))
             .execution_options(populate_existing=True)
         )
         return list(self._session.scalars(statement))
 
-    def first_measurement(self, job_id: str) -> MeasurementRow | None:
-        """The measurement of a job that was recorded first; None: it has none."""
-        statement = (
-            select(MeasurementRow)
-            .join(MeasurementRow.trial)
-            .where(Trial.job_id == job_id)
-            .order_by(MeasurementRow.recorded_at, MeasurementRow.step)
-            .limit(1)
-        )
-        return self._session.scalar(statement)
-
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
         """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
-        statement = (
-            select(
-                Trial.job_id,
-                Trial.phase,
-                Trial.state,
-                func.count(),
-                func.sum(Trial.spent_seconds),
-                func.sum(Trial.step),
-                func.sum(case((Trial.step > 0, 1), else_=0)),
-            )
-            .where(Trial.job_id.in_(list(job_ids)))
-            .group_by(Trial.job_id, Trial.phase, Trial.state)
-        )
-        return [TrialSummary(*row) for row in self._session.execute(statement)]
+        rows = self._session.execute(_summaries(), {"job_ids": list(job_ids)})
+        return [TrialSummary(*row) for row in rows]
 
     def lengths(self, job_ids: Iterable[str]) -> list[TrialLengths]:
         """How far the trials of these jobs have come of their own lengths, by phase and state; reads every config."""
@@ -189,13 +224,7 @@ class TrialRepository:
         A stored value is a number or missing: what is not finite is stored as missing. Each lookup is the first or the
         last entry of a stretch of the index, however many trials there are.
         """
-        ids = list(job_ids)
-        found = union_all(
-            *(select(_leading_id(phase).label("id")).where(Job.id.in_(ids)) for phase in (Phase.SEARCH, Phase.BASELINE))
-        ).subquery()
-        optimizer = Trial.config["optimizer"]["name"].as_string()
-        statement = select(Trial.job_id, Trial.phase, Trial.number, Trial.value, optimizer)
-        rows = self._session.execute(statement.join(found, Trial.id == found.c.id))
+        rows = self._session.execute(_leading(), {"job_ids": list(job_ids)})
         return [
             LeadingTrial(job_id, phase, number, value, name)
             for job_id, phase, number, value, name in rows
@@ -215,6 +244,42 @@ class TrialRepository:
         return [CompletedTrial(*row) for row in rows]
 
 
+_JOB_IDS: BindParameter[str] = bindparam("job_ids", expanding=True)
+
+
+# Built once: that takes longer than the database does.
+@cache
+def _summaries() -> Select[str, Phase, TrialState, int, float, int, Any]:
+    """A statement for the columns of a `TrialSummary`."""
+    return (
+        select(
+            Trial.job_id,
+            Trial.phase,
+            Trial.state,
+            func.count(),
+            func.sum(Trial.spent_seconds),
+            func.sum(Trial.step),
+            func.sum(case((Trial.step > 0, 1), else_=0)),
+        )
+        .where(Trial.job_id.in_(_JOB_IDS))
+        .group_by(Trial.job_id, Trial.phase, Trial.state)
+    )
+
+
+@cache
+def _leading() -> Select[Any]:
+    """A statement for the columns of a `LeadingTrial`."""
+    found = union_all(
+        *(
+            select(_leading_id(phase).label("id")).where(Job.id.in_(_JOB_IDS))
+            for phase in (Phase.SEARCH, Phase.BASELINE)
+        )
+    ).subquery()
+    optimizer = Trial.config["optimizer"]["name"].as_string()
+    columns = (Trial.job_id, Trial.phase, Trial.number, Trial.value, optimizer)
+    return select(*columns).join(found, Trial.id == found.c.id)
+
+
 def _leading_id(phase: Phase) -> ScalarSelect[str]:
     """The id of the trial of a phase with the best value, of the job of the enclosing statement."""
 
@@ -230,34 +295,3 @@ def _leading_id(phase: Phase) -> ScalarSelect[str]:
     value = case((direction == Direction.MINIMIZE.value, lowest), else_=highest)
     leading = select(Trial.id).where(*completed(Trial), Trial.value == value).order_by(Trial.number).limit(1)
     return leading.correlate(Job).scalar_subquery()
-
-
-class MeasurementRepository:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def put(self, measurement: MeasurementRow) -> float | None:
-        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
-
-        Returns the `seconds` of the one replaced; None: the step was not measured before.
-        """
-        earlier = self._session.get(MeasurementRow, (measurement.trial_id, measurement.step))
-        replaced = None if earlier is None else earlier.seconds
-        self._session.merge(measurement)
-        return replaced
-
-    def find(self, trial_id: str, step: int) -> MeasurementRow | None:
-        return self._session.get(MeasurementRow, (trial_id, step))
-
-    def of_trial(
-        self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
-    ) -> list[MeasurementRow]:
-        statement: Select[Any] = select(MeasurementRow).where(MeasurementRow.trial_id == trial_id)
-        if after_step is not None:
-            statement = statement.where(MeasurementRow.step > after_step)
-        return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
-
-    def of_trials(self, trial_ids: Sequence[str]) -> list[MeasurementRow]:
-        """The measurements of these trials, each trial's in order of steps."""
-        statement = select(MeasurementRow).where(MeasurementRow.trial_id.in_(trial_ids))
-        return list(self._session.scalars(statement.order_by(MeasurementRow.trial_id, MeasurementRow.step)))

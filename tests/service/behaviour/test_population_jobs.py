@@ -30,7 +30,7 @@ def service(shared_service: ServiceProcesses) -> ServiceProcesses:
     return shared_service
 
 
-def metrics_at(trial: Trial, step: int) -> dict[str, object]:
+def metrics_at(trial: Trial, step: int) -> dict[str, float | None]:
     return next(measurement.metrics for measurement in trial.measurements if measurement.step == step)
 
 

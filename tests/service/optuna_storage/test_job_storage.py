@@ -22,6 +22,8 @@ from service.domain import FailureReason, Phase
 from service.optuna_storage import JobStorage, NoDatabase, StudyIsReadOnly
 from service.specification.identity import StoredIdentity
 from service.store.models import MeasurementRow
+from service.store.packing import pack
+from service.store.repositories import MeasurementRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import propose_trial, retry_trial
@@ -315,20 +317,25 @@ def test_many_trials_take_as_many_statements_as_few(database: Database, storage:
     jobs = [submit(database, budget={"num_trials": 1000}) for _ in sizes]
     for job, num_trials in zip(jobs, sizes, strict=True):
         store_trials(database, job, [{"value": 0.5, "metrics": {"validation_loss": 0.5}}] * num_trials)
-        measured = [
-            {
-                "trial_id": f"{job}_{number}",
-                "step": step,
-                "epoch": 1.0,
-                "seconds": 0.1,
-                "metrics": {"validation_loss": 1 / step},
-                "recorded_at": NOW,
-            }
-            for number in range(num_trials)
-            for step in (20, 40)
-        ]
+        rest = {"epoch": 1.0, "seconds": 0.1, "recorded_at": NOW}
         with database.writing() as session:
-            session.execute(insert(MeasurementRow), measured)
+            measurements = MeasurementRepository(session)
+            metrics = {"validation_loss": 1 / 20}
+            measurements.put(f"{job}_0", step=20, epoch=1.0, seconds=0.1, metrics=metrics, recorded_at=NOW)
+            stored = measurements.find(f"{job}_0", 20)
+            assert stored is not None
+            measured = [
+                {
+                    "trial_id": f"{job}_{number}",
+                    "step": step,
+                    "metric_set_id": stored.metric_set_id,
+                    "packed_values": pack([1 / step]),
+                    **rest,
+                }
+                for number in range(num_trials)
+                for step in (20, 40)
+            ]
+            session.execute(insert(MeasurementRow), measured[1:])
     for job, num_trials in zip(jobs, sizes, strict=True):
         study = load(storage, job)
         with statements(storage) as first:
@@ -336,7 +343,7 @@ def test_many_trials_take_as_many_statements_as_few(database: Database, storage:
         with statements(storage) as second:
             assert len(study.trials) == num_trials
         # The isolation of PostgreSQL's transactions is asked for beside them.
-        assert [len([one for one in told if "FROM" in one]) for told in (first, second)] == [3, 2]
+        assert [len([one for one in told if "FROM" in one]) for told in (first, second)] == [4, 2]
     with statements(storage) as told:
         assert len(storage.get_all_studies()) == 4
     assert len([one for one in told if "FROM" in one]) == 1

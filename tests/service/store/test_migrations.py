@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import JSON, column, inspect, select, table, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
+from service.store.models import MetricSet
 from service.store.repositories import JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.run import finish_job
+from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from service.use_cases.submit import create_job
-from tests.support.service.scenarios import NOW, claimed_job, run_trial, specification, submit
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.config import Measurement
 
 
 @pytest.fixture
@@ -153,3 +156,42 @@ def test_what_was_stored_without_projects_belongs_to_the_default_one(database: D
         [job] = JobRepository(session).page(project="default", limit=2)
         [project] = ProjectRepository(session).all()
     assert (job.owner, project.name, project.max_running_jobs) == (None, "default", None)
+
+
+def test_measurements_are_kept_both_ways(database: Database) -> None:
+    def curves() -> list[tuple[int, list[tuple[int, dict[str, float | None], datetime]]]]:
+        with database.reading() as session:
+            trials = TrialRepository(session).with_measurements(lease.job_id)
+            return [
+                (trial.number, [(row.step, row.metrics, row.recorded_at) for row in trial.measurements])
+                for trial in trials
+            ]
+
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    others = {"train_loss": math.inf, "validation_loss": 0.1, "num_skipped_steps": 3}
+    reported = Measurement(step=10, epoch=1.0, seconds=0.5, metrics=others)
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(1, [reported])], now=NOW)
+    now = curves()
+    assert now[1] == (1, [(10, {"train_loss": None, "validation_loss": 0.1, "num_skipped_steps": 3}, NOW)])
+    downgrade(database, "0017")
+    assert "metric_sets" not in inspect(database.engine).get_table_names()
+    with database.engine.connect() as connection:
+        earlier = table("measurements", column("trial_id"), column("step"), column("metrics", JSON))
+        stored = connection.execute(select(earlier.c.metrics).order_by(earlier.c.trial_id, earlier.c.step))
+        assert list(stored.scalars()) == [metrics for _, curve in now for _, metrics, _ in curve]
+    migrate(database)
+    check(database)
+    assert curves() == now
+
+
+def test_measurements_with_the_same_names_share_them(database: Database) -> None:
+    lease = claimed_job(database)
+    for number in range(2):
+        run_trial(database, lease, number, 0.5)
+    with database.engine.connect() as connection:
+        assert connection.execute(select(MetricSet.names)).scalars().all() == [
+            ["train_loss", "validation_loss", "validation_accuracy"]
+        ]

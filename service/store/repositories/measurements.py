@@ -1,0 +1,122 @@
+"""Measurements of trials, and the names of their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Select, delete, select
+from sqlalchemy.orm import Session, selectinload
+
+from service.store.models import MeasurementRow, MetricSet, Trial
+from service.store.packing import digest_of, pack, value_at
+from service.store.repositories.jobs import lock_event_order
+
+MAX_IDS = 10_000
+"""Trials named in one statement: fewer than the parameters that either database takes."""
+_METRICS = selectinload(MeasurementRow.metric_set)
+
+
+class MeasurementRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(
+        self,
+        trial_id: str,
+        *,
+        step: int,
+        epoch: float,
+        seconds: float,
+        metrics: Mapping[str, float | None],
+        recorded_at: datetime,
+    ) -> float | None:
+        """Adds a measurement, or replaces the one of the same step (a resumed trial measures a step again).
+
+        Returns the `seconds` of the one replaced; None: the step was not measured before.
+        """
+        earlier = self._session.get(MeasurementRow, (trial_id, step))
+        replaced = None if earlier is None else earlier.seconds
+        self._session.merge(
+            MeasurementRow(
+                trial_id=trial_id,
+                step=step,
+                epoch=epoch,
+                seconds=seconds,
+                metric_set_id=self._metric_set(tuple(metrics)),
+                packed_values=pack(metrics.values()),
+                recorded_at=recorded_at,
+            )
+        )
+        return replaced
+
+    def _metric_set(self, names: tuple[str, ...]) -> int:
+        """The id of the set of these names, which is made if need be."""
+        find = select(MetricSet.id).where(MetricSet.digest == (digest := digest_of(names)))
+        found = self._session.scalar(find)
+        if found is None:
+            # Another run may be about to make the same. Events are written in the same transactions under this lock:
+            # another one beside it could be waited for crosswise.
+            lock_event_order(self._session)
+            found = self._session.scalar(find)
+        if found is None:
+            made = MetricSet(digest=digest, names=list(names))
+            self._session.add(made)
+            self._session.flush()
+            found = made.id
+        return found
+
+    def find(self, trial_id: str, step: int) -> MeasurementRow | None:
+        statement = self._select().where(MeasurementRow.trial_id == trial_id, MeasurementRow.step == step)
+        return self._session.scalars(statement).one_or_none()
+
+    def first_of_job(self, job_id: str) -> MeasurementRow | None:
+        """The measurement of a job that was recorded first; None: it has none."""
+        statement = self._select().join(MeasurementRow.trial).where(Trial.job_id == job_id)
+        return self._session.scalars(
+            statement.order_by(MeasurementRow.recorded_at, MeasurementRow.step).limit(1)
+        ).one_or_none()
+
+    def of_trial(
+        self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
+    ) -> list[MeasurementRow]:
+        statement = self._select().where(MeasurementRow.trial_id == trial_id)
+        if after_step is not None:
+            statement = statement.where(MeasurementRow.step > after_step)
+        return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
+
+    def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[tuple[int, float | None]]]:
+        """A metric of these trials by trial: (step, value) in order of steps; None: it was not measured, or not finite.
+
+        Of each measurement this one value is made an object, not a dictionary of all.
+        """
+        if not trial_ids:
+            return {}
+        sets = self._session.execute(select(MetricSet.id, MetricSet.names))
+        index_in = {set_id: names.index(metric) for set_id, names in sets if metric in names}
+        found: dict[str, list[tuple[int, float | None]]] = {}
+        for start in range(0, len(trial_ids), MAX_IDS):
+            statement = (
+                select(
+                    MeasurementRow.trial_id,
+                    MeasurementRow.step,
+                    MeasurementRow.metric_set_id,
+                    MeasurementRow.packed_values,
+                )
+                .where(MeasurementRow.trial_id.in_(trial_ids[start : start + MAX_IDS]))
+                .order_by(MeasurementRow.trial_id, MeasurementRow.step)
+            )
+            for trial_id, step, set_id, packed in self._session.execute(statement):
+                index = index_in.get(set_id)
+                value = None if index is None else value_at(packed, index)
+                found.setdefault(trial_id, []).append((step, value))
+        return found
+
+    def delete(self, trial_id: str, steps: Sequence[int]) -> None:
+        """Deletes the measurements of a trial at these steps."""
+        for start in range(0, len(steps), MAX_IDS):
+            some = MeasurementRow.step.in_(steps[start : start + MAX_IDS])
+            self._session.execute(delete(MeasurementRow).where(MeasurementRow.trial_id == trial_id, some))
+
+    def _select(self) -> Select[MeasurementRow]:
+        return select(MeasurementRow).options(_METRICS)
