@@ -12,8 +12,8 @@ of its own. Then, on each database:
 - the longest page of jobs, many times at once, while `/readyz` and `/healthz` are asked over and over.
 
 The ratios: `page_200_over_50`, the processor time of lists whose pages are four times as long (4: linear, with nothing
-fixed), `answered_over_asked` of the listings at once, and `memory_last_over_first`: what the process has in memory after
-another series of single requests, over what it had before.
+fixed), `answered_over_asked` of the listings at once, and `memory_last_over_first`: what the process has in memory
+after another series of single requests, over what it had before.
 """
 
 from __future__ import annotations
