@@ -16,7 +16,7 @@ from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
 from service.inert import inert
-from trainers.installation.distribution import check_packages_here
+from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, needing, require
 
 if TYPE_CHECKING:
@@ -51,11 +51,27 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    help="Finds the Shampoo configuration that fits your model.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        say(version())
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Finds the Shampoo configuration that fits your model."""
+
+
 app.add_typer(backup_app)
 app.add_typer(steering_app)
 app.add_typer(workload_app, name="workload")
@@ -326,14 +342,19 @@ def demo(
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:
+    import gc
+
     check_packages_here()
 
+    gc.disable()  # what is imported stays: looking through it for garbage, again and again, takes a fifth of the start
     from service.hosts import ANY_HOST
     from service.monitoring.logs import set_up_logs
     from service.private_files import keep_files_private
     from service.server.serve import serve
     from service.settings import ENV_PREFIX
 
+    gc.freeze()
+    gc.enable()
     set_up_logs(settings.log_format)
     keep_files_private(settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -15,7 +16,7 @@ from service.evidence.types import Evidence, EvidenceStatus, Verdict
 class PasteableConfig(BaseModel):
     """A trial's config as another training script needs it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
 
     workload: str
     """The name of the workload."""
@@ -45,7 +46,10 @@ class RecommendedConfig(PasteableConfig):
         return self.model_dump(mode="json")
 
 
-_EVIDENCE = TypeAdapter(Evidence)
+@cache
+def _evidence() -> TypeAdapter[Evidence]:
+    """Made when the first is read."""
+    return TypeAdapter(Evidence)
 
 
 def status_of(evidence: Evidence) -> EvidenceStatus:
@@ -65,7 +69,7 @@ def status_of(evidence: Evidence) -> EvidenceStatus:
 
 def evidence_from_json(content: Mapping[str, Any]) -> Evidence:
     """The evidence of a stored recommendation; what it lacks because it is older takes its default."""
-    return _with_status(_EVIDENCE.validate_python(content), content)
+    return _with_status(_evidence().validate_python(content), content)
 
 
 def recommendation_from_json(content: Mapping[str, Any]) -> RecommendedConfig:

@@ -61,8 +61,6 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
         if with_worker:
             _make_directory(settings.data_dir)
             migrate_database(database)
-        elif not_migrated := why_not_migrated(database):
-            logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
         with kept_warm(environment_of_children(), after_seconds=WARM_AFTER_SECONDS):
             asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
@@ -173,6 +171,8 @@ async def _run(
         tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         if supervisor is not None:
             tasks.create_task(supervisor.run())
+        elif not_migrated := await asyncio.to_thread(why_not_migrated, database):
+            logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
 
 
 class WorkerSupervisor:

@@ -88,7 +88,7 @@ class MemoryEstimate:
 class Estimate(BaseModel):
     """The most that a job would cost."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
 
     num_trials: Mapping[Phase, int]
     """Trials by phase."""

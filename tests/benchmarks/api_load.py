@@ -1,179 +1,232 @@
-"""Answers of the API while many list all jobs at once, and of its probes meanwhile.
+"""The API on a database of years: what a request costs, how fast clients are answered, and whether probes still are.
 
     python -m tests.benchmarks.api_load --databases sqlite,postgresql
+    python -m tests.benchmarks.api_load --jobs 5 --trials 200 --measurements 10 --seconds 3
 
-Fills a database with jobs that have ended and some that run, starts the API as a process of its own, and asks for the
-longest page of jobs: once alone, then `--concurrent` times at once, while `/readyz` and `/healthz` are asked over and
-over. Counts the answers by status.
+Fills a database with 50 jobs of 2,000 trials of 50 measurements, unless told otherwise, and starts the API as a process
+of its own. Then, on each database:
+
+- each kind of request, one after the other: milliseconds, and processor milliseconds of the API;
+- single jobs and trials: so many clients that each ask again as soon as they are answered, and 16 that together send
+  100 requests a second, whose times count from when each was due;
+- the longest page of jobs, many times at once, while `/readyz` and `/healthz` are asked over and over.
+
+The ratios: `page_200_over_50`, the processor time of lists whose pages are four times as long (4: linear, with nothing
+fixed), `answered_over_asked` of the listings at once, and `memory_last_over_first`: what the process has in memory
+after another series of single requests, over what it had before.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import tempfile
 import threading
-import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import httpx
-from sqlalchemy import update
-
-from service.domain import JobState, Phase, TrialState
-from service.store.migrate import migrate
-from service.store.models import Job
 from service.store.session import Database
-from tests.benchmarks.api.process import database_url, serving
-from tests.benchmarks.report import report
-from tests.support.service.scenarios import NOW, add_worker, store_trials, submit
+from tests.benchmarks.api.asking import Asked, Client, Paths, closed_loop, one_after_the_other, open_loop
+from tests.benchmarks.api.filling import Sizes, fill
+from tests.benchmarks.api.process import ApiProcess, database_url, serving
+from tests.benchmarks.report import Cell, print_table, report
 
 LONGEST_PAGE = 200
-PATIENCE_SECONDS = 300.0
 PROBES = ("/readyz", "/healthz")
 PROBE_PAUSE_SECONDS = 0.2
-ENDINGS = (TrialState.COMPLETED, TrialState.COMPLETED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+OPEN_CLIENTS = 16
+P50, P99 = 50, 99
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    """0: none came."""
-    seconds: float
+class Cost:
+    """Of one kind of request."""
+
+    milliseconds: float
+    """The median."""
+    processor_milliseconds: float
+    """Of the API's process, per request."""
     num_bytes: int
-    title: str
 
 
-def fill(database: Database, *, num_jobs: int, num_trials: int, num_running: int, num_objectives: int) -> None:
-    """Stores so many jobs with so many trials each; a quarter of the trials are the baseline's."""
-    generator = random.Random(0)
-    objectives = ["validation_loss", "step_seconds", "peak_memory_bytes", "optimizer_state_bytes"][:num_objectives]
-    worker_id = add_worker(database)
-    for index in range(num_jobs):
-        job_id = submit(
-            database, budget={"num_trials": num_trials}, objectives=[{"metric": metric} for metric in objectives]
-        )
-        trials: list[dict[str, Any]] = []
-        for number in range(num_trials):
-            names = ("validation_loss", "validation_accuracy", "train_loss", "tokens_per_second", *objectives[1:])
-            metrics = {name: generator.random() for name in names}
-            phase = Phase.BASELINE if number % 4 == 3 else Phase.SEARCH
-            state = generator.choice(ENDINGS)
-            trials.append({"phase": phase, "state": state, "value": metrics["validation_loss"], "metrics": metrics})
-        store_trials(database, job_id, trials)
-        runs = index < num_running
-        job_state = JobState.RUNNING if runs else JobState.SUCCEEDED
-        times = {"started_at": NOW, "running_since": NOW if runs else None, "waiting_since": None}
-        lease = {"lease_worker_id": worker_id, "lease_expires_at": NOW} if runs else {}
-        ended = {} if runs else {"finished_at": NOW + timedelta(hours=1)}
-        with database.writing() as session:
-            session.execute(update(Job).where(Job.id == job_id).values(state=job_state, **times, **lease, **ended))
+def kinds_of(job_ids: Sequence[str], sizes: Sizes) -> dict[str, Paths]:
+    """What is asked for, by name; each request for another job or trial."""
+
+    def job(number: int) -> str:
+        return f"/v1/jobs/{job_ids[number % len(job_ids)]}"
+
+    def trial(number: int) -> str:
+        return f"{job(number)}/trials/{number * 7 % sizes.trials}"
+
+    return {
+        "health": lambda _: "/healthz",
+        "readiness": lambda _: "/readyz",
+        "trial": trial,
+        "measurements": lambda number: f"{trial(number)}/measurements",
+        "job": job,
+        "best so far": lambda number: f"{job(number)}/plots/best-so-far",
+        "page of a job": lambda number: f"/jobs/{job_ids[number % len(job_ids)]}",
+        "50 trials": lambda number: f"{job(number)}/trials?page_size=50",
+        f"{LONGEST_PAGE} trials": lambda number: f"{job(number)}/trials?page_size={LONGEST_PAGE}",
+        "50 jobs": lambda _: "/v1/jobs?page_size=50",
+        f"{LONGEST_PAGE} jobs": lambda _: f"/v1/jobs?page_size={LONGEST_PAGE}",
+    }
 
 
-def ask(url: str) -> Answer:
-    began = time.monotonic()
-    try:
-        answer = httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS)
-    except httpx.HTTPError as error:
-        return Answer(0, time.monotonic() - began, 0, type(error).__name__)
-    took = time.monotonic() - began
-    title = "" if answer.is_success else str(answer.json().get("type"))
-    return Answer(answer.status_code, took, len(answer.content), title)
+def single_of(kinds: dict[str, Paths]) -> Paths:
+    """Trials and jobs in turn."""
+    return lambda number: kinds["job" if number % 2 else "trial"](number // 2)
 
 
-def measure(url: str, *, path: str, concurrent: int) -> tuple[Answer, list[Answer], dict[str, list[Answer]]]:
-    """One listing alone, many at once, and the probes meanwhile."""
-    ask(url + path)  # imports and caches
-    alone = ask(url + path)
-    probes: dict[str, list[Answer]] = {probe: [] for probe in PROBES}
+def cost_of(api: ApiProcess, paths: Paths, *, requests: int) -> Cost:
+    """Raises: RuntimeError: one was not answered with 200."""
+    one_after_the_other(api.address, paths, requests=3)  # what the first of a kind imports and builds
+    before = api.own_seconds()
+    series = one_after_the_other(api.address, paths, requests=requests)
+    processor = api.own_seconds() - before
+    if series.failures:
+        raise RuntimeError(f"{paths(0)} was answered with {Counter(answer.status for answer in series.answers)}")
+    num_bytes = round(statistics.mean(answer.num_bytes for answer in series.answers))
+    return Cost(series.milliseconds(P50), 1000 * processor / requests, num_bytes)
+
+
+def loops(api: ApiProcess, paths: Paths, *, clients: Sequence[int], offered: float, seconds: float) -> list[list[Cell]]:
+    """Rows: kind, clients, answers a second, p50 and p99 in ms, processor ms of the API per request, failures."""
+    rows: list[list[Cell]] = []
+
+    def row(kind: str, num_clients: int, before: float) -> None:
+        processor = 1000 * (api.own_seconds() - before) / len(series.answers)
+        times = series.milliseconds(P50), series.milliseconds(P99)
+        rows.append([kind, num_clients, series.per_second, *times, processor, series.failures])
+
+    for number in clients:
+        before = api.own_seconds()
+        series = closed_loop(api.address, paths, clients=number, seconds=seconds)
+        row("closed", number, before)
+    before = api.own_seconds()
+    series = open_loop(api.address, paths, clients=OPEN_CLIENTS, per_second=offered, seconds=seconds)
+    row(f"{offered:g}/s", OPEN_CLIENTS, before)
+    return rows
+
+
+def crowd(address: str, path: str, *, clients: int) -> tuple[list[Asked], dict[str, list[Asked]]]:
+    """Listings at once, and the probes meanwhile."""
+    probes: dict[str, list[Asked]] = {probe: [] for probe in PROBES}
     over = threading.Event()
 
     def keep_probing(probe: str) -> None:
         while not over.is_set():
-            probes[probe].append(ask(url + probe))
+            probes[probe].append(ask_once(address, probe))
             over.wait(PROBE_PAUSE_SECONDS)
 
     probers = [threading.Thread(target=keep_probing, args=(probe,)) for probe in PROBES]
-    with ThreadPoolExecutor(concurrent) as pool:
-        together = [pool.submit(ask, url + path) for _ in range(concurrent)]
+    with ThreadPoolExecutor(clients) as pool:
+        together = [pool.submit(ask_once, address, path) for _ in range(clients)]
         for prober in probers:
             prober.start()
         answers = [future.result() for future in together]
     over.set()
     for prober in probers:
         prober.join()
-    return alone, answers, probes
+    return answers, probes
+
+
+def ask_once(address: str, path: str) -> Asked:
+    """On a connection of its own."""
+    client = Client(address)
+    answer = client.ask(path)
+    client.close()
+    return answer
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--databases", default="sqlite,postgresql", help="of these (default: both)")
-    parser.add_argument("--jobs", type=int, default=LONGEST_PAGE, help=f"stored (default: {LONGEST_PAGE})")
-    parser.add_argument("--trials", type=int, default=205, help="of each job (default: 205)")
+    parser.add_argument("--jobs", type=int, default=50, help="stored (default: 50)")
+    parser.add_argument("--trials", type=int, default=2000, help="of each job (default: 2000)")
+    parser.add_argument("--measurements", type=int, default=50, help="of each trial (default: 50)")
     parser.add_argument("--running", type=int, default=20, help="jobs that run (default: 20)")
     parser.add_argument("--objectives", type=int, default=1, help="of each job, up to 4 (default: 1)")
-    parser.add_argument("--concurrent", type=int, default=40, help="listings at once (default: 40)")
-    parser.add_argument("--path", default=f"/v1/jobs?page_size={LONGEST_PAGE}", help="what is asked for")
+    parser.add_argument("--requests", type=int, default=30, help="of each kind, one after the other (default: 30)")
+    parser.add_argument("--clients", default="1,16,64", help="so many at once (default: 1,16,64)")
+    parser.add_argument("--offered", type=float, default=100.0, help="requests a second of 16 clients (default: 100)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each series of requests (default: 20)")
+    parser.add_argument("--concurrent", type=int, default=40, help="listings at once; 0: none (default: 40)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
+    sizes = Sizes(options.jobs, options.trials, options.measurements, options.running, options.objectives)
 
-    rows: list[tuple[str | float, ...]] = []
+    rows: list[list[Cell]] = []
     figures: dict[str, object] = {
-        "jobs": options.jobs,
-        "trials": options.jobs * options.trials,
+        "jobs": sizes.jobs,
+        "trials": sizes.jobs * sizes.trials,
+        "measurements": sizes.jobs * sizes.trials * sizes.measurements,
+        "objectives": sizes.objectives,
         "concurrent": options.concurrent,
-        "objectives": options.objectives,
     }
     ratios: dict[str, float] = {}
     for kind in options.databases.split(","):
         with tempfile.TemporaryDirectory(prefix="api-load-") as directory, database_url(kind, Path(directory)) as url:
             database = Database(url)
-            migrate(database)
-            fill(
-                database,
-                num_jobs=options.jobs,
-                num_trials=options.trials,
-                num_running=options.running,
-                num_objectives=options.objectives,
-            )
-            with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                connection.exec_driver_sql("ANALYZE")  # as a server does by itself in time
+            kinds = kinds_of(fill(database, sizes), sizes)
             database.close()
             with serving(url, Path(directory)) as api:
-                alone, answers, probes = measure(api.address, path=options.path, concurrent=options.concurrent)
-        statuses = Counter(answer.status for answer in answers)
-        seconds = [answer.seconds for answer in answers]
-        longest_probe = {probe: max(answer.seconds for answer in asked) for probe, asked in probes.items()}
-        num_failed_probes = sum(answer.status != 200 for asked in probes.values() for answer in asked)
-        figures[f"{kind}_statuses"] = {str(status): count for status, count in sorted(statuses.items())}
-        figures[f"{kind}_problems"] = dict(Counter(answer.title for answer in answers if answer.title))
-        figures[f"{kind}_seconds_alone"] = alone.seconds
-        figures[f"{kind}_seconds_together"] = sorted(seconds)
-        figures[f"{kind}_page_bytes"] = alone.num_bytes
-        figures[f"{kind}_longest_probe_seconds"] = longest_probe
-        figures[f"{kind}_probes"] = {probe: len(asked) for probe, asked in probes.items()}
-        figures[f"{kind}_failed_probes"] = num_failed_probes
-        ratios[f"{kind}_answered_over_asked"] = statuses[200] / len(answers)
-        ratios[f"{kind}_last_over_alone"] = max(seconds) / alone.seconds
-        rows.append(
-            (
-                kind,
-                alone.seconds,
-                f"{statuses[200]} of {len(answers)}",
-                statistics.median(seconds),
-                max(seconds),
-                *(longest_probe[probe] for probe in PROBES),
-                num_failed_probes,
-            )
-        )
+                costs = {name: cost_of(api, paths, requests=options.requests) for name, paths in kinds.items()}
+                print_table(
+                    (kind, "ms", "processor ms", "bytes"),
+                    [
+                        (name, cost.milliseconds, cost.processor_milliseconds, cost.num_bytes)
+                        for name, cost in costs.items()
+                    ],
+                )
+                clients = [int(text) for text in options.clients.split(",")]
+                series = loops(api, single_of(kinds), clients=clients, offered=options.offered, seconds=options.seconds)
+                first_bytes = api.resident_bytes()
+                again = closed_loop(api.address, single_of(kinds), clients=max(clients), seconds=options.seconds)
+                last_bytes = api.resident_bytes()
+                if options.concurrent:
+                    answers, probes = crowd(
+                        api.address, f"/v1/jobs?page_size={LONGEST_PAGE}", clients=options.concurrent
+                    )
+                    listed = [answer.seconds for answer in answers]
+                    statuses = Counter(answer.status for answer in answers)
+                    longest_probe = {name: max(answer.seconds for answer in asked) for name, asked in probes.items()}
+                    failed_probes = sum(answer.status != 200 for asked in probes.values() for answer in asked)
+                    print_table(
+                        (f"{kind}: listings at once", "median s", "longest s", *PROBES, "failed probes"),
+                        [
+                            (
+                                f"{statuses[200]} of {len(answers)} answered",
+                                statistics.median(listed),
+                                max(listed),
+                                *longest_probe.values(),
+                                failed_probes,
+                            )
+                        ],
+                    )
+                    figures[f"{kind}_statuses"] = {str(status): number for status, number in sorted(statuses.items())}
+                    figures[f"{kind}_seconds_together"] = sorted(listed)
+                    figures[f"{kind}_longest_probe_seconds"] = longest_probe
+                    figures[f"{kind}_failed_probes"] = failed_probes
+                    ratios[f"{kind}_answered_over_asked"] = statuses[200] / len(answers)
+        rows += [[kind, *cells] for cells in series]
+        for name, cost in costs.items():
+            figures[f"{kind}_{name.replace(' ', '_')}_milliseconds"] = cost.milliseconds
+            figures[f"{kind}_{name.replace(' ', '_')}_processor_milliseconds"] = cost.processor_milliseconds
+        figures[f"{kind}_series"] = series
+        figures[f"{kind}_resident_bytes"] = [first_bytes, last_bytes]
+        figures[f"{kind}_requests_between"] = len(again.answers)
+        ratios[f"{kind}_memory_last_over_first"] = last_bytes / first_bytes
+        for what in ("jobs", "trials"):
+            # Where there are fewer jobs than the longest page has, both lists are alike.
+            longer, shorter = costs[f"{LONGEST_PAGE} {what}"], costs[f"50 {what}"]
+            ratios[f"{kind}_{what}_page_200_over_50"] = longer.processor_milliseconds / shorter.processor_milliseconds
     report(
         "api_load",
-        columns=("database", "alone s", "answered", "median s", "longest s", *PROBES, "failed probes"),
+        columns=("database", "loop", "clients", "answers/s", "p50 ms", "p99 ms", "processor ms", "failures"),
         rows=rows,
         figures=figures,
         ratios=ratios,

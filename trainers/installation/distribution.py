@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -22,9 +21,11 @@ class ForeignPackage(ImportError):
 
 def version() -> str:
     """The installed version; "unknown" for a checkout that was never installed."""
+    from importlib import metadata  # slow to import, and not every command tells its version
+
     try:
-        return importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
         return "unknown"
 
 
@@ -86,7 +87,9 @@ def _told(name: str, origin: str) -> str:
             f"{DISTRIBUTION} has in {site}. Rename it, start from another directory, or take its directory off "
             "PYTHONPATH"
         )
-    others = set(importlib.metadata.packages_distributions().get(name, ())) - {DISTRIBUTION}
+    from importlib import metadata
+
+    others = set(metadata.packages_distributions().get(name, ())) - {DISTRIBUTION}
     return (
         f"{' and '.join(sorted(others)) or 'something else'} has put a package called {name!r} in the place of the one "
         f"that {DISTRIBUTION} has in {site}. They cannot share an environment: install {DISTRIBUTION} in one of its "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -84,9 +83,11 @@ def install_command(extra: str) -> str:
 
 def missing_of(extra: str) -> list[str]:
     """The distributions of an extra that are not installed, by name; of a checkout without metadata, none is known."""
+    from importlib import metadata  # slow to import, and rarely asked
+
     try:
-        names = requirements_of(extra, importlib.metadata.requires(DISTRIBUTION) or [])
-    except importlib.metadata.PackageNotFoundError:
+        names = requirements_of(extra, metadata.requires(DISTRIBUTION) or [])
+    except metadata.PackageNotFoundError:
         return []
     return sorted(name for name in names if not _is_installed(name))
 
@@ -115,8 +116,10 @@ def requirements_of(extra: str, requirements: Sequence[str]) -> set[str]:
 
 
 def _is_installed(name: str) -> bool:
+    from importlib import metadata
+
     try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
         return False
     return True

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 class ReadModel(BaseModel):
     """A response. A client reads it with `extra="ignore"`, so that fields can be added."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True, defer_build=True
+    )
 
 
 class Health(ReadModel):
@@ -50,7 +52,7 @@ class FieldError(ReadModel):
 class Problem(BaseModel):
     """An error (RFC 9457, `application/problem+json`)."""
 
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True, defer_build=True)
 
     type: str = "about:blank"
     """Names the situation for programs; stays the same over versions."""

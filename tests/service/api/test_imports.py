@@ -16,7 +16,7 @@ began = time.process_time()
 from service.server.app import create_app
 from service.settings import Settings
 create_app(Settings()).openapi()
-heavy = {"torch", "ray", "optuna", "numpy", "sklearn", "plotly", "pandas", "shampoo"}
+heavy = {"torch", "ray", "optuna", "numpy", "sklearn", "plotly", "pandas", "shampoo", "alembic"}
 print(json.dumps({"heavy": sorted(heavy & set(sys.modules)), "seconds": time.process_time() - began}))
 """
 

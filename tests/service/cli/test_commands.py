@@ -39,6 +39,12 @@ from tests.support.service.scenarios import (
     submit,
 )
 from tests.support.waiting import PATIENCE_SECONDS, started
+from trainers.installation.distribution import version
+
+
+def test_the_version_is_told_alone() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"{version()}\n")
 
 
 @pytest.mark.usefixtures("url")
