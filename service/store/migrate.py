@@ -16,6 +16,7 @@ from service.store.session import DATABASE_ERRORS, Database
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -72,15 +73,20 @@ def why_not_migrated(database: Database) -> str | None:
 
 def known_revisions() -> frozenset[str]:
     """Every revision of the schema up to this version's."""
-    return frozenset(script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions())
+    return frozenset(script.revision for script in _scripts().walk_revisions())
 
 
 @cache
 def _newest_revision() -> str | None:
-    """Loads every migration."""
+    return _scripts().get_current_head()
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    """The migrations, each of which is loaded when it is looked at."""
     from alembic.script import ScriptDirectory
 
-    return ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    return ScriptDirectory(str(MIGRATIONS))
 
 
 def _config(connection: Connection) -> Config:

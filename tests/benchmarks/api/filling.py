@@ -84,11 +84,7 @@ def _measure(database: Database, job_id: str, count: int) -> None:
         for index in range(count):
             step = 10 * (index + 1)
             metrics = {name: 1 / (step + place) for place, name in enumerate(METRICS)}
-            repository.put(
-                MeasurementRow(
-                    trial_id=first, step=step, epoch=step / 100, seconds=0.1 * step, metrics=metrics, recorded_at=NOW
-                )
-            )
+            repository.put(first, step=step, epoch=step / 100, seconds=0.1 * step, metrics=metrics, recorded_at=NOW)
         session.flush()
         columns = [column for column in MeasurementRow.__table__.columns if column.name != "trial_id"]
         copied = select(Trial.id, *columns).join_from(Trial, MeasurementRow, literal(value=True))
