@@ -11,17 +11,22 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
+from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_nul
-from service.api.routers import catalogue, health, jobs, plots, recommendations, trials
+from service.api.dependencies import refuse_foreign_job, refuse_nul
+from service.api.doors import Doors
+from service.api.routers import admin, catalogue, health, jobs, plots, recommendations, trials
 from service.clock import Clock, utc_now
-from service.dashboard import pages
+from service.dashboard import log_in, pages
 from service.dashboard.assets import static_mounts
+from service.errors import NotFound
 from service.server.body_limit import BodyLimit
+from service.server.guard import Guard
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
@@ -32,6 +37,18 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 **events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
 """
 SWAGGER_PATH = "/vendor/swagger-ui"
+
+_BEARER = HTTPBearer(
+    auto_error=False,
+    scheme_name="token",
+    description="`shampoo_PREFIX_SECRET`, as `shampoo-tuner token create` made it.",
+)
+_COOKIE = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    scheme_name="session",
+    description="Of a browser that has logged in. Changes must come from a page of the service.",
+)
 
 
 def create_app(
@@ -62,7 +79,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul)],
+        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
         responses=problems.documented(421),
     )
     app.state.settings = settings
@@ -71,17 +88,23 @@ def create_app(
     app.state.clock = clock
     app.state.turns = turns
     app.state.probe = probe
+    app.state.doors = Doors(opened, turns, settings)
     app.state.feed = events.EventFeed(opened, turns)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
-    # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
-    # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
+    # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no body
+    # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
+    app.add_middleware(Guard, doors=app.state.doors, clock=clock)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
-    for module in (jobs, plots, trials, events, recommendations, catalogue, health):
-        app.include_router(module.router)
-    app.include_router(pages.router)
+    app.add_exception_handler(NotFound, pages.unknown_thing)
+    # For the documentation alone: `Guard` does the work, for these and for all other routes.
+    schemes = [Depends(_BEARER), Depends(_COOKIE)]
+    for module in (jobs, plots, trials, events, recommendations, catalogue, admin):
+        app.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
+    for router in (health.router, pages.router, log_in.router):
+        app.include_router(router)
     for path, static in static_mounts():
         app.mount(path, static)
     _serve_documentation(app)

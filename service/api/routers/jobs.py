@@ -12,7 +12,9 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import examples, problems
 from service.api.dependencies import (
+    CallerDependency,
     DataAreHere,
+    DeedDependency,
     IdempotencyKey,
     JobId,
     Now,
@@ -86,6 +88,8 @@ def create_job(
     settings: SettingsDependency,
     data_are_here: DataAreHere,
     session: WriteSession,
+    caller: CallerDependency,
+    deed: DeedDependency,
     now: Now,
     reader: Reader,
     response: Response,
@@ -101,6 +105,7 @@ def create_job(
     if data_are_here:
         check_paths(body.workload)
     plan = plan_job(body.specification)
+    deed.target = None
     if dry_run:
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
         is_local = settings.cluster_address is None
@@ -108,7 +113,9 @@ def create_job(
         with ThreadPoolExecutor(1) as pool:
             fingerprint = pool.submit(fingerprint_for_winners, plan)
             memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
-        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
+        estimate = estimates.estimate_job(
+            session, plan, project=caller.project, memory=memory, fingerprint=fingerprint.result()
+        )
         return Response(estimate.model_dump_json(), media_type="application/json")
     if data_are_here:
         check_workload(plan)
@@ -121,11 +128,15 @@ def create_job(
         plan=plan,
         tags=body.tags,
         priority=body.priority,
+        project=caller.project,
+        owner=caller.name,
         idempotency_key=idempotency_key,
         now=now,
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    if not is_new:
+    if is_new:
+        deed.target = job.id
+    else:
         response.status_code = 200
         response.headers["Idempotent-Replayed"] = "true"
     return reader.one(session, job)
@@ -134,6 +145,7 @@ def create_job(
 @router.get("", summary="List jobs", responses=problems.documented(422, 503))
 def list_jobs(
     session: ReadSession,
+    caller: CallerDependency,
     reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     workload: Annotated[str | None, Query(max_length=200, description="Its name.")] = None,
@@ -144,7 +156,7 @@ def list_jobs(
     """Jobs, newest first."""
     before_id = decode_token("job", page_token) if page_token is not None else None
     rows = JobRepository(session).page(
-        states=state, workload=workload, model=model, before_id=before_id, limit=page_size + 1
+        states=state, project=caller.sees, workload=workload, model=model, before_id=before_id, limit=page_size + 1
     )
     found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
     return Page[JobRead](items=reader.all(session, found), next_page_token=token)
