@@ -121,7 +121,7 @@ class ScopeMissing(ServiceError):
     """The caller's token does not give the right that is asked of it."""
 
     def __init__(self, scope: str, what: str = "this") -> None:
-        super().__init__(f"{what} needs a token with the scope {scope!r}")
+        super().__init__(f"{what} needs a token with the scope '{scope}'")
         self.scope = scope
 
 

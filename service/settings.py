@@ -11,6 +11,7 @@ import platformdirs
 from pydantic import Field, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.access.policy import Access
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
 from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
@@ -67,6 +68,16 @@ class Settings(BaseSettings):
     logs of jobs, which people read, else JSON."""
     log_requests: bool = False
     """True: the API logs each request that it answers."""
+    access: Access = Access.AUTO
+    """`auto`: where only this machine can ask, by `host` and `allowed_hosts`, and no token was ever made, anybody is
+    let in; else whoever has a token. `tokens`: always whoever has a token. `open`: anybody; for a service behind a
+    proxy that asks who it is itself."""
+    admin_token_file: Path | None = None
+    """A file with a token, as `shampoo-tuner token generate` prints it, that has every scope: the first one, from a
+    secret of Docker or Kubernetes. Read when the service starts."""
+    requests_per_second: float = Field(default=50.0, ge=0)
+    """Of each token, and of each address without one, in each API process; four seconds' worth may come at once.
+    Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
 
@@ -158,6 +169,11 @@ class Settings(BaseSettings):
             return ()
         name = self.resolved_database_url.removeprefix(prefix).partition("?")[0]
         return tuple(Path(f"{name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
+
+    @property
+    def only_this_machine_can_ask(self) -> bool:
+        """True if `host` is this machine alone, and `allowed_hosts` names no other, as a proxy's."""
+        return not self.is_bound_to_all_addresses and set(self.answered_hosts) <= set(THIS_MACHINE)
 
     def to_environment(self) -> dict[str, str]:
         """The environment variables from which another process reads these settings."""

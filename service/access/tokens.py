@@ -1,4 +1,4 @@
-"""Tokens: made, revoked, and recognised.
+"""Tokens: made, revoked, and looked up.
 
 A token reads `shampoo_PREFIX_SECRET`, so that whoever searches text for lost secrets can find it. The prefix is no
 secret: it finds the row, and names the token to people. The secret is 256 random bits, of which the database has the
@@ -13,7 +13,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from service.access.caller import Caller, Scope
@@ -148,16 +148,33 @@ def store_file_token(session: Session, text: TokenText, *, now: datetime) -> boo
     return True
 
 
-def recognise(session: Session, text: TokenText, *, now: datetime) -> Caller | None:
-    """The caller whose token this is; None: there is no such token, or it has ended."""
-    token = TokenRepository(session).find(text.prefix)
-    # Compared also where there is none: how long it takes must not tell of prefixes.
-    is_right = hmac.compare_digest(text.digest, "" if token is None else token.digest)
-    return caller_of(token, now=now) if token is not None and is_right else None
+@dataclass(frozen=True, slots=True)
+class KnownToken:
+    """What the database knows of a token that was not revoked."""
+
+    prefix: str
+    digest: str
+    caller: Caller
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+    def is_of(self, text: TokenText) -> bool:
+        """True if it is the token of this text; takes as long whatever the text."""
+        return hmac.compare_digest(self.digest, text.digest)
+
+    def has_ended(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def used(self, now: datetime) -> KnownToken:
+        """The same, last used now."""
+        return replace(self, last_used_at=now)
 
 
-def caller_of(token: Token, *, now: datetime) -> Caller | None:
-    """The caller that a token stands for; None: it has expired, or it was revoked."""
-    if token.revoked_at is not None or (token.expires_at is not None and token.expires_at <= now):
+def look_up(session: Session, prefix: str) -> KnownToken | None:
+    """The token of this prefix; None: there is none, or it was revoked."""
+    token = TokenRepository(session).find(prefix)
+    if token is None or token.revoked_at is not None:
         return None
-    return Caller(token.name, token.project, frozenset(Scope(value) for value in token.scopes), token.prefix)
+    scopes = frozenset(Scope(value) for value in token.scopes)
+    caller = Caller(token.name, token.project, scopes, token.prefix)
+    return KnownToken(token.prefix, token.digest, caller, token.expires_at, token.last_used_at)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, cast
@@ -10,9 +12,12 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 
+from service.access.audit import record_deed
+from service.access.caller import Caller
 from service.api.capacity import Probe, Turns
+from service.api.doors import Doors
 from service.clock import Clock
-from service.errors import InvalidInput
+from service.errors import InvalidInput, NotFound
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.store.session import Database, Session
@@ -58,13 +63,74 @@ Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 
 
+async def _doors(request: Request) -> Doors:
+    return cast("Doors", request.app.state.doors)
+
+
+async def _caller(request: Request) -> Caller:
+    return cast("Caller", request.state.caller)
+
+
+DoorsDependency = Annotated[Doors, Depends(_doors)]
+CallerDependency = Annotated[Caller, Depends(_caller)]
+"""Who asks, as the guard found out."""
+
+
+def address_of(request: Request) -> str | None:
+    """The address from which a request came; behind a proxy that is trusted, the one that it names."""
+    return request.client.host[:64] if request.client is not None else None
+
+
+async def refuse_foreign_job(request: Request, doors: DoorsDependency) -> None:
+    """Refuses whatever has to do with a job of another project than the caller's, for every route, as if there were no
+    such job.
+
+    Raises:
+        NotFound: there is none for the caller.
+    """
+    job_id = request.path_params.get("job_id")
+    if job_id is not None and not await doors.sees(request.state.caller, job_id):
+        raise NotFound("job", job_id)
+
+
+@dataclass(slots=True)
+class Deed:
+    """What a request that writes does, for the audit trail; an endpoint that makes something says what."""
+
+    target: str | None
+    """E.g. a job's id; None: nothing is done."""
+
+
+async def _deed(request: Request) -> Deed:
+    found = [str(request.path_params[name]) for name in ("job_id", "number") if name in request.path_params]
+    return Deed("/".join(found) or request.url.path)
+
+
+DeedDependency = Annotated[Deed, Depends(_deed)]
+
+
 async def _read_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
     async with turns.one(), contextmanager_in_threadpool(database.reading()) as session:
         yield session
 
 
-async def _write_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
-    async with turns.one(), contextmanager_in_threadpool(database.writing()) as session:
+async def _write_session(
+    request: Request,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    caller: CallerDependency,
+    deed: DeedDependency,
+    now: Now,
+) -> AsyncIterator[Session]:
+    @contextmanager
+    def writing() -> Iterator[Session]:
+        with database.writing() as session:
+            yield session
+            if deed.target is not None:
+                action = request.scope["route"].name
+                record_deed(session, caller, action, deed.target, address=address_of(request), now=now)
+
+    async with turns.one(), contextmanager_in_threadpool(writing()) as session:
         yield session
 
 
@@ -73,7 +139,8 @@ async def _write_session(database: DatabaseDependency, turns: TurnsDependency) -
 ReadSession = Annotated[Session, Depends(_read_session, scope="function")]
 """Sees one state of the database."""
 WriteSession = Annotated[Session, Depends(_write_session, scope="function")]
-"""Its changes are committed before the response, or rolled back if the endpoint raises."""
+"""Its changes are committed before the response, or rolled back if the endpoint raises; and with them, that they were
+made is noted in the audit trail."""
 
 
 async def refuse_nul(request: Request) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
+from service.access.caller import Caller
 from service.api import examples, problems
 from service.api.capacity import Turns
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession
+from service.api.doors import Doors
 from service.api.paging import LARGEST_BIGINT
 from service.api.schemas.jobs import EventRead
 from service.clock import Clock
@@ -105,26 +108,29 @@ class EventFeed:
         """Counts how long an event that just happened took to come here."""
         self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
 
-    async def read(self, after: int, job_id: str | None) -> list[EventRead]:
-        """The next events of a stream."""
+    async def read(self, after: int, job_id: str | None, project: str | None) -> list[EventRead]:
+        """The next events of a stream: of one job, of one project, or of all."""
         async with self._turns.one():
-            return await run_in_threadpool(self._read, after, job_id)
+            return await run_in_threadpool(self._read, after, job_id, project)
 
-    def _read(self, after: int, job_id: str | None) -> list[EventRead]:
+    def _read(self, after: int, job_id: str | None, project: str | None) -> list[EventRead]:
         with self.database.reading() as session:
-            events = EventRepository(session).after(after, job_id=job_id, limit=BATCH)
+            events = EventRepository(session).after(after, job_id=job_id, project=project, limit=BATCH)
             return [EventRead.model_validate(event) for event in events]
 
 
-async def _stream(feed: EventFeed, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
+async def _stream(reader: _Reader, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
     """The events after `after` as they come; of one job, up to the one that tells its end. `is_over`: it has ended."""
+    feed = reader.feed
     with feed.metrics.event_streams.track_inprogress():
         yield format_sse_event(retry=RETRY_MS)
         has_caught_up = False
         while not feed.closed:
             newest = feed.newest
             try:
-                events = await feed.read(after, job_id)
+                if not await reader.is_let_in():
+                    return
+                events = await feed.read(after, job_id, reader.project if job_id is None else None)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("a stream of events ends, its reader will connect again: %s", error)
                 return
@@ -145,6 +151,29 @@ async def _stream(feed: EventFeed, after: int, job_id: str | None, *, is_over: b
             if has_caught_up and not await feed.wait(newest):
                 yield KEEPALIVE_COMMENT
 
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Who reads a stream, as long as its token holds."""
+
+    feed: EventFeed
+    doors: Doors
+    caller: Caller
+    clock: Clock
+
+    @property
+    def project(self) -> str | None:
+        return self.caller.sees
+
+    async def is_let_in(self) -> bool:
+        return await self.doors.holds(self.caller, self.clock())
+
+
+async def _reader(request: Request, doors: DoorsDependency, caller: CallerDependency) -> _Reader:
+    return _Reader(request.app.state.feed, doors, caller, request.app.state.clock)
+
+
+Reader = Annotated[_Reader, Depends(_reader)]
 
 router = APIRouter(tags=["events"])
 
@@ -174,9 +203,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     responses={**_STREAM, **problems.documented(422, 503)},
 )
 def follow_events(
-    request: Request, session: ReadSession, last_event_id: LastEventId = None, after: After = None
+    reader: Reader, session: ReadSession, last_event_id: LastEventId = None, after: After = None
 ) -> Response:
-    """A stream of the events of every job.
+    """A stream of the events of every job that the caller sees.
 
     It begins with what happens from now on, or after `Last-Event-ID`, or after `after` (0: from the beginning), and
     ends only with the connection. A comment every 15 seconds keeps it open.
@@ -185,7 +214,7 @@ def follow_events(
     newest = EventRepository(session).last_id()
     # An id above the newest is not of this database: it was told by one that has been replaced.
     start = newest if start is None or start > newest else start
-    return _response(_stream(request.app.state.feed, start, None))
+    return _response(_stream(reader, start, None))
 
 
 @router.get(
@@ -199,7 +228,7 @@ def follow_events(
     },
 )
 def follow_job(
-    request: Request, session: ReadSession, job_id: JobId, last_event_id: LastEventId = None, after: After = None
+    reader: Reader, session: ReadSession, job_id: JobId, last_event_id: LastEventId = None, after: After = None
 ) -> Response:
     """A stream of a job's events, from its beginning or after `Last-Event-ID` or `after`.
 
@@ -213,7 +242,7 @@ def follow_job(
         start = 0
     if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
         return Response(status_code=204)
-    return _response(_stream(request.app.state.feed, start, job_id, is_over=job.state.is_final))
+    return _response(_stream(reader, start, job_id, is_over=job.state.is_final))
 
 
 def _response(stream: AsyncIterator[bytes]) -> EventStream:

@@ -20,7 +20,14 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from service.api.dependencies import DataAreHere, DatabaseDependency, JobId, SettingsDependency, TurnsDependency
+from service.api.dependencies import (
+    CallerDependency,
+    DataAreHere,
+    DatabaseDependency,
+    JobId,
+    SettingsDependency,
+    TurnsDependency,
+)
 from service.api.schemas.jobs import JobCreate
 from service.errors import ServiceBusy
 from service.settings import Settings
@@ -115,11 +122,12 @@ DryRun = Annotated[bool, Query(description="Check the job and say what it would 
 async def _prepared(
     body: JobCreate,
     settings: SettingsDependency,
+    caller: CallerDependency,
     data_are_here: DataAreHere,
     preparations: PreparationsDependency,
     dry_run: DryRun = False,
 ) -> Prepared:
-    refuse_user_code(body.workload, body.sampler, settings)
+    refuse_user_code(body.workload, body.sampler, settings, caller_scopes=caller.scopes)
     work = functools.partial(_prepare, body, settings, data_are_here=data_are_here, dry_run=dry_run)
     if not starts_processes(body.specification, dry_run=dry_run, data_are_here=data_are_here):
         return await run_in_threadpool(work)
@@ -163,6 +171,7 @@ PreparedJob = Annotated[Prepared, Depends(_prepared)]
 async def _described_workload(
     job_id: JobId,
     settings: SettingsDependency,
+    caller: CallerDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
     preparations: PreparationsDependency,
@@ -173,7 +182,7 @@ async def _described_workload(
 
     async with turns.one():
         specification = await run_in_threadpool(read)
-    refuse_user_code(specification.workload, specification.sampler, settings)
+    refuse_user_code(specification.workload, specification.sampler, settings, caller_scopes=caller.scopes)
     name = specification.workload.name
     if name in BUILT_IN:
         return BUILT_IN[name]

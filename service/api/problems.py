@@ -128,6 +128,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+async def answer_to(request: Request, error: Exception) -> Response:
+    """The problem of an error that was raised before any route."""
+    if isinstance(error, ServiceBusy):
+        return await _busy(request, error)
+    return await (_service_error if isinstance(error, ServiceError) else _database_error)(request, error)
+
+
 async def _service_error(request: Request, error: Exception) -> Response:
     for kind, status, slug, title in _SITUATIONS:
         if isinstance(error, kind):

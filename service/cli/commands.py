@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from service.cli import access_commands
 from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
 from service.cli.backup_commands import app as backup_app
-from service.cli.here import DatabaseUrl, DataDir, read_settings
+from service.cli.here import BadSetting, DatabaseUrl, DataDir, read_settings
 from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
@@ -162,6 +162,11 @@ def optuna_dashboard(
     import importlib
 
     settings = read_settings(host=host, data_dir=data_dir, database_url=database_url)
+    if not settings.only_this_machine_can_ask and settings.access != "open":
+        raise BadSetting(
+            f"Optuna's dashboard asks nobody for a token: only this machine may reach it, not {settings.host}; "
+            "SHAMPOO_TUNER_ACCESS=open allows it behind a proxy that asks who it is"
+        )
     # By name, as the worker: the slim image does without Optuna.
     with needing(STUDIES_EXTRA):
         dashboard = importlib.import_module("service.optuna_storage.dashboard")

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from service.api import problems
-from service.api.dependencies import Now, ReadSession, SettingsDependency
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
 from service.api.figures import phase_labels
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
@@ -75,13 +75,14 @@ def _environment() -> jinja2.Environment:
 
 
 router = APIRouter()
-_templates = Jinja2Templates(env=_environment())
+templates = Jinja2Templates(env=_environment())
 
 
 @router.get("/", include_in_schema=False)
 def jobs_page(
     request: Request,
     session: ReadSession,
+    caller: CallerDependency,
     settings: SettingsDependency,
     now: Now,
     state: Annotated[JobState | None, Query()] = None,
@@ -89,7 +90,7 @@ def jobs_page(
 ) -> HTMLResponse:
     """The jobs, newest first; `before` is the id of the last job of the page before."""
     states = [state] if state else []
-    found = JobRepository(session).page(states=states, before_id=before, limit=JOBS_PER_PAGE + 1)
+    found = JobRepository(session).page(states=states, project=caller.sees, before_id=before, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
     progress = progress_of(session, jobs, now=now)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
@@ -106,7 +107,7 @@ def jobs_page(
         "next_before": jobs[-1].id if more else None,
         "service_url": str(request.base_url).rstrip("/"),
     }
-    return _templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
+    return templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
 
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
@@ -114,12 +115,7 @@ def job_page(
     request: Request, session: ReadSession, settings: SettingsDependency, now: Now, job_id: str
 ) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
-    try:
-        job = JobRepository(session).get(job_id)
-    except NotFound:
-        return _templates.TemplateResponse(
-            request, "not_found.html", {"kind": "job", "name": job_id}, status_code=404, headers=HEADERS
-        )
+    job = JobRepository(session).get(job_id)
     specification = job.specification
     progress = progress_of(session, [job], now=now)[job.id]
     labels = phase_labels(specification)
@@ -162,19 +158,28 @@ def job_page(
         "snippet": python_snippet(recommendation) if recommendation else None,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
-    return _templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
+    return templates.TemplateResponse(request, "job.html", context, headers=HEADERS)
 
 
 async def unknown_address(request: Request, error: Exception) -> Response:
     """404 of an address that there is not: a page for people, and a problem for programs and below `/v1`."""
     path = request.scope["path"]
-    if path == "/v1" or path.startswith("/v1/") or not _prefers_html(request.headers.get("accept", "")):
+    if path == "/v1" or path.startswith("/v1/") or not prefers_html(request.headers.get("accept", "")):
         return await problems.http_error(request, error)
     context = {"kind": "page", "name": path}
-    return _templates.TemplateResponse(request, "not_found.html", context, status_code=404, headers=HEADERS)
+    return templates.TemplateResponse(request, "not_found.html", context, status_code=404, headers=HEADERS)
 
 
-def _prefers_html(accept: str) -> bool:
+async def unknown_thing(request: Request, error: Exception) -> Response:
+    """404 of a thing that there is not, or not for whoever asks: a page below `/jobs`, else a problem."""
+    assert isinstance(error, NotFound)
+    if not request.scope["path"].startswith("/jobs/"):
+        return await problems.answer_to(request, error)
+    context = {"kind": error.kind, "name": error.identifier}
+    return templates.TemplateResponse(request, "not_found.html", context, status_code=404, headers=HEADERS)
+
+
+def prefers_html(accept: str) -> bool:
     """True if an `Accept` names HTML, as browsers do, and JSON not before it."""
     weights = dict[str, float]()
     for choice in accept.lower().split(","):

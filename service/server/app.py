@@ -12,22 +12,27 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
+from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
+from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_nul
+from service.api.dependencies import refuse_foreign_job, refuse_nul
+from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import catalogue, health, jobs, metrics, plots, recommendations, trials
+from service.api.routers import admin, catalogue, health, jobs, metrics, plots, recommendations, trials
 from service.clock import Clock, utc_now
-from service.dashboard import pages
+from service.dashboard import log_in, pages
 from service.dashboard.assets import static_mounts
+from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
 from service.monitoring.request_ids import RequestIds
 from service.server.body_limit import BodyLimit
+from service.server.guard import Guard
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
@@ -38,6 +43,18 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 **events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
 """
 SWAGGER_PATH = "/vendor/swagger-ui"
+
+_BEARER = HTTPBearer(
+    auto_error=False,
+    scheme_name="token",
+    description="`shampoo_PREFIX_SECRET`, as `shampoo-tuner token create` made it.",
+)
+_COOKIE = APIKeyCookie(
+    name=COOKIE,
+    auto_error=False,
+    scheme_name="session",
+    description="Of a browser that has logged in. Changes must come from a page of the service.",
+)
 
 
 def create_app(
@@ -79,16 +96,19 @@ def create_app(
     app.state.probe = probe
     app.state.metrics = observed
     app.state.preparations = Preparations()
+    app.state.doors = Doors(opened, turns, settings)
     app.state.feed = events.EventFeed(opened, turns, observed, clock)
     app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
-    # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
-    # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
+    # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no body
+    # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
+    app.add_middleware(Guard, doors=app.state.doors, clock=clock)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
     app.add_middleware(AnswerTimes, metrics=observed)
     app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
+    app.add_exception_handler(NotFound, pages.unknown_thing)
     for path, static in static_mounts():
         app.mount(path, static)
     app.mount(SWAGGER_PATH, StaticFiles(directory=_swagger_directory()))
@@ -101,11 +121,15 @@ def _routes() -> tuple[BaseRoute, ...]:
     applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul)],
+        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
         responses=problems.documented(421),
     )
-    for module in (jobs, plots, trials, events, recommendations, catalogue, health, metrics, pages):
-        router.include_router(module.router)
+    # For the documentation alone: `Guard` does the work, for these and for all other routes.
+    schemes = [Depends(_BEARER), Depends(_COOKIE)]
+    for module in (jobs, plots, trials, events, recommendations, catalogue, admin, metrics):
+        router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
+    for open_to_all in (health.router, pages.router, log_in.router):
+        router.include_router(open_to_all)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)
 

@@ -1,9 +1,10 @@
 """Checks of a request's `Host` and `Origin`, before anything else looks at it: 421 where it asks for another name than
 the service's own, 403 where another site's page sends it and it may change something.
 
-There is no authentication: whoever reaches the service may use it. A browser on a machine that reaches it must not lend
-that to every page it shows. A page whose name was pointed at the service (DNS rebinding) is of one origin with it for
-the browser, and could read everything; the `Host` of its requests gives it away. Any page can send a form, or a `fetch`
+Where no tokens are asked for, whoever reaches the service may use it, and elsewhere a browser that has logged in may,
+by its cookie (`service.server.guard`). A browser must not lend that to every page it shows. A page whose name was
+pointed at the service (DNS rebinding) is of one origin with it for the browser, and could read everything; the `Host`
+of its requests gives it away. Any page can send a form, or a `fetch`
 of mode `no-cors`, anywhere; it cannot read the answer, but the job would be cancelled all the same. `Origin` and
 `Sec-Fetch-Site` tell such requests, and programs, which are no browsers, send neither.
 """
@@ -17,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.access.policy import READING
 from service.api.problems import problem_response
 from service.api.request_body import small
 from service.api.schemas.common import FieldError
@@ -24,8 +26,6 @@ from service.hosts import Authority, is_allowed, is_origin_of, read_authority
 from service.settings import ENV_PREFIX
 
 SETTING = f"{ENV_PREFIX}ALLOWED_HOSTS"
-READING = ("GET", "HEAD")
-"""Methods that change nothing in any route. What they answer, a browser keeps from other origins' pages."""
 OWN_PAGES = ("same-origin", "none")
 """Values of `Sec-Fetch-Site`: the page is one of ours, or there is none, as where a person types an address."""
 
@@ -47,7 +47,7 @@ class OriginCheck:
         asked = read_authority(given[0]) if len(given) == 1 else None
         if asked is None or not is_allowed(asked.host, self._allowed_hosts):
             return _foreign_host(given, instance=scope["path"])
-        if scope["method"] in READING:
+        if scope["method"] in READING:  # what they answer, a browser keeps from other origins' pages
             return None
         field = _field_of_another_site(headers, asked)
         return _cross_origin(field, headers[field], given[0], instance=scope["path"]) if field else None

@@ -18,11 +18,15 @@ import psutil
 import uvicorn
 from fastapi import FastAPI
 
+from service.access.policy import Access
+from service.access.tokens import read_token_text, store_file_token
 from service.api.events import EventFeed
+from service.clock import utc_now
 from service.errors import ServiceError
 from service.server.app import create_app
-from service.settings import Settings
+from service.settings import ENV_PREFIX, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
+from service.store.repositories import TokenRepository
 from service.store.session import DATABASE_ERRORS, Database, why_not_supported
 from trainers.processes.starting import kept_warm
 from trainers.workloads.describe import environment_of_children
@@ -54,13 +58,19 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
         tell: is called with the service's address once it answers.
 
     Raises:
-        CannotServe: the address is taken, the data directory cannot be written, or the database is out of reach.
+        CannotServe: the address is taken, the data directory cannot be written, the database is out of reach, or other
+            machines could ask and nobody has a token.
     """
     listener = _listen(settings.host, settings.port)
     with contextlib.closing(listener), contextlib.closing(open_database(settings)) as database:
         if with_worker:
             _make_directory(settings.data_dir)
             migrate_database(database)
+        if not_migrated := why_not_migrated(database):
+            # Served all the same: whoever migrates may be about to. Until then nobody has a token.
+            logger.warning(not_migrated)
+        else:
+            close_doors(settings, database)
         with kept_warm(environment_of_children(), after_seconds=WARM_AFTER_SECONDS):
             asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
@@ -117,6 +127,49 @@ def migrate_database(database: Database) -> str | None:
     except DATABASE_ERRORS as error:
         why = str(getattr(error, "orig", error)).strip()
         raise CannotServe(f"cannot use the database {database.engine.url!r}: {why}") from error
+
+
+def close_doors(settings: Settings, database: Database) -> None:
+    """Has the token of the settings' file be known, and sees that somebody has a token where one is asked for.
+
+    Raises:
+        CannotServe: the file holds no token, or nobody has one.
+    """
+    try:
+        if settings.admin_token_file is not None:
+            _know_file_token(settings.admin_token_file, database)
+        if settings.access is Access.OPEN or (settings.access is Access.AUTO and settings.only_this_machine_can_ask):
+            return
+        with database.reading() as session:
+            if TokenRepository(session).exists():
+                return
+    except DATABASE_ERRORS:
+        logger.warning("the database is unavailable: whether somebody has a token is not known yet")
+        return
+    why = (
+        f"{ENV_PREFIX}ACCESS=tokens asks for tokens"
+        if settings.only_this_machine_can_ask
+        else "other machines can ask this service"
+    )
+    raise CannotServe(
+        f"{why}, and nobody has a token: `shampoo-tuner token create NAME --scope admin` makes the first one, or "
+        f"{ENV_PREFIX}ADMIN_TOKEN_FILE names a file with one ({ENV_PREFIX}ACCESS=open lets anybody in: only behind a "
+        "proxy that asks who it is)"
+    )
+
+
+def _know_file_token(path: Path, database: Database) -> None:
+    try:
+        text = read_token_text(path.read_text(encoding="ascii").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotServe(f"{ENV_PREFIX}ADMIN_TOKEN_FILE: cannot read {path}: {error}") from error
+    if text is None:
+        raise CannotServe(
+            f"{ENV_PREFIX}ADMIN_TOKEN_FILE: {path} holds no token; `shampoo-tuner token generate` prints one"
+        )
+    with database.writing() as session:
+        if store_file_token(session, text, now=utc_now()):
+            logger.info("the token %s of %s has every scope", text.prefix, path)
 
 
 class Server(uvicorn.Server):

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from ulid import ULID
 
+from service.access.quotas import resting_projects
 from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Worker
@@ -71,7 +72,7 @@ def claim_job(
     if unheard is not None:
         unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
         return Lease(unheard.id, worker_id, unheard.attempt)
-    job = jobs.next_claimable_locked(now)
+    job = jobs.next_claimable_locked(now, resting=resting_projects(session))
     if job is None:
         return None
     was_lost = job.state is JobState.RUNNING

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import JsonValue
 from ulid import ULID
 
+from service.access.quotas import check_room
 from service.domain import JobRequest, JobState, Phase, Side, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
@@ -78,6 +79,7 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
     Raises:
         NotFound: no such job.
         BudgetSpent: the job has finished, and its budget leaves nothing to try.
+        QuotaExceeded: its project may have no further job in the queue.
     """
     job = JobRepository(session).get_locked(job_id)
     if job.requested is JobRequest.PAUSE:
@@ -341,6 +343,7 @@ def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
 
 
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
+    check_room(session, job.project)
     if job.state.is_final:
         num_trials = job.num_trials if needs_trials else None
         why = why_spent(job.specification, _spent(session, job, now=now), num_trials=num_trials)

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from ulid import ULID
 
+from service.access.quotas import check_room
 from service.domain import DEFAULT_PROJECT, JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
@@ -50,6 +51,7 @@ def create_job(
     Raises:
         InvalidInput: the specification is impossible; names the field.
         IdempotencyKeyReused: the key made a job from another request.
+        QuotaExceeded: the project may have no further job.
     """
     plan = plan or plan_job(specification)
     requested = specification.model_dump(mode="json")
@@ -63,6 +65,7 @@ def create_job(
             if earlier.request_digest != digest:
                 raise IdempotencyKeyReused(idempotency_key)
             return earlier, False
+    check_room(session, project)
     job = Job(
         id=f"job_{ULID()}",
         name=name or model or plan.workload.name,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from service.access.quotas import why_resting
 from service.domain import JobState
 from service.store.models import Job
-from service.store.repositories import JobRepository, WorkerRepository
+from service.store.repositories import JobRepository, ProjectRepository, WorkerRepository
 from service.store.session import Session
 
 
@@ -34,7 +35,7 @@ class Workers:
 def waiting_of(
     session: Session, jobs: Sequence[Job], *, now: datetime, silence_seconds: float
 ) -> dict[str, Waiting | None]:
-    """The reason for which each job waits, by id; None: it does not wait. Two statements more if one of them is queued.
+    """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued.
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
@@ -52,8 +53,15 @@ def waiting_of(
             JobRepository(session).num_leased(now),
             workers.last_heartbeat(),
         )
+        resting: dict[str, str | None] = {}
         for job in queued:
             since = job.waiting_since or job.created_at
+            if job.project not in resting:
+                project = ProjectRepository(session).find(job.project)
+                resting[job.project] = None if project is None else why_resting(session, project)
+            if (why := resting[job.project]) is not None:
+                found[job.id] = Waiting(since, why)
+                continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
             found[job.id] = Waiting(since, why_queued(num_before, seen, not_before=job.not_before, now=now))
     return found

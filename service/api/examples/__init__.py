@@ -1,6 +1,7 @@
 """Examples of every request and response, as the documentation shows them. Tests hold them against the schemas."""
 
 from service.api.examples.catalogue import (
+    AUDIT_ENTRY,
     PROBLEM,
     SEARCH_SPACE,
     WORKLOAD,
@@ -25,6 +26,7 @@ from service.api.examples.recommendations import (
 )
 
 __all__ = [
+    "AUDIT_ENTRY",
     "EVENT",
     "EVENT_STREAM",
     "JOB",

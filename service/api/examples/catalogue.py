@@ -1,8 +1,19 @@
-"""Examples of workloads, search spaces and problems."""
+"""Examples of workloads, search spaces, problems and the audit trail."""
 
 from __future__ import annotations
 
 from typing import Any
+
+AUDIT_ENTRY: dict[str, Any] = {
+    "id": 42,
+    "at": "2026-03-01T12:00:00Z",
+    "actor": "ada",
+    "token": "c57a46accdda",
+    "project": "vision",
+    "action": "cancel_job",
+    "target": "job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J",
+    "address": "10.0.0.7",
+}
 
 WORKLOAD: dict[str, Any] = {
     "name": "digits-mlp",

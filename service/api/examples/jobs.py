@@ -110,6 +110,8 @@ SPECIFICATION: dict[str, Any] = {
 JOB: dict[str, Any] = {
     "id": JOB_ID,
     "name": "digits, first try",
+    "project": "default",
+    "owner": "ada",
     "tags": {"team": "vision"},
     "priority": 0,
     "state": "running",

@@ -11,6 +11,8 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import examples, problems
 from service.api.dependencies import (
+    CallerDependency,
+    DeedDependency,
     IdempotencyKey,
     JobId,
     Now,
@@ -78,6 +80,8 @@ Reader = Annotated[_Reader, Depends(_reader)]
 def create_job(
     prepared: PreparedJob,
     session: WriteSession,
+    caller: CallerDependency,
+    deed: DeedDependency,
     now: Now,
     reader: Reader,
     response: Response,
@@ -86,8 +90,11 @@ def create_job(
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     body, plan = prepared.body, prepared.plan
+    deed.target = None
     if dry_run:
-        estimate = estimates.estimate_job(session, plan, memory=prepared.memory, fingerprint=prepared.fingerprint)
+        estimate = estimates.estimate_job(
+            session, plan, project=caller.project, memory=prepared.memory, fingerprint=prepared.fingerprint
+        )
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = submit.create_job(
         session,
@@ -98,11 +105,15 @@ def create_job(
         plan=plan,
         tags=body.tags,
         priority=body.priority,
+        project=caller.project,
+        owner=caller.name,
         idempotency_key=idempotency_key,
         now=now,
     )
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    if not is_new:
+    if is_new:
+        deed.target = job.id
+    else:
         response.status_code = 200
         response.headers["Idempotent-Replayed"] = "true"
     return reader.one(session, job)
@@ -111,6 +122,7 @@ def create_job(
 @router.get("", summary="List jobs", responses=problems.documented(422, 503))
 def list_jobs(
     session: ReadSession,
+    caller: CallerDependency,
     reader: Reader,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     workload: Annotated[str | None, Query(max_length=200, description="Its name.")] = None,
@@ -121,7 +133,7 @@ def list_jobs(
     """Jobs, newest first."""
     before_id = decode_token("job", page_token) if page_token is not None else None
     rows = JobRepository(session).page(
-        states=state, workload=workload, model=model, before_id=before_id, limit=page_size + 1
+        states=state, project=caller.sees, workload=workload, model=model, before_id=before_id, limit=page_size + 1
     )
     found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
     return Page[JobRead](items=reader.all(session, found), next_page_token=token)

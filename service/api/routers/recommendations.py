@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.errors import NotFound
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
@@ -26,6 +26,7 @@ Count = Query(ge=1, le=MAX_COUNT)
 )
 def list_recommendations(
     session: ReadSession,
+    caller: CallerDependency,
     model: Annotated[str | None, Name, Query(description="Your own name of it.", examples=["my-gpt"])] = None,
     workload: Annotated[str | None, Name, Query(description="Its name.", examples=["digits-mlp"])] = None,
     fingerprint: Annotated[str | None, Digest, Query(description="Of the model.")] = None,
@@ -57,6 +58,7 @@ def list_recommendations(
     filters have answers.
     """
     query = RecommendationQuery(
+        project=caller.sees,
         model=model,
         workload=workload,
         fingerprint=fingerprint,

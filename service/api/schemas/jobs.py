@@ -11,7 +11,16 @@ from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_vali
 from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel
-from service.domain import FailureReason, JobRequest, JobState, Objective, Phase, TrialRequest, TrialState
+from service.domain import (
+    DEFAULT_PROJECT,
+    FailureReason,
+    JobRequest,
+    JobState,
+    Objective,
+    Phase,
+    TrialRequest,
+    TrialState,
+)
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
@@ -199,6 +208,10 @@ class JobRead(ReadModel):
 
     id: str
     name: str
+    project: str = DEFAULT_PROJECT
+    """Only callers of this project see the job."""
+    owner: str | None = None
+    """The name of the token that submitted it; null: nobody had to say who asks."""
     tags: dict[str, str]
     priority: int = 0
     state: JobState
@@ -232,6 +245,8 @@ class JobRead(ReadModel):
         return cls(
             id=job.id,
             name=job.name,
+            project=job.project,
+            owner=job.owner,
             tags=job.tags,
             priority=job.priority,
             state=job.state,

@@ -87,5 +87,6 @@ export function follow(url, refresh) {
 export async function fetchPage() {
   const response = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!response.ok) throw new Error(`${location.href}: ${response.status}`);
+  if (response.redirected && new URL(response.url).pathname === "/login") location.assign(response.url);
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, inspect, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
@@ -94,7 +94,9 @@ class TokenRepository:
         return list(self._session.scalars(select(Token).order_by(Token.created_at, Token.prefix)))
 
     def exists(self) -> bool:
-        """True if there ever was one."""
+        """True if there ever was one; False also in a database that has no table of them yet."""
+        if not inspect(self._session.connection()).has_table(Token.__tablename__):
+            return False
         return self._session.scalar(select(Token.prefix).limit(1)) is not None
 
     def note_use(self, prefix: str, now: datetime) -> None:

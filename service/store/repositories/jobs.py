@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -103,17 +103,20 @@ class JobRepository:
         statement = select(Job.workload).where(*_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
 
-    def next_claimable_locked(self, now: datetime) -> Job | None:
+    def next_claimable_locked(self, now: datetime, *, resting: Collection[str] = ()) -> Job | None:
         """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
 
         It is locked. None: there is none.
+
+        Args:
+            resting: projects of which none may begin.
         """
         statement = (
             select(Job)
             .where(
                 or_(Job.not_before.is_(None), Job.not_before <= now),
                 or_(
-                    Job.state == JobState.QUEUED,
+                    and_(Job.state == JobState.QUEUED, Job.project.not_in(resting)),
                     and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now),
                 ),
             )

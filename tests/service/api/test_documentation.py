@@ -73,7 +73,9 @@ def test_problems_are_documented_as_problem_json(openapi: dict[str, Any]) -> Non
 def test_refusals_at_the_door_are_documented(openapi: dict[str, Any]) -> None:
     for name, operation in _operations(openapi):
         assert "421" in operation["responses"], name
-        assert ("403" in operation["responses"]) is not name.startswith("get "), name
+        is_probe = name in ("get /healthz", "get /readyz")
+        assert [status in operation["responses"] for status in ("401", "403", "429")] == [not is_probe] * 3, name
+        assert operation.get("security") == (None if is_probe else [{"token": []}, {"session": []}]), name
 
 
 def test_examples_of_responses_are_valid() -> None:

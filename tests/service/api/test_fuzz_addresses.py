@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api import events
-from service.api.routers import catalogue, health, jobs, plots, recommendations, trials
-from service.dashboard import pages
+from service.api.routers import admin, catalogue, health, jobs, plots, recommendations, trials
+from service.dashboard import log_in, pages
 from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.support.service.live import finished_job
@@ -39,7 +39,7 @@ class _Route:
 
 
 def _routes() -> Iterator[_Route]:
-    for module in (jobs, plots, trials, events, recommendations, catalogue, health, pages):
+    for module in (jobs, plots, trials, events, recommendations, catalogue, admin, health, pages, log_in):
         for route in module.router.routes:
             assert isinstance(route, APIRoute)
             query = tuple(parameter.alias for parameter in route.dependant.query_params)

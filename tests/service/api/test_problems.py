@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
+from service.access.policy import Access
 from service.api.dependencies import WriteSession
 from service.server.app import create_app
 from service.settings import Settings
@@ -250,7 +251,7 @@ def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> 
 
 
 def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
-    app = create_app(Settings(allowed_hosts=("test",)), database)
+    app = create_app(Settings(allowed_hosts=("test",), access=Access.OPEN), database)
     app.post(path)(endpoint)
     return app
 

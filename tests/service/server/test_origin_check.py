@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from starlette.types import Message
 
 from service.api import dependencies, events
-from service.api.routers import catalogue, health, jobs, recommendations, trials
-from service.dashboard import pages
+from service.api.routers import admin, catalogue, health, jobs, recommendations, trials
+from service.dashboard import log_in, pages
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
@@ -26,7 +26,7 @@ from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
-ROUTERS = (jobs, trials, events, recommendations, catalogue, health, pages)
+ROUTERS = (jobs, trials, events, recommendations, catalogue, admin, health, pages, log_in)
 SETTING = "SHAMPOO_TUNER_ALLOWED_HOSTS"
 
 

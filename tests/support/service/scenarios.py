@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from search_spaces import Scalar
-from service.domain import FailureReason, Phase, TrialState, phase_of
+from service.domain import DEFAULT_PROJECT, FailureReason, Phase, TrialState, phase_of
 from service.specification.identity import StoredIdentity
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job, proposed_side
@@ -51,7 +51,13 @@ def specification(**fields: Any) -> JobSpecification:
 
 
 def submit(
-    database: Database, *, now: datetime = NOW, model: str | None = None, fingerprint: str | None = None, **fields: Any
+    database: Database,
+    *,
+    now: datetime = NOW,
+    model: str | None = None,
+    fingerprint: str | None = None,
+    project: str = DEFAULT_PROJECT,
+    **fields: Any,
 ) -> str:
     """The id of a new job.
 
@@ -67,6 +73,7 @@ def submit(
             name=None,
             model=model,
             fingerprint=fingerprint,
+            project=project,
             tags={},
             idempotency_key=None,
             now=now,

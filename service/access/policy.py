@@ -1,0 +1,36 @@
+"""Where tokens are asked for, and the scope that a request needs. A route need not say anything: what is not listed
+here needs one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from service.access.caller import Scope
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout"})
+"""Paths that anybody may ask for: probes, and the way in and out."""
+OPEN_BELOW = ("/static/", "/vendor/")
+"""The files of the pages, which tell nothing of jobs; the log-in page needs some."""
+ADMIN_BELOW = "/v1/admin/"
+READING = ("GET", "HEAD")
+"""Methods that change nothing in any route."""
+
+
+class Access(StrEnum):
+    """Who is let in."""
+
+    AUTO = "auto"
+    """Anybody, where only this machine can ask and there has never been a token; else whoever has a token."""
+    TOKENS = "tokens"
+    """Whoever has a token."""
+    OPEN = "open"
+    """Anybody: something in front of the service asks who it is."""
+
+
+def needed_scope(method: str, path: str) -> Scope | None:
+    """The scope without which a request is refused; None: anybody may ask."""
+    if path in OPEN_PATHS or path.startswith(OPEN_BELOW):
+        return None
+    if path.startswith(ADMIN_BELOW):
+        return Scope.ADMIN
+    return Scope.READ if method in READING else Scope.SUBMIT

@@ -1,0 +1,166 @@
+"""Who asks: tokens and sessions recognised, with a short memory, so that most requests cost the database nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from service.access import sessions
+from service.access.caller import ANYBODY, Caller
+from service.access.policy import Access
+from service.access.rate_limits import RateLimit
+from service.access.tokens import KnownToken, TokenText, look_up
+from service.api.capacity import Turns
+from service.errors import ServiceBusy
+from service.settings import Settings
+from service.store.repositories import JobRepository, SigningKeyRepository, TokenRepository
+from service.store.session import DATABASE_ERRORS, Database, Session
+
+FRESH = timedelta(seconds=2)
+"""What the database said of a token holds for so long: a revoked one is let in no longer than that."""
+USE_NOTED = timedelta(minutes=10)
+"""The use of a token is written no more often."""
+MAX_REMEMBERED = 10_000
+"""Tokens, and jobs, of which it is remembered what the database said."""
+
+Found = TypeVar("Found")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    token: KnownToken
+    at: datetime
+
+
+class Doors:
+    """Says who asks, and whether a job is in its project. Lives in one event loop."""
+
+    def __init__(self, database: Database, turns: Turns, settings: Settings) -> None:
+        self._database = database
+        self._turns = turns
+        self._access = settings.access
+        self._is_local = settings.only_this_machine_can_ask
+        self._limit = RateLimit(settings.requests_per_second, time.monotonic)
+        self._tokens: OrderedDict[str, _Seen] = OrderedDict()
+        self._projects: OrderedDict[str, str] = OrderedDict()
+        """Of jobs, by id: a job stays in its project."""
+        self._key: str | None = None
+        self._without_tokens: datetime | None = None
+        """When there was last found to be no token; None: not yet, or there is one."""
+        self._has_tokens = False
+        self._noting: set[asyncio.Task[None]] = set()
+
+    async def anybody(self, now: datetime) -> Caller | None:
+        """Whoever asks where no tokens are asked for; None: they are."""
+        if self._access is Access.OPEN:
+            return ANYBODY
+        if self._access is Access.TOKENS or not self._is_local or self._has_tokens:
+            return None
+        if self._without_tokens is None or not _is_fresh(self._without_tokens, now):
+            self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
+            self._without_tokens = now
+        return None if self._has_tokens else ANYBODY
+
+    async def by_token(self, text: TokenText, now: datetime) -> Caller | None:
+        """The caller whose token this is; None: there is no such token, or it has ended."""
+        token = await self._token(text.prefix, now)
+        if token is None or not token.is_of(text):
+            return None
+        self._note_use(token, now)
+        return token.caller
+
+    async def by_session(self, cookie: str, now: datetime) -> Caller | None:
+        """The caller that has logged in; None: the session is over, or its token has ended."""
+        if self._key is None:
+            self._key = await self._read(lambda session: SigningKeyRepository(session).find(sessions.SIGNING_KEY))
+        prefix = None if self._key is None else sessions.token_of(cookie, key=self._key, now=now)
+        token = None if prefix is None else await self._token(prefix, now)
+        if token is None:
+            return None
+        self._note_use(token, now)
+        return token.caller
+
+    async def holds(self, caller: Caller, now: datetime) -> bool:
+        """True if the caller would be let in again: for what goes on after the request was checked."""
+        if caller.token is None:
+            return await self.anybody(now) is not None
+        token = await self._token(caller.token, now)
+        return token is not None and token.caller == caller
+
+    async def sees(self, caller: Caller, job_id: str) -> bool:
+        """True if there is such a job for the caller."""
+        if caller.sees is None:
+            return True  # whoever looks for it finds out
+        project = self._projects.get(job_id)
+        if project is None:
+            project = await self._read(lambda session: JobRepository(session).project_of(job_id))
+            if project is None:
+                return False
+            self._projects[job_id] = project
+            if len(self._projects) > MAX_REMEMBERED:
+                self._projects.popitem(last=False)
+        return project == caller.sees
+
+    def wait_seconds(self, caller: Caller | None, address: str) -> float:
+        """Seconds until whoever asks may ask, 0: at once. Nobody is limited where only this machine can ask.
+
+        Args:
+            caller: None: it is not known.
+        """
+        if self._is_local and caller is ANYBODY:
+            return 0.0
+        return self._limit.take(f"address {address}" if caller is None or caller.token is None else caller.token)
+
+    async def _token(self, prefix: str, now: datetime) -> KnownToken | None:
+        seen = self._tokens.get(prefix)
+        if seen is None or not _is_fresh(seen.at, now):
+            found = await self._read(lambda session: look_up(session, prefix))
+            self._tokens.pop(prefix, None)
+            if found is None:
+                return None
+            seen = self._tokens[prefix] = _Seen(found, now)
+            if len(self._tokens) > MAX_REMEMBERED:
+                self._tokens.popitem(last=False)
+        return None if seen.token.has_ended(now) else seen.token
+
+    def _note_use(self, token: KnownToken, now: datetime) -> None:
+        """Writes beside the request that a token was used: whoever reads need not wait for a writer."""
+        if token.last_used_at is not None and now - token.last_used_at < USE_NOTED:
+            return
+        self._tokens[token.prefix] = _Seen(token.used(now), now)
+        task = asyncio.create_task(self._write_use(token.prefix, now), name="note the use of a token")
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def _write_use(self, prefix: str, now: datetime) -> None:
+        def write() -> None:
+            with self._database.writing() as session:
+                TokenRepository(session).note_use(prefix, now)
+
+        try:
+            async with self._turns.one():
+                await run_in_threadpool(write)
+        except (ServiceBusy, *DATABASE_ERRORS) as error:
+            logger.warning("cannot note the use of token %s: %s", prefix, error)
+
+    async def _read(self, look: Callable[[Session], Found]) -> Found:
+        def read() -> Found:
+            with self._database.reading() as session:
+                return look(session)
+
+        async with self._turns.one():
+            return await run_in_threadpool(read)
+
+
+def _is_fresh(seen: datetime, now: datetime) -> bool:
+    return timedelta(0) <= now - seen < FRESH

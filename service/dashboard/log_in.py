@@ -1,0 +1,96 @@
+"""The page on which a person logs in with a token, and the ends of sessions."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+from starlette.responses import Response
+
+from service.access.audit import record_deed
+from service.access.caller import Caller
+from service.access.sessions import COOKIE, LIFETIME, SIGNING_KEY, signed
+from service.access.tokens import read_token_text
+from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
+from service.dashboard.pages import HEADERS, templates
+from service.store.repositories import SigningKeyRepository
+
+router = APIRouter(include_in_schema=False)
+
+MAX_FIELDS = 4
+HOME = "/"
+# A path of this service. Browsers take `//host` and `/\host` for another one, and drop tabs and line ends.
+_OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]{0,1999}", re.ASCII)
+
+
+@router.get("/login")
+async def log_in_page(
+    request: Request,
+    doors: DoorsDependency,
+    now: Now,
+    next: Annotated[str, Query(max_length=2000)] = HOME,  # noqa: A002
+) -> Response:
+    """The form; `next` is the page that comes after it."""
+    if await doors.anybody(now) is not None:
+        return RedirectResponse(_own(next), HTTPStatus.SEE_OTHER)  # nobody need say who asks
+    return _form(request, next)
+
+
+@router.post("/login")
+async def log_in(
+    request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now
+) -> Response:
+    """Begins a session, if the token of the form is valid. No other site's form comes here, for `OriginCheck`."""
+    try:
+        fields = parse_qs((await request.body()).decode("ascii"), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        fields = {}
+    token, next_page = fields.get("token", [""])[0].strip(), fields.get("next", [HOME])[0]
+    text = read_token_text(token)
+    caller = None if text is None else await doors.by_token(text, now)
+    if text is None or caller is None:
+        return _form(request, next_page, problem="This is no valid token: it is not known here, or has ended.")
+
+    def begin(caller: Caller) -> str:
+        with database.writing() as session:
+            record_deed(session, caller, "log_in", text.prefix, address=address_of(request), now=now)
+            return SigningKeyRepository(session).add_once(SIGNING_KEY, now)
+
+    async with turns.one():
+        key = await run_in_threadpool(begin, caller)
+    response = RedirectResponse(_own(next_page), HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
+    # Behind a proxy that speaks TLS the service is asked by http; the page's origin tells what the browser sees.
+    is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+    response.set_cookie(
+        COOKIE,
+        signed(text.prefix, key=key, now=now),
+        max_age=int(LIFETIME.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=is_secure,
+    )
+    return response
+
+
+@router.post("/logout")
+async def log_out() -> Response:
+    """Has the browser forget the session."""
+    response = RedirectResponse("/login", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
+    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    return response
+
+
+def _form(request: Request, next_page: str, *, problem: str | None = None) -> Response:
+    context = {"next": _own(next_page), "problem": problem, "hours": int(LIFETIME.total_seconds() // 3600)}
+    status = HTTPStatus.OK if problem is None else HTTPStatus.UNAUTHORIZED
+    return templates.TemplateResponse(request, "login.html", context, status_code=status, headers=HEADERS)
+
+
+def _own(next_page: str) -> str:
+    """`next_page` if it is a path of this service, else the first page."""
+    return next_page if _OWN_PATH.fullmatch(next_page) else HOME

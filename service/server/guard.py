@@ -1,0 +1,136 @@
+"""The one place where a request is let in or not: who asks, whether it may, and not too often.
+
+It stands before every route, file and page, so that no route can forget it: 401 without a valid token, 403 without the
+scope that `service.access.policy` asks for, 429 for whoever asks too often. That a job is in the project of whoever
+asks is checked in `service.api.dependencies`, once its id is known.
+
+**Forged requests.** A browser sends the cookie of a session with whatever a page has it send here. `OriginCheck`, which
+stands before, refuses changes that another origin's page asks for, as `Origin` and `Sec-Fetch-Site` tell; it lets
+requests pass that have neither, as programs send them. A program sends a token, though, and a browser names the origin
+of each request that is not GET or HEAD: so what a cookie authorises must have one of the two headers. `SameSite=Lax`
+keeps the cookie from other sites' requests besides, but counts all ports of a host as one site. There is no secret in
+the pages, which compression could betray.
+"""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.access.caller import Caller
+from service.access.policy import OPEN_BELOW, READING, needed_scope
+from service.access.sessions import COOKIE
+from service.access.tokens import read_token_text
+from service.api import problems
+from service.api.dependencies import address_of
+from service.api.doors import Doors
+from service.api.problems import problem_response
+from service.clock import Clock
+from service.dashboard.pages import prefers_html
+from service.errors import ScopeMissing, ServiceError
+from service.store.session import DATABASE_ERRORS
+
+LOG_IN = "/login"
+PROBES = ("/healthz", "/readyz")
+OF_BROWSERS = ("origin", "sec-fetch-site")
+BEARER = 'Bearer realm="shampoo-tuner"'
+
+
+class Guard:
+    """ASGI middleware. Whoever is let in stands in `request.state.caller`."""
+
+    def __init__(self, app: ASGIApp, doors: Doors, clock: Clock) -> None:
+        self._app = app
+        self._doors = doors
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        try:
+            refusal = await self._refusal(request)
+        except (ServiceError, *DATABASE_ERRORS) as error:
+            refusal = await problems.answer_to(request, error)
+        await (refusal or self._app)(scope, receive, send)
+
+    async def _refusal(self, request: Request) -> Response | None:
+        method, path = request.method, request.scope["path"]
+        needed = needed_scope(method, path)
+        if needed is None:
+            is_free = path in PROBES or path.startswith(OPEN_BELOW)
+            return None if is_free or method in READING else self._too_often(request, None)
+        now = self._clock()
+        caller = await self._doors.anybody(now)
+        if caller is None:
+            given = request.headers.get("authorization")
+            cookie = request.cookies.get(COOKIE)
+            if given is not None:
+                scheme, _, text = given.partition(" ")
+                token = read_token_text(text.strip()) if scheme.lower() == "bearer" else None
+                caller = None if token is None else await self._doors.by_token(token, now)
+            elif cookie is not None:
+                caller = await self._doors.by_session(cookie, now)
+            if caller is None:
+                return self._too_often(request, None) or _unknown(request, given is not None)
+            if given is None and method not in READING and not any(name in request.headers for name in OF_BROWSERS):
+                return _of_no_page(request)
+        if refusal := self._too_often(request, caller):
+            return refusal
+        if not caller.may(needed):
+            return await problems.answer_to(request, ScopeMissing(needed, f"{method} {path}"))
+        request.state.caller = caller
+        return None
+
+    def _too_often(self, request: Request, caller: Caller | None) -> Response | None:
+        wait = self._doors.wait_seconds(caller, address_of(request) or "unknown")
+        if not wait:
+            return None
+        seconds = math.ceil(wait)
+        return problem_response(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "rate-limited",
+            "Too many requests",
+            f"whoever asks here asks too often; again in {seconds} s",
+            instance=request.url.path,
+            headers={"Retry-After": str(seconds)},
+        )
+
+
+def _unknown(request: Request, has_token: bool) -> Response:
+    """401; a browser that asks for a page is led to where it can log in."""
+    path = request.scope["path"]
+    if request.method in READING and not path.startswith("/v1/") and prefers_html(request.headers.get("accept", "")):
+        query = request.scope["query_string"].decode("latin-1")
+        wanted = quote(path + (f"?{query}" if query else ""), safe="/")
+        return RedirectResponse(f"{LOG_IN}?next={wanted}", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
+    detail = (
+        "the token is not known here, has expired or was revoked"
+        if has_token
+        else "send a token as `Authorization: Bearer shampoo_...`; `shampoo-tuner token create` makes one"
+    )
+    challenge = f'{BEARER}, error="invalid_token"' if has_token else BEARER
+    return problem_response(
+        HTTPStatus.UNAUTHORIZED,
+        "unauthenticated",
+        "A valid token is needed",
+        detail,
+        instance=path,
+        headers={"WWW-Authenticate": challenge},
+    )
+
+
+def _of_no_page(request: Request) -> Response:
+    return problem_response(
+        HTTPStatus.FORBIDDEN,
+        "cross-origin",
+        "No page of this service sent the request",
+        "a change that a session authorises must name the page's Origin, as browsers do; programs send a token",
+        instance=request.url.path,
+    )

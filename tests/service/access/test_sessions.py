@@ -1,0 +1,192 @@
+"""Log-in, sessions and streams: who has logged in may what the token may, from pages of the service, while it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from service.access.caller import Scope
+from service.access.sessions import COOKIE, LIFETIME, signed
+from service.access.tokens import revoke_token
+from service.store.repositories import AuditRepository, TokenRepository
+from service.store.session import Database
+from tests.support.service.callers import Asked, asking, give_token
+from tests.support.service.scenarios import Clock, submit
+from tests.support.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    asked: Asked
+    database: Database
+    clock: Clock
+    token: str
+    job: str
+
+    @property
+    def page(self) -> dict[str, str]:
+        """What a browser sends with a change that a page of the service asks for."""
+        return {"Origin": self.asked.url, "Sec-Fetch-Site": "same-origin"}
+
+    def log_in(self, http: httpx.Client, *, next_page: str = "/", **headers: str) -> httpx.Response:
+        return http.post("/login", data={"token": self.token, "next": next_page}, headers={**self.page, **headers})
+
+    def revoke(self) -> None:
+        with self.database.writing() as session:
+            revoke_token(session, "ada", now=self.clock.now)
+        self.clock.advance(3)  # what is known of a token holds for two seconds
+
+
+@pytest.fixture
+def world(sqlite_database: Database) -> Iterator[World]:
+    clock = Clock()
+    token = give_token(sqlite_database, "ada", Scope.SUBMIT, clock=clock)
+    job = submit(sqlite_database)
+    with asking(sqlite_database, clock=clock) as asked:
+        yield World(asked, sqlite_database, clock, token, job)
+
+
+def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) -> None:
+    with world.asked.client() as http:
+        answer = world.log_in(http, next_page=f"/jobs/{world.job}")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{world.job}")
+        cookie = answer.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
+        assert "Secure" not in cookie
+        assert world.token.rpartition("_")[2] not in cookie
+        page = http.get(f"/jobs/{world.job}")
+        assert (page.status_code, "Log out" in page.text) == (200, True)
+        with http.stream("GET", f"/v1/jobs/{world.job}/events") as stream:
+            assert stream.status_code == 200
+        assert http.post(f"/v1/jobs/{world.job}/pause", headers=world.page).json()["state"] == "paused"
+        assert http.get("/v1/admin/audit").status_code == 403
+        out = http.post("/logout", headers=world.page)
+        assert (out.status_code, out.headers["location"]) == (303, "/login")
+        assert http.get("/v1/jobs").status_code == 401
+    with world.database.reading() as session:
+        entries = AuditRepository(session).page(limit=9)
+        token = TokenRepository(session).named("ada")
+    assert [(entry.actor, entry.action) for entry in entries] == [("ada", "pause_job"), ("ada", "log_in")]
+    assert token is not None
+    assert token.last_used_at == world.clock.now
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "http://rebound.example"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+    ids=str,
+)
+def test_a_change_with_a_cookie_comes_from_a_page_of_the_service(world: World, headers: dict[str, str]) -> None:
+    with world.asked.client() as http:
+        world.log_in(http)
+        for method, path in (
+            ("POST", f"/v1/jobs/{world.job}/cancel"),
+            ("PATCH", f"/v1/jobs/{world.job}"),
+            ("POST", "/v1/jobs"),
+        ):
+            answer = http.request(method, path, headers=headers, json={"priority": 1})
+            assert (answer.status_code, answer.json()["type"]) == (403, "urn:shampoo-tuner:problem:cross-origin")
+        job = http.get(f"/v1/jobs/{world.job}").json()
+        assert (job["state"], job["priority"]) == ("queued", 0)
+        if headers:
+            assert http.post("/logout", headers=headers).status_code == 403
+            assert http.post("/login", data={"token": world.token}, headers=headers).status_code == 403
+    with world.asked.client(world.token) as program:  # which has no pages
+        assert program.post(f"/v1/jobs/{world.job}/cancel").status_code == 200
+
+
+def test_a_session_ends_with_its_token_and_after_its_time(world: World) -> None:
+    with world.asked.client() as http:
+        world.log_in(http)
+        world.clock.advance(LIFETIME.total_seconds() - 5)
+        assert http.get("/v1/jobs").status_code == 200
+        world.clock.advance(10)
+        assert http.get("/v1/jobs").status_code == 401
+        world.log_in(http)
+        assert http.get("/v1/jobs").status_code == 200
+        world.revoke()
+        assert http.get("/v1/jobs").status_code == 401
+        refused = world.log_in(http)
+        assert (refused.status_code, "no valid token" in refused.text) == (401, True)
+
+
+def test_a_forged_cookie_is_none(world: World) -> None:
+    prefix = world.token.split("_")[1]
+    with world.asked.client() as http:
+        cookie = world.log_in(http).cookies[COOKIE]
+        http.cookies.clear()
+        for forged in ("", "x", cookie[:-1], cookie[1:], signed(prefix, key="00" * 32, now=world.clock.now), prefix):
+            answer = http.get("/v1/jobs", headers={"Cookie": f"{COOKIE}={forged}"})
+            assert answer.status_code == 401, forged
+        assert http.get("/v1/jobs", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "next_page",
+    [
+        "//rebound.example",
+        "/\\rebound.example",
+        "http://rebound.example",
+        "/\t/rebound.example",
+        "x",
+        "",
+        "/é",
+        "/a\r\nX: y",
+    ],
+)
+def test_log_in_leads_to_pages_of_the_service_alone(world: World, next_page: str) -> None:
+    with world.asked.client() as http:
+        answer = world.log_in(http, next_page=next_page)
+        assert (answer.status_code, answer.headers["location"], "x" in answer.headers) == (303, "/", False)
+        form = http.get("/login", params={"next": next_page}).text
+        assert 'name="next" value="/"' in form
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(sqlite_database: Database) -> None:
+    token = give_token(sqlite_database, "ada", Scope.READ)
+    with asking(sqlite_database, allowed_hosts="tuner.example.org") as asked, asked.client() as http:
+        headers = {"Host": "tuner.example.org", "Origin": "https://tuner.example.org"}
+        answer = http.post("/login", data={"token": token}, headers=headers)
+        assert "Secure" in answer.headers["set-cookie"].split("; ")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"token", b"token=%ff", b"\xff", b"a=1&b=2&c=3&d=4&e=5", b"token=" + b"a" * 9999]
+)
+def test_a_form_that_is_none_is_answered_with_the_form(world: World, body: bytes) -> None:
+    with world.asked.client() as http:
+        assert http.post("/login", content=body, headers=world.page).status_code == 401
+
+
+def test_a_stream_ends_when_its_token_does(world: World) -> None:
+    with world.asked.client(world.token) as http, http.stream("GET", f"/v1/jobs/{world.job}/events") as stream:
+        chunks = stream.iter_bytes()
+        next(chunks)
+        world.revoke()
+        submit(world.database)  # an event, which has streams look
+        wait_until(lambda: next(chunks, None) is None, "the end of the stream")
+
+
+def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_database: Database) -> None:
+    clock = Clock()
+    with asking(sqlite_database, clock=clock, access="auto") as asked, asked.client() as http:
+        assert http.get("/v1/jobs").status_code == 200
+        assert http.get("/login?next=/docs").headers["location"] == "/docs"
+        token = give_token(sqlite_database, "ada", Scope.READ, clock=clock)
+        clock.advance(3)
+        assert http.get("/v1/jobs").status_code == 401
+        with sqlite_database.writing() as session:
+            revoke_token(session, "ada", now=clock.now)
+        assert http.get("/v1/jobs").status_code == 401, "the doors stay closed"
+    with asking(sqlite_database, access="open") as asked, asked.client(token) as http:
+        assert http.get("/v1/jobs").status_code == 200

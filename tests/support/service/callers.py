@@ -1,0 +1,52 @@
+"""Callers with tokens of their own, and the service that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from service.access.caller import Scope
+from service.access.projects import Quotas, create_project
+from service.access.tokens import create_token
+from service.clock import Clock, utc_now
+from service.store.repositories import ProjectRepository
+from service.store.session import Database
+from tests.support.service.live import running
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+def give_token(
+    database: Database, name: str, *scopes: Scope, project: str = "default", clock: Clock = utc_now, **quotas: int
+) -> str:
+    """The text of a new token; its project is made with these quotas if there is none."""
+    with database.writing() as session:
+        if ProjectRepository(session).find(project) is None:
+            create_project(session, project, Quotas(**quotas), now=clock())
+        text = create_token(session, name, project=project, scopes=scopes, expires_at=None, now=clock())
+        return str(text)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A service that asks for tokens."""
+
+    url: str
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        """Without TLS, whose certificates take longer to read than most tests."""
+        headers = {} if token is None else bearer(token)
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
+
+
+@contextmanager
+def asking(database: Database, *, clock: Clock = utc_now, **settings: object) -> Iterator[Asked]:
+    """A service on `database` that lets nobody in without a token, and limits no rate unless told to."""
+    with running(database, clock=clock, **{"access": "tokens", "requests_per_second": 0.0, **settings}) as url:
+        yield Asked(url)
