@@ -246,6 +246,8 @@ async def http_error(request: Request, error: Exception) -> Response:
             return _malformed(request, "holds a number with too many digits")
     if isinstance(error, BodyTooLarge):
         return too_large(error.max_bytes, instance=request.url.path)
+    if isinstance(error, BodyTooSlow):
+        return too_slow(error.max_seconds, instance=request.url.path)
     phrase = HTTPStatus(error.status_code).phrase
     detail = str(error.detail)
     if error.status_code == HTTPStatus.NOT_FOUND:
@@ -258,7 +260,7 @@ async def http_error(request: Request, error: Exception) -> Response:
 async def _busy(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
-    return _later("busy", "The service is busy", detail, instance=request.url.path)
+    return busy(detail, instance=request.url.path)
 
 
 async def _not_described(request: Request, error: Exception) -> Response:
@@ -273,6 +275,11 @@ async def _database_error(request: Request, error: Exception) -> Response:
         return await _unexpected(request, error)
     logger.error("the database is unavailable: %s", error)
     return unavailable("the database is unavailable", instance=request.url.path)
+
+
+def busy(detail: str, *, instance: str) -> JSONResponse:
+    """503: others have all that there is."""
+    return _later("busy", "The service is busy", detail, instance=instance)
 
 
 def unavailable(detail: str, *, instance: str) -> JSONResponse:
@@ -298,6 +305,35 @@ class BodyTooLarge(HTTPException):
     def __init__(self, max_bytes: int) -> None:
         super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         self.max_bytes = max_bytes
+
+
+class BodyTooSlow(HTTPException):
+    """The body did not come in time."""
+
+    def __init__(self, max_seconds: float) -> None:
+        super().__init__(HTTPStatus.REQUEST_TIMEOUT)
+        self.max_seconds = max_seconds
+
+
+def too_slow(max_seconds: float, *, instance: str) -> JSONResponse:
+    """408: the request's body took longer than allowed."""
+    message = f"must come within {max_seconds:g} s"
+    return problem_response(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "body-too-slow",
+        "The request took too long to come",
+        f"body: {message}",
+        instance=instance,
+        errors=[FieldError(field="body", message=message)],
+        headers={"Connection": "close"},  # the rest of the body stays unread
+    )
+
+
+def malformed_http() -> JSONResponse:
+    """400: what came is not HTTP, so that no address can be told."""
+    return problem_response(
+        HTTPStatus.BAD_REQUEST, None, HTTPStatus.BAD_REQUEST.phrase, "the request is not HTTP", instance="/"
+    )
 
 
 def too_large(max_bytes: int, *, instance: str) -> JSONResponse:

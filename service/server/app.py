@@ -22,7 +22,7 @@ from service.api.routers import catalogue, health, jobs, plots, recommendations,
 from service.clock import Clock, utc_now
 from service.dashboard import pages
 from service.dashboard.assets import static_mounts
-from service.server.body_limit import BodyLimit
+from service.server.body_limit import BODY_SECONDS, BodyLimit
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
@@ -33,6 +33,10 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 **events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
 """
 SWAGGER_PATH = "/vendor/swagger-ui"
+MAX_STREAMS = 500
+"""Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
+MAX_STREAMS_PER_ADDRESS = 100
+"""A page has one. Behind a proxy that does not say for whom it asks, all come from its address."""
 
 
 def create_app(
@@ -73,8 +77,10 @@ def create_app(
     app.state.turns = turns
     app.state.probe = probe
     app.state.preparations = Preparations()
-    app.state.feed = events.EventFeed(opened, turns)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    app.state.feed = events.EventFeed(
+        opened, turns, max_streams=MAX_STREAMS, max_streams_per_address=MAX_STREAMS_PER_ADDRESS
+    )
+    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes, max_seconds=BODY_SECONDS)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)

@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from service.api.events import EventFeed
 from service.errors import ServiceError
 from service.server.app import create_app
+from service.server.connections import PatientProtocol
 from service.settings import Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.session import DATABASE_ERRORS, Database, why_not_supported
@@ -127,6 +128,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             ws="none",
+            http=PatientProtocol,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)

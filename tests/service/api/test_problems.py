@@ -37,6 +37,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "half a surrogate pair": (b'{"workload": {"name": "digits-mlp"}, "name": "\\ud800"}', "name"),
     "nested beyond the parser": (b"[" * 100_000 + b"]" * 100_000, "body"),
     "nested deep": (b'{"workload": {"name": "digits-mlp", "options": {"o": ' + b"[" * 400 + b"]" * 400 + b"}}}", "[0]"),
+    "a name twice": (b'{"workload": {"name": "digits-mlp", "options": {}, "name": "digits-cnn"}}', "body"),
     "a number of 10,000 digits": (b'{"workload": ' + b"1" * 10_000 + b"}", "body"),
 }
 
