@@ -44,9 +44,9 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, feed: EventFeed, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, feed: EventFeed, events: AsyncIterator[bytes], status_code: int = 200) -> None:
         # A buffering proxy would hold events back.
-        super().__init__(events, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        super().__init__(events, status_code, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from search_spaces.nearest import did_you_mean
 from service.api import examples
@@ -42,6 +43,8 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
 MAX_ERRORS = 20
+METHODS = ("GET", "PATCH", "POST")
+"""Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 ONE_OF_SOME = ("literal_error", "enum")
@@ -253,8 +256,24 @@ async def http_error(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"no route {request.url.path!r}; /docs lists them"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not allowed on {request.url.path!r}"
+        allowed = ", ".join(_methods_at(request))
+        detail = f"{request.method} is not allowed on {request.url.path!r}, but {allowed}"
+        return problem_response(
+            error.status_code, None, phrase, detail, instance=request.url.path, headers={"Allow": allowed}
+        )
     return problem_response(error.status_code, None, phrase, detail, instance=request.url.path, headers=error.headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """The methods of all routes at a request's path, of which Starlette tells only those of the first."""
+    found = {
+        method
+        for method in METHODS
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    }
+    # Within what is mounted, which serves files, no route matches.
+    return sorted(found | {"HEAD"}) if "GET" in found else sorted(found) or ["GET", "HEAD"]
 
 
 async def _busy(request: Request, error: Exception) -> Response:

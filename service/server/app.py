@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +26,7 @@ from service.clock import Clock, utc_now
 from service.dashboard import pages
 from service.dashboard.assets import static_mounts
 from service.server.body_limit import BODY_SECONDS, BodyLimit
+from service.server.head import Head
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
@@ -84,6 +88,7 @@ def create_app(
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no answer
     # holds a secret, and there are no sessions. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
+    app.add_middleware(Head)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)  # the last one added is the first one asked
     problems.install(app)
     app.add_exception_handler(404, pages.unknown_address)
@@ -107,17 +112,23 @@ def _serve_documentation(app: FastAPI) -> None:
         raise RuntimeError("fastapi-offline is not installed; /docs is made of the files it ships")
     directory = Path(spec.submodule_search_locations[0]) / "static"
     app.mount(SWAGGER_PATH, StaticFiles(directory=directory))
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="Shampoo tuner: HTTP API",
+        swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
+        swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
+        swagger_favicon_url="/static/icon.svg",
+        swagger_ui_parameters={"defaultModelsExpandDepth": 0},
+    )
+    # The one script that stands in the page starts Swagger UI.
+    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    allowed = pages.CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
+    page.headers.update({**pages.HEADERS, "Content-Security-Policy": allowed})
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")
     def read_documentation() -> HTMLResponse:
-        return get_swagger_ui_html(
-            openapi_url="/openapi.json",
-            title="Shampoo tuner: HTTP API",
-            swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
-            swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
-            swagger_favicon_url="/static/icon.svg",
-            swagger_ui_parameters={"defaultModelsExpandDepth": 0},
-        )
+        return page
 
     app.include_router(router)
