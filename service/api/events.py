@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.types import Receive, Scope, Send
 
 from service.access.caller import Caller
 from service.api import examples, problems
@@ -42,21 +44,50 @@ logger = logging.getLogger(__name__)
 
 class EventStream(StreamingResponse):
     """Server-sent events. Not FastAPI's `EventSourceResponse`, which wants the endpoint itself to be a generator: ours
-    can still answer 204 and 404.
+    can still answer 204 and 404. It is counted for as long as it lasts.
     """
 
     media_type = "text/event-stream"
+
+    def __init__(self, feed: EventFeed, events: AsyncIterator[bytes], status_code: int = 200) -> None:
+        # A buffering proxy would hold events back.
+        super().__init__(events, status_code, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = scope["client"][0] if scope["client"] else ""
+        try:
+            self._feed.begin_stream(address)
+        except ServiceBusy as error:
+            await problems.busy(str(error), instance=scope["path"])(scope, receive, send)
+            return
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.end_stream(address)
 
 
 class EventFeed:
     """Tells streams that there are new events. Lives in one event loop."""
 
-    def __init__(self, database: Database, turns: Turns, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        metrics: Metrics,
+        clock: Clock,
+        *,
+        max_streams: int,
+        max_streams_per_address: int,
+    ) -> None:
         self.database = database
         self._turns = turns
         self._clock = clock
         self.metrics = metrics
         self.closed = False
+        self._max_streams = max_streams
+        self._max_streams_per_address = max_streams_per_address
+        self._streams: Counter[str] = Counter()
         self.newest = 0
         """The newest event's id, when last looked."""
         self._waiters: set[asyncio.Future[None]] = set()
@@ -75,6 +106,23 @@ class EventFeed:
             return bool(done)
         finally:
             self._waiters.discard(waiter)
+
+    def begin_stream(self, address: str) -> None:
+        """Counts a stream to an address; `end_stream` is to follow.
+
+        Raises:
+            ServiceBusy: there are too many, or too many to that address.
+        """
+        if self._streams.total() >= self._max_streams:
+            raise ServiceBusy(self._max_streams, 0.0, what="streams of events")
+        if self._streams[address] >= self._max_streams_per_address:
+            raise ServiceBusy(self._max_streams_per_address, 0.0, what="streams of events to one address")
+        self._streams[address] += 1
+
+    def end_stream(self, address: str) -> None:
+        self._streams[address] -= 1
+        if not self._streams[address]:
+            del self._streams[address]
 
     def close(self) -> None:
         """Ends every stream, so that a stopping server need not wait for them."""
@@ -214,7 +262,7 @@ def follow_events(
     newest = EventRepository(session).last_id()
     # An id above the newest is not of this database: it was told by one that has been replaced.
     start = newest if start is None or start > newest else start
-    return _response(_stream(reader, start, None))
+    return EventStream(reader.feed, _stream(reader, start, None))
 
 
 @router.get(
@@ -242,9 +290,4 @@ def follow_job(
         start = 0
     if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
         return Response(status_code=204)
-    return _response(_stream(reader, start, job_id, is_over=job.state.is_final))
-
-
-def _response(stream: AsyncIterator[bytes]) -> EventStream:
-    # A buffering proxy would hold events back.
-    return EventStream(stream, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+    return EventStream(reader.feed, _stream(reader, start, job_id, is_over=job.state.is_final))

@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from search_spaces.nearest import did_you_mean
 from service.api import examples
@@ -45,6 +46,8 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
 MAX_ERRORS = 20
+METHODS = ("GET", "PATCH", "POST")
+"""Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 ONE_OF_SOME = ("literal_error", "enum")
@@ -260,19 +263,37 @@ async def http_error(request: Request, error: Exception) -> Response:
             return _malformed(request, "holds a number with too many digits")
     if isinstance(error, BodyTooLarge):
         return too_large(error.max_bytes, instance=request.url.path)
+    if isinstance(error, BodyTooSlow):
+        return too_slow(error.max_seconds, instance=request.url.path)
     phrase = HTTPStatus(error.status_code).phrase
     detail = str(error.detail)
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"no route {request.url.path!r}; /docs lists them"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.method} is not allowed on {request.url.path!r}"
+        allowed = ", ".join(_methods_at(request))
+        detail = f"{request.method} is not allowed on {request.url.path!r}, but {allowed}"
+        return problem_response(
+            error.status_code, None, phrase, detail, instance=request.url.path, headers={"Allow": allowed}
+        )
     return problem_response(error.status_code, None, phrase, detail, instance=request.url.path, headers=error.headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """The methods of all routes at a request's path, of which Starlette tells only those of the first."""
+    found = {
+        method
+        for method in METHODS
+        for route in request.app.routes
+        if route.matches({**request.scope, "method": method})[0] is Match.FULL
+    }
+    # Within what is mounted, which serves files, no route matches.
+    return sorted(found | {"HEAD"}) if "GET" in found else sorted(found) or ["GET", "HEAD"]
 
 
 async def _busy(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
-    return _later("busy", "The service is busy", detail, instance=request.url.path)
+    return busy(detail, instance=request.url.path)
 
 
 async def _not_described(request: Request, error: Exception) -> Response:
@@ -287,6 +308,11 @@ async def _database_error(request: Request, error: Exception) -> Response:
         return await _unexpected(request, error)
     logger.error("the database is unavailable: %s", error)
     return unavailable("the database is unavailable", instance=request.url.path)
+
+
+def busy(detail: str, *, instance: str) -> JSONResponse:
+    """503: others have all that there is."""
+    return _later("busy", "The service is busy", detail, instance=instance)
 
 
 def unavailable(detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
@@ -313,6 +339,35 @@ class BodyTooLarge(HTTPException):
     def __init__(self, max_bytes: int) -> None:
         super().__init__(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         self.max_bytes = max_bytes
+
+
+class BodyTooSlow(HTTPException):
+    """The body did not come in time."""
+
+    def __init__(self, max_seconds: float) -> None:
+        super().__init__(HTTPStatus.REQUEST_TIMEOUT)
+        self.max_seconds = max_seconds
+
+
+def too_slow(max_seconds: float, *, instance: str) -> JSONResponse:
+    """408: the request's body took longer than allowed."""
+    message = f"must come within {max_seconds:g} s"
+    return problem_response(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "body-too-slow",
+        "The request took too long to come",
+        f"body: {message}",
+        instance=instance,
+        errors=[FieldError(field="body", message=message)],
+        headers={"Connection": "close"},  # the rest of the body stays unread
+    )
+
+
+def malformed_http() -> JSONResponse:
+    """400: what came is not HTTP, so that no address can be told."""
+    return problem_response(
+        HTTPStatus.BAD_REQUEST, None, HTTPStatus.BAD_REQUEST.phrase, "the request is not HTTP", instance="/"
+    )
 
 
 def too_large(max_bytes: int, *, instance: str) -> JSONResponse:

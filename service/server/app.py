@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import importlib.util
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,8 +34,9 @@ from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
 from service.monitoring.request_ids import RequestIds
-from service.server.body_limit import BodyLimit
+from service.server.body_limit import BODY_SECONDS, BodyLimit
 from service.server.guard import Guard
+from service.server.head import Head
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
@@ -43,6 +47,10 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 **events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
 """
 SWAGGER_PATH = "/vendor/swagger-ui"
+MAX_STREAMS = 500
+"""Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
+MAX_STREAMS_PER_ADDRESS = 100
+"""A page has one. Behind a proxy that does not say for whom it asks, all come from its address."""
 
 _BEARER = HTTPBearer(
     auto_error=False,
@@ -97,12 +105,20 @@ def create_app(
     app.state.metrics = observed
     app.state.preparations = Preparations()
     app.state.doors = Doors(opened, turns, settings)
-    app.state.feed = events.EventFeed(opened, turns, observed, clock)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes)
+    app.state.feed = events.EventFeed(
+        opened,
+        turns,
+        observed,
+        clock,
+        max_streams=MAX_STREAMS,
+        max_streams_per_address=MAX_STREAMS_PER_ADDRESS,
+    )
+    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes, max_seconds=BODY_SECONDS)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no body
     # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(Guard, doors=app.state.doors, clock=clock)
+    app.add_middleware(Head)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
     app.add_middleware(AnswerTimes, metrics=observed)
     app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
@@ -146,8 +162,10 @@ def _swagger_directory() -> Path:
     return Path(spec.submodule_search_locations[0]) / "static"
 
 
+@functools.cache
 def _read_documentation() -> HTMLResponse:
-    return get_swagger_ui_html(
+    """Swagger UI, with the headers of the dashboard's pages."""
+    page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="Shampoo tuner: HTTP API",
         swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
@@ -155,3 +173,9 @@ def _read_documentation() -> HTMLResponse:
         swagger_favicon_url="/static/icon.svg",
         swagger_ui_parameters={"defaultModelsExpandDepth": 0},
     )
+    # The one script that stands in the page starts Swagger UI.
+    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    allowed = pages.CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
+    page.headers.update({**pages.HEADERS, "Content-Security-Policy": allowed})
+    return page

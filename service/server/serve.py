@@ -24,6 +24,7 @@ from service.api.events import EventFeed
 from service.clock import utc_now
 from service.errors import ServiceError
 from service.server.app import create_app
+from service.server.connections import PatientProtocol
 from service.settings import ENV_PREFIX, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.repositories import TokenRepository
@@ -183,6 +184,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             ws="none",
+            http=PatientProtocol,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)

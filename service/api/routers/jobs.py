@@ -23,6 +23,7 @@ from service.api.dependencies import (
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.preparation import DryRun, PreparedJob
 from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
+from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState
 from service.store.models import Job
 from service.store.repositories import JobRepository
@@ -61,6 +62,7 @@ Reader = Annotated[_Reader, Depends(_reader)]
     "",
     status_code=201,
     summary="Submit a job",
+    dependencies=[Depends(refuse_repeated_names)],
     response_model=JobRead,
     responses={
         201: {
@@ -74,7 +76,7 @@ Reader = Annotated[_Reader, Depends(_reader)]
             "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
-        **problems.documented(403, 413, 415, 422, 503),
+        **problems.documented(403, 408, 413, 415, 422, 503),
     },
 )
 def create_job(
@@ -145,7 +147,12 @@ def read_job(session: ReadSession, reader: Reader, job_id: JobId) -> JobRead:
     return reader.one(session, JobRepository(session).get(job_id))
 
 
-@router.patch("/{job_id}", summary="Change a job", responses=problems.documented(403, 404, 413, 415, 422, 503))
+@router.patch(
+    "/{job_id}",
+    summary="Change a job",
+    dependencies=[Depends(refuse_repeated_names)],
+    responses=problems.documented(403, 404, 408, 413, 415, 422, 503),
+)
 def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Changes the name, the tags, the priority or the budget; what is left out stays.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from service.api import problems
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, WriteSession
@@ -19,6 +19,7 @@ from service.api.paging import (
 )
 from service.api.preparation import JobWorkload
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
+from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase, TrialState
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
@@ -57,6 +58,7 @@ def list_trials(
     "",
     status_code=202,
     summary="Propose a trial",
+    dependencies=[Depends(refuse_repeated_names)],
     response_model=TrialRead,
     responses={
         202: {
@@ -68,7 +70,7 @@ def list_trials(
             "description": "The trial that an earlier request with this `Idempotency-Key` proposed.",
             "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
         },
-        **problems.documented(403, 404, 409, 413, 415, 422, 503),
+        **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
     },
 )
 def propose_trial(

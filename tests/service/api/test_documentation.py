@@ -15,6 +15,7 @@ from service.api.schemas import jobs
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
 from service.api.schemas.recommendations import RecommendationRead
+from service.dashboard.pages import HEADERS
 from service.server.app import create_app
 from service.settings import Settings
 
@@ -111,7 +112,12 @@ def test_the_catalogue_tells_workloads_and_spaces_that_a_job_can_use(sqlite_http
 
 
 def test_the_documentation_page_loads_only_files_that_the_service_serves(sqlite_http: httpx.Client) -> None:
-    page = sqlite_http.get("/docs").text
+    answer = sqlite_http.get("/docs")
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS | {
+        "Content-Security-Policy": answer.headers["Content-Security-Policy"]
+    }
+    assert re.search(r"script-src 'self' 'sha256-[^']{44}';", answer.headers["Content-Security-Policy"])
+    page = answer.text
     assert "http://" not in page
     assert "https://" not in page
     links = re.findall(r'(?:src|href)="([^"]+)"', page)

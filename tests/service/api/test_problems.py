@@ -38,6 +38,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "half a surrogate pair": (b'{"workload": {"name": "digits-mlp"}, "name": "\\ud800"}', "name"),
     "nested beyond the parser": (b"[" * 100_000 + b"]" * 100_000, "body"),
     "nested deep": (b'{"workload": {"name": "digits-mlp", "options": {"o": ' + b"[" * 400 + b"]" * 400 + b"}}}", "[0]"),
+    "a name twice": (b'{"workload": {"name": "digits-mlp", "options": {}, "name": "digits-cnn"}}', "body"),
     "a number of 10,000 digits": (b'{"workload": ' + b"1" * 10_000 + b"}", "body"),
 }
 
@@ -248,6 +249,39 @@ def test_impossible_parameters_are_refused_naming_them(http: httpx.Client, datab
 def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> None:
     answer = sqlite_http.delete("/v1/workloads")
     assert (answer.status_code, answer.headers["Content-Type"]) == (405, "application/problem+json")
+    for path, allowed in {
+        "/v1/workloads": "GET, HEAD",
+        "/v1/jobs": "GET, HEAD, POST",
+        "/v1/jobs/x": "GET, HEAD, PATCH",
+        "/v1/jobs/x/pause": "POST",
+        "/static/icon.svg": "GET, HEAD",
+        "/docs": "GET, HEAD",
+    }.items():
+        for method in ("DELETE", "OPTIONS", "TRACE", "FOO"):
+            answer = sqlite_http.request(method, path)
+            assert (answer.status_code, answer.headers["Allow"]) == (405, allowed), (method, path)
+            assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+def test_head_is_answered_as_get_without_content(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    for path in (
+        "/",
+        "/docs",
+        "/openapi.json",
+        "/v1/jobs",
+        f"/v1/jobs/{job_id}",
+        "/v1/jobs/none",
+        "/nowhere",
+        "/static/icon.svg",
+    ):
+        got, head = sqlite_http.get(path), sqlite_http.head(path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert {**head.headers, "date": ""} == {**got.headers, "date": ""}, path
+    for path in ("/v1/events", f"/v1/jobs/{job_id}/events"):
+        head = sqlite_http.head(path)
+        assert (head.status_code, head.headers["Content-Type"]) == (200, "text/event-stream; charset=utf-8")
+    assert sqlite_http.head(f"/v1/jobs/{job_id}/pause").status_code == 405
 
 
 def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:

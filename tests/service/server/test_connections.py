@@ -1,0 +1,166 @@
+"""Connections that say nothing, or say it slowly, or nothing that is HTTP; and streams of events without end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from service.api import events
+from service.server import app, connections
+from service.store.session import Database
+from tests.support.service.live import running
+from tests.support.service.scenarios import submit
+from tests.support.waiting import PATIENCE_SECONDS
+
+POST = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+SHORT = 0.3
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short deadlines."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", SHORT)
+    monkeypatch.setattr(connections, "BODY_SECONDS", SHORT)
+    monkeypatch.setattr(connections, "GRACE_SECONDS", SHORT)
+    monkeypatch.setattr(app, "BODY_SECONDS", SHORT)
+
+
+@pytest.fixture
+def url(sqlite_database: Database) -> Iterator[str]:
+    with running(sqlite_database) as url:
+        yield url
+
+
+def _connect(url: str) -> socket.socket:
+    parts = urlsplit(url)
+    return socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=PATIENCE_SECONDS)
+
+
+def _rest(connection: socket.socket) -> bytes:
+    """What still comes until the service closes the connection."""
+    found = b""
+    with connection:
+        try:
+            while chunk := connection.recv(65536):
+                found += chunk
+        except ConnectionResetError:
+            pass
+    return found
+
+
+def _problem(answer: bytes) -> tuple[bytes, dict[str, object]]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"application/problem+json" in head
+    assert b"connection: close" in head.lower()
+    return head.split(b"\r\n")[0], json.loads(body)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_body_that_does_not_come_is_answered_408(url: str) -> None:
+    connection = _connect(url)
+    connection.sendall(POST + b"{")
+    status, problem = _problem(_rest(connection))
+    assert status == b"HTTP/1.1 408 Request Timeout"
+    assert problem["type"] == "urn:shampoo-tuner:problem:body-too-slow"
+    assert problem["detail"] == f"body: must come within {SHORT} s"
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    "said", [b"", b"GET / HTTP/1.1\r\nHost: loc", POST.replace(b"/v1/jobs", b"/v1/jobs/x/pause") + b"{"]
+)
+def test_a_connection_that_says_nothing_to_its_end_is_closed(url: str, said: bytes) -> None:
+    """Also if it goes on byte by byte, and if it was answered before its body came."""
+    began = time.monotonic()
+    connection = _connect(url)
+    connection.sendall(said)
+    connection.settimeout(SHORT / 10)
+    while True:
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        try:
+            if not connection.recv(65536):
+                break
+        except TimeoutError:
+            try:
+                connection.sendall(b"x" if b"HTTP" in said else b"G")
+            except OSError:
+                break
+        except ConnectionResetError:
+            break
+    connection.close()
+
+
+@pytest.mark.usefixtures("short")
+def test_an_answer_may_take_longer_than_a_request(url: str, sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    with httpx.stream("GET", f"{url}/v1/jobs/{job_id}/events", trust_env=False) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        time.sleep(4 * SHORT)
+        assert httpx.post(f"{url}/v1/jobs/{job_id}/cancel", trust_env=False).status_code == 200
+        assert any("cancelled" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 200_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nA\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_problem(url: str, said: bytes) -> None:
+    connection = _connect(url)
+    connection.sendall(said)
+    status, problem = _problem(_rest(connection))
+    assert (status, problem["status"]) == (b"HTTP/1.1 400 Bad Request", 400)
+    assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+
+
+def test_connections_beyond_the_most_are_closed_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            held = stack.enter_context(_connect(url))
+            held.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert held.recv(65536).startswith(b"HTTP/1.1 200")
+        assert _rest(_connect(url)) == b""
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 100)
+    assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+
+
+def test_streams_are_counted_in_all_and_for_each_address(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "MAX_STREAMS_PER_ADDRESS", 2)
+    with running(sqlite_database) as url, ExitStack() as stack:
+        path = f"{url}/v1/events"
+        for _ in range(2):
+            stream = stack.enter_context(httpx.stream("GET", path, trust_env=False))
+            assert stream.status_code == 200
+        refused = httpx.get(path, trust_env=False)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+        assert refused.json()["type"] == "urn:shampoo-tuner:problem:busy"
+        assert "2 streams of events to one address" in refused.json()["detail"]
+        stream.close()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            with httpx.stream("GET", path, trust_env=False) as again:
+                if again.status_code == 200:
+                    break
+            assert time.monotonic() < deadline
+    feed = events.EventFeed(sqlite_database, None, max_streams=2, max_streams_per_address=2)  # type: ignore[arg-type]  # it reads nothing
+    for address in ("a", "b"):
+        feed.begin_stream(address)
+    with pytest.raises(events.ServiceBusy, match="on 2 streams of events at once"):
+        feed.begin_stream("c")
