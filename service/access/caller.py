@@ -18,12 +18,18 @@ class Scope(StrEnum):
     CODE = "code"
     """To have a job import code that it names itself, as `module:Class`. It adds to `submit`, and gives nothing alone:
     whoever has it does on the workers whatever their account can."""
+    METRICS = "metrics"
+    """To read `/metrics`: counts of all projects together, that name none. For a Prometheus, which needs no other."""
     ADMIN = "admin"
-    """To see and steer the jobs of every project, and to read the audit trail. `read` and `submit` go with it, `code`
-    does not."""
+    """To see and steer the jobs of every project, and to read the audit trail. `read`, `submit` and `metrics` go with
+    it, `code` does not."""
 
 
-_IMPLIED = {Scope.READ: (Scope.SUBMIT, Scope.ADMIN), Scope.SUBMIT: (Scope.ADMIN,)}
+_IMPLIED = {
+    Scope.READ: (Scope.SUBMIT, Scope.ADMIN),
+    Scope.SUBMIT: (Scope.ADMIN,),
+    Scope.METRICS: (Scope.ADMIN,),
+}
 """The scopes with which each goes."""
 
 

@@ -12,6 +12,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout"})
 OPEN_BELOW = ("/static/", "/vendor/")
 """The files of the pages, which tell nothing of jobs; the log-in page needs some."""
 ADMIN_BELOW = "/v1/admin/"
+METRICS_PATH = "/metrics"
 READING = ("GET", "HEAD")
 """Methods that change nothing in any route."""
 
@@ -33,4 +34,6 @@ def needed_scope(method: str, path: str) -> Scope | None:
         return None
     if path.startswith(ADMIN_BELOW):
         return Scope.ADMIN
+    if path == METRICS_PATH:
+        return Scope.METRICS
     return Scope.READ if method in READING else Scope.SUBMIT

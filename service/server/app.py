@@ -162,9 +162,14 @@ def _swagger_directory() -> Path:
     return Path(spec.submodule_search_locations[0]) / "static"
 
 
-@functools.cache
 def _read_documentation() -> HTMLResponse:
-    """Swagger UI, with the headers of the dashboard's pages."""
+    page, headers = _documentation()
+    return HTMLResponse(page, headers=headers)
+
+
+@functools.cache
+def _documentation() -> tuple[bytes, dict[str, str]]:
+    """Swagger UI, and the headers of the dashboard's pages for it."""
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title="Shampoo tuner: HTTP API",
@@ -173,9 +178,9 @@ def _read_documentation() -> HTMLResponse:
         swagger_favicon_url="/static/icon.svg",
         swagger_ui_parameters={"defaultModelsExpandDepth": 0},
     )
+    content = bytes(page.body)
     # The one script that stands in the page starts Swagger UI.
-    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
+    (script,) = re.findall(rb"<script>(.*?)</script>", content, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
     allowed = pages.CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
-    page.headers.update({**pages.HEADERS, "Content-Security-Policy": allowed})
-    return page
+    return content, {**pages.HEADERS, "Content-Security-Policy": allowed}

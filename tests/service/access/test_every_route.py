@@ -85,6 +85,7 @@ class World:
     read: str
     code: str
     submit: str
+    metrics: str
     admin: str
 
 
@@ -96,6 +97,7 @@ def world(database: Database) -> Iterator[World]:
         "read": give_token(database, "read", Scope.READ, project="ours"),
         "code": give_token(database, "code", Scope.CODE, project="ours"),
         "submit": give_token(database, "submit", Scope.SUBMIT, project="ours"),
+        "metrics": give_token(database, "metrics", Scope.METRICS),
         "admin": give_token(database, "admin", Scope.ADMIN),
     }
     job = finished_job(database, project="ours", model="our-secret-model")
@@ -148,11 +150,19 @@ def test_a_scope_that_is_missing_is_named(world: World) -> None:
         world.asked.client(world.code) as code,
         world.asked.client(world.read) as read,
         world.asked.client(world.submit) as submitting,
+        world.asked.client(world.metrics) as monitor,
     ):
         for address in GUARDED:
             is_admin, reads = address.path.startswith("/v1/admin/"), address.method in ("GET", "HEAD")
-            needed = "admin" if is_admin else "read" if reads else "submit"
-            answers = [(code, True), (read, is_admin or not reads), (submitting, is_admin)]
+            is_for_monitors = address.path == "/metrics"
+            needed = "admin" if is_admin else "metrics" if is_for_monitors else "read" if reads else "submit"
+            is_special = is_admin or is_for_monitors
+            answers = [
+                (code, True),
+                (read, is_special or not reads),
+                (submitting, is_special),
+                (monitor, not is_for_monitors),
+            ]
             for http, is_refused in answers:
                 answer = _ask(http, address, world.job, **{"Content-Type": "application/json"})
                 assert (answer.status_code == 403) is is_refused, (address, answer.text)
@@ -178,7 +188,9 @@ def test_no_list_tells_of_another_project(world: World) -> None:
     marks = (world.job, world.job[-6:], "our-secret-model", '"owner":"ours"')
     with world.asked.client(world.theirs) as theirs, world.asked.client(world.admin) as admin:
         for address in GUARDED:
-            if address.names_job or address.method != "GET" or address.path in STREAMS or "/admin/" in address.path:
+            if address.names_job or address.method != "GET" or address.path in STREAMS:
+                continue
+            if address.path == "/metrics" or "/admin/" in address.path:
                 continue
             for query in ("", "?workload=digits-mlp", "?model=asked-of-nobody"):
                 text = theirs.get(address.of("") + query).text

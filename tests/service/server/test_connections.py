@@ -13,6 +13,9 @@ import httpx
 import pytest
 
 from service.api import events
+from service.api.capacity import Turns
+from service.clock import utc_now
+from service.monitoring.metrics import Metrics
 from service.server import app, connections
 from service.store.session import Database
 from tests.support.service.live import running
@@ -159,7 +162,8 @@ def test_streams_are_counted_in_all_and_for_each_address(
                 if again.status_code == 200:
                     break
             assert time.monotonic() < deadline
-    feed = events.EventFeed(sqlite_database, None, max_streams=2, max_streams_per_address=2)  # type: ignore[arg-type]  # it reads nothing
+    metrics = Metrics(sqlite_database, version="1", lease_seconds=30.0, clock=utc_now)
+    feed = events.EventFeed(sqlite_database, Turns(1), metrics, utc_now, max_streams=2, max_streams_per_address=2)
     for address in ("a", "b"):
         feed.begin_stream(address)
     with pytest.raises(events.ServiceBusy, match="on 2 streams of events at once"):
