@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shlex
 import signal
@@ -49,10 +50,21 @@ def pytest_collection() -> Any:
     try:
         return (yield)
     finally:
+        _let_loggers_propagate()
         gc.enable()
         gc.set_threshold(20_000)  # the end of each file collects, too
         gc.collect()
         gc.freeze()
+
+
+def _let_loggers_propagate() -> None:
+    """Lets the handlers of the root logger hear of what torch logs, as pytest's do in any case.
+
+    pytest hangs two on every logger that does not propagate, for each set-up, test and tear-down: torch has fifty.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and logger.name.partition(".")[0] == "torch":
+            logger.propagate = True
 
 
 @pytest.fixture(scope="module", autouse=True)
