@@ -29,7 +29,7 @@ os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 os.environ.update(s3_server.ENVIRONMENT)
 
 # An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.
-settings.register_profile("suite", deadline=None, max_examples=50)
+settings.register_profile("suite", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "20")))
 settings.load_profile("suite")
 
 
