@@ -8,6 +8,7 @@ recurrences), and in `linalg/`. `allocation` makes the state, `state/` says what
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -40,6 +41,8 @@ from shampoo.step.weights import gradient_of
 
 Loss = TypeVar("Loss")
 """The result of a closure, as a rule a float or a tensor: `step` passes it on."""
+_ABSENT = object()
+"""In place of a hyperparameter that a group lacks."""
 
 
 class Shampoo(Optimizer):
@@ -192,7 +195,7 @@ class Shampoo(Optimizer):
 
     def _step_everything(self) -> None:
         # All groups are checked before the first one moves.
-        checked = [Hyperparameters.of_group(group) for group in self.param_groups]
+        checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             require_known_keys(group)
             require_effect_of_distributed(group["params"], h)
@@ -234,6 +237,7 @@ class Shampoo(Optimizer):
         self._is_allocated = False
         self._allocation = Allocation()
         self._structures: list[dict[str, object]] = []
+        self._known: dict[int, tuple[list[object], Hyperparameters]] = {}
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
@@ -255,7 +259,17 @@ class Shampoo(Optimizer):
         return [self._members(number) for number in range(len(self.param_groups))]
 
     def _hyperparameters(self, number: int) -> Hyperparameters:
-        return Hyperparameters.of_group(self.param_groups[number])
+        """Those that a group holds now, which are checked when one of them is another object than it was."""
+        group = self.param_groups[number]
+        values = [group.get(name, _ABSENT) for name in NAMES]
+        if number in self._known:
+            known_values, known = self._known[number]
+            if all(map(operator.is_, values, known_values)):
+                return known
+        h = Hyperparameters.of_group(group)
+        if isinstance(group["betas"], tuple):  # a list could change and be the same object
+            self._known[number] = values, h
+        return h
 
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
@@ -264,7 +278,7 @@ class Shampoo(Optimizer):
         Computed from the state and the gradients that the parameters hold, at the price of about two steps without
         statistics; changes nothing.
         """
-        checked = [Hyperparameters.of_group(group) for group in self.param_groups]
+        checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         measured: dict[Tensor, ParameterHealth] = {}
         allocation, plan = self._allocation, self._allocation.plan
         with plan.rounds.walk() as rounds:

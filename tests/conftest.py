@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shlex
 import signal
@@ -31,7 +32,7 @@ os.environ.setdefault("SHAMPOO_TUNER_DATA_ROOTS", os.pathsep.join([tempfile.gett
 os.environ.update(s3_server.ENVIRONMENT)
 
 # An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.
-settings.register_profile("suite", deadline=None, max_examples=50)
+settings.register_profile("suite", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "20")))
 settings.load_profile("suite")
 
 
@@ -52,10 +53,21 @@ def pytest_collection() -> Any:
     try:
         return (yield)
     finally:
+        _let_loggers_propagate()
         gc.enable()
         gc.set_threshold(20_000)  # the end of each file collects, too
         gc.collect()
         gc.freeze()
+
+
+def _let_loggers_propagate() -> None:
+    """Lets the handlers of the root logger hear of what torch logs, as pytest's do in any case.
+
+    pytest hangs two on every logger that does not propagate, for each set-up, test and tear-down: torch has fifty.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and logger.name.partition(".")[0] == "torch":
+            logger.propagate = True
 
 
 @pytest.fixture(scope="module", autouse=True)

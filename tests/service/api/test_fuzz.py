@@ -81,9 +81,7 @@ def _post(http: httpx.Client, database: Database, body: Any) -> None:
 
 
 # The database is shared between examples on purpose: each compares it with what it was before.
-shared = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @shared

@@ -89,7 +89,7 @@ def test_a_nul_in_any_parameter_is_refused(http: httpx.Client, database: Databas
             assert _ask(http, database, route, values) in (404, 422), (str(route), name)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_parameter_is_answered_or_refused(http: httpx.Client, database: Database, data: st.DataObject) -> None:
     with database.reading() as session:

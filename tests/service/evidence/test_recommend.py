@@ -232,20 +232,25 @@ def _default_arguments(name: str) -> dict[str, Any]:
     return space.assign(space.defaults()).optimizer_arguments
 
 
+ARGUMENTS: list[tuple[OptimizerName, dict[str, Any]]] = [
+    ("shampoo", SHAMPOO),
+    ("shampoo", _default_arguments("shampoo")),
+    ("shampoo", _default_arguments("shampoo-sgd")),
+    ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
+    ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    ("muon", {"lr": 0.01, "momentum": 0.9, "adamw_lr_ratio": 2.0}),
+    ("soap-peer", {"lr": 0.01, "precondition_frequency": 5, "max_precondition_dim": 1024}),
+]
+
+
 @pytest.mark.parametrize(
-    ("optimizer", "arguments"),
-    [
-        ("shampoo", SHAMPOO),
-        ("shampoo", _default_arguments("shampoo")),
-        ("shampoo", _default_arguments("shampoo-sgd")),
-        ("adamw", {"lr": 3e-4, "betas": [0.9, 0.99]}),
-        ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
-        ("muon", {"lr": 0.01, "momentum": 0.9, "adamw_lr_ratio": 2.0}),
-        ("soap-peer", {"lr": 0.01, "precondition_frequency": 5, "max_precondition_dim": 1024}),
+    ("optimizer", "arguments", "decay", "clip", "horizon"),
+    [  # any two of an optimizer, a decay and the rest
+        (optimizer, arguments, decay, *[(None, 1.0), (0.5, 1.3)][(row + column) % 2])
+        for row, (optimizer, arguments) in enumerate(ARGUMENTS)
+        for column, decay in enumerate(["cosine", "linear", "constant", "wsd"])
     ],
 )
-@pytest.mark.parametrize("decay", ["cosine", "linear", "constant", "wsd"])
-@pytest.mark.parametrize(("clip", "horizon"), [(None, 1.0), (0.5, 1.3)])
 def test_the_snippet_runs_with_exactly_the_recommended_arguments(
     optimizer: OptimizerName, arguments: dict[str, Any], decay: Any, clip: float | None, horizon: float
 ) -> None:

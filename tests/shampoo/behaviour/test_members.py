@@ -8,7 +8,6 @@ import threading
 import warnings
 from typing import Any
 
-import hypothesis
 import pytest
 import torch
 from hypothesis import given
@@ -131,7 +130,6 @@ def test_refreshing_in_threads_touches_no_process_global_state(name: str) -> Non
         torch.set_num_threads(num_threads)
 
 
-@hypothesis.settings(deadline=None, max_examples=60)  # a busy machine may take any time for an example
 @given(
     shapes=st.lists(
         st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 40]), max_size=4)

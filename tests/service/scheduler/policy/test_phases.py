@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search_spaces import Scalar, SearchSpace, SpaceError
@@ -309,7 +309,6 @@ _ENDINGS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_running(data: st.DataObject) -> None:
     allotted = {SEARCH: data.draw(st.integers(0, 7)), BASELINE: data.draw(st.integers(0, 4))}

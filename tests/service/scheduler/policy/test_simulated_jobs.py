@@ -20,8 +20,7 @@ def _counts(job: Job) -> Counter[Side]:
     return Counter(row.side for row in job.rows.values())
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-@pytest.mark.parametrize("crash_every", [1, 7, 50])
+@pytest.mark.parametrize(("sampler", "crash_every"), [("tpe", 1), ("tpe", 7), ("tpe", 50), ("random", 7)])
 def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
     quiet, crashing = (Job(num_search=14, num_baseline=4, num_further=3, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
     quiet.run()
