@@ -107,9 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for side in SIDES:
             with tempfile.TemporaryDirectory(prefix="rank-start-", dir="/tmp", ignore_cleanup_errors=True) as directory:
                 what = ["--side", side, "--starts", str(num_starts), "--directory", directory]
-                ours = side == "ours"
-                told = of_launched_run(what, environment, Path(directory)) if ours else of_process(what, environment)
-                found[side].append(told)
+                is_launched = side == "ours"
+                found[side].append(
+                    of_launched_run(what, environment, Path(directory))
+                    if is_launched
+                    else of_process(what, environment)
+                )
     medians = {
         side: {name: statistics.median(turn[name] for turn in found[side]) for name in found[side][0]} for side in SIDES
     }
