@@ -67,8 +67,8 @@ def _stand_in_for_environments(arguments: Sequence[str], session: Path, node: st
     with socket.create_server((address, 0), family=family) as listener:
         _tell_port(session, ENVIRONMENTS_PORT, node, listener.getsockname()[1])
         while True:
-            ready, _, _ = select.select([RAYLET, listener], [], [])
-            if listener in ready:
+            ready, _, _ = select.select([RAYLET, listener.fileno()], [], [])
+            if listener.fileno() in ready:
                 _relay(listener, _true_agent(arguments, session, node, address))
             if not os.read(RAYLET, 1024):
                 return

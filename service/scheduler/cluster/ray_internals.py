@@ -49,10 +49,11 @@ class _TrainingNode(ray._private.node.Node):
 
     def start_raylet(self, *arguments: Any, **options: Any) -> None:
         """Starts it, and waits until the head knows of it: Ray would look for that each second."""
-        super().start_raylet(*arguments, **options)  # type: ignore[no-untyped-call]
-        node = ray._raylet.NodeID.from_hex(self._node_id)
+        super().start_raylet(*arguments, **options)
+        assert self._node_id is not None, "a head names its node before it starts it"
+        node, head = ray._raylet.NodeID.from_hex(self._node_id), self.get_gcs_client()  # type: ignore[no-untyped-call]
         deadline = time.monotonic() + REGISTERING_SECONDS
-        while not any(self.get_gcs_client().check_alive([node])) and time.monotonic() < deadline:
+        while not any(head.check_alive([node])) and time.monotonic() < deadline:
             time.sleep(HEARING_SECONDS / 5)
 
     def start_monitor(self) -> None:
@@ -91,8 +92,8 @@ def set_environment_of_trainables(*, is_local: bool) -> None:
     """Has Tune start trainables in the environment of their cluster if that is this process's own; else in one to
     which it adds.
     """
-    classes = _TrainableClasses if is_local else class_cache._ActorClassCache
-    tune_controller._ActorClassCache = classes  # type: ignore[misc]
+    controller: Any = tune_controller  # exports nothing of what it imports
+    controller._ActorClassCache = _TrainableClasses if is_local else class_cache._ActorClassCache
 
 
 @contextmanager
@@ -141,7 +142,7 @@ def hearing_while_the_head_starts() -> Iterator[None]:
 
 def set_process_title(title: str) -> None:
     """Sets the command line that others see of this process."""
-    ray._raylet.setproctitle(title)
+    ray._raylet.setproctitle(title)  # type: ignore[attr-defined]  # no stub names it
 
 
 def free_resources_by_node() -> list[Mapping[str, float]]:
