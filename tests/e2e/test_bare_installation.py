@@ -38,7 +38,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip"]
     for command in (
         [sys.executable, "-m", "venv", "--without-pip", str(environment)],
-        [*pip, "wheel", "-q", "--no-deps", "-w", str(wheels), str(ROOT)],
+        [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(ROOT)],
     ):
         subprocess.run(command, check=True, timeout=LONG_PATIENCE_SECONDS)
     python, (wheel,) = environment / "bin" / "python", wheels.iterdir()

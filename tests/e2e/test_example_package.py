@@ -26,7 +26,8 @@ ROOT = PACKAGE.parents[1]
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Environment variables of processes that find the installed example package."""
     target = tmp_path_factory.mktemp("installed")
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(PACKAGE)]
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    install += ["--target", str(target), str(PACKAGE)]
     subprocess.run(install, check=True, timeout=LONG_PATIENCE_SECONDS)
     return {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
 

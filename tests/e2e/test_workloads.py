@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -14,23 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from service.client import ApiError, Client
 from service.domain import JobState, TrialState
 from shampoo import WeightAveraging
 from tests.support.readmes import ROOT, text
+from tests.support.service.answers import assert_measured, train_with_snippet
 from tests.support.trainers import small_data
 from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
-from trainers.workload.batches import train_batches
-from trainers.workloads.registry import BUILT_IN, load
+from trainers.workloads.registry import BUILT_IN
 
 pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
 
 UNDER_TORCHRUN = "digits-convnet"
 """Two ranks of the others share warm processes: `tests/trainers/workloads`."""
-TUNED_ELSEWHERE = {"digits-autoencoder": "tests/e2e/test_readme.py"}
+TUNED_ELSEWHERE = {
+    "digits-autoencoder": "tests/e2e/test_readme.py",
+    "digits-mlp": "tests/service/behaviour/test_front.py",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,6 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     root = tmp_path_factory.mktemp("data")
     return {
         "digits-convnet": {},
-        "digits-mlp": {},
         "stdlib-gpt": {},
         "image-folder": {**small_data.write_images(root), "num_workers": 1},
         "text-lm": small_data.write_text(root),
@@ -56,12 +56,6 @@ def readme_torchrun() -> list[str]:
     """The command of trainers/README.md with two ranks, by this interpreter and with a port of its own."""
     (line,) = re.findall(r"^torchrun (.*)$", text("trainers/README.md"), re.MULTILINE)
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(line)]
-
-
-def assert_measured(metrics: Mapping[str, float | None], name: str) -> None:
-    """Every metric that the workload promises is there, and all are finite."""
-    assert metrics.keys() >= BUILT_IN[name].metrics.keys()
-    assert [metric for metric, value in metrics.items() if value is None or not math.isfinite(value)] == []
 
 
 @pytest.fixture(scope="module")
@@ -165,22 +159,6 @@ def test_it_trains_under_torchrun(options: dict[str, dict[str, Any]], tmp_path: 
         assert_measured(measurement["metrics"], UNDER_TORCHRUN)
     manifest = json.loads((tmp_path / "checkpoints" / "step-00000004" / "manifest.json").read_text())["manifest"]
     assert manifest["world_size"] == 2
-
-
-def train_with_snippet(python: str, name: str, options: Mapping[str, Any]) -> Any:
-    """Two steps as a user who pastes the recommended Python takes them; the optimizer."""
-    torch.manual_seed(0)
-    workload = load(name, options)
-    model = workload.build_model()
-    namespace: dict[str, Any] = {"model": model}
-    exec(compile(python, "snippet", "exec"), namespace)
-    batches = train_batches(workload, batch_size=8, seed=0, rank=0, world_size=1, start_step=0)
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    for _ in range(2):
-        namespace["training_step"](workload.loss(model, next(batches)))
-    changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
-    assert sum(changed) > len(changed) / 2  # tables of rare categories may lack a gradient
-    return namespace["optimizer"]
 
 
 @pytest.mark.parametrize("name", sorted(BUILT_IN.keys() - TUNED_ELSEWHERE.keys()))

@@ -10,6 +10,7 @@ from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.pareto_front import dominates
 from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
+from tests.support.service.answers import assert_measured, train_with_snippet
 from tests.support.service.live import running
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
@@ -50,6 +51,10 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
         config = client.trial_config(job.id, job.progress.front[-1].number)
         page = httpx.get(f"{url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
 
+    for trial in trials:
+        assert trial.step == trial.num_steps == 20
+        assert_measured(trial.metrics, "digits-mlp")
+    train_with_snippet(recommendation.python, "digits-mlp", {})
     assert by_model == [recommendation]
     assert {trial.fingerprint for trial in trials} == {recommendation.key.fingerprint}
     assert None not in (recommendation.key.fingerprint, recommendation.key.data_digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
@@ -86,7 +87,8 @@ def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Databas
     expect(row).to_contain_text("running")
 
 
-def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
+def test_a_finished_job_answers_first_and_its_config_is_copied_as_python(page: Page, finished: Story) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, finished)
     expect(page.locator("#answer h2")).to_contain_text("Undecided: too few trials to tell Shampoo from AdamW")
     expect(page.locator("#answer")).to_contain_text("trial #13")
@@ -96,6 +98,11 @@ def test_a_finished_job_answers_first(page: Page, finished: Story) -> None:
     expect(page.locator("#trials tbody tr.best")).to_have_count(2)
     expect(page.locator("#cancel")).to_have_count(0)
     expect(page.locator("#stream")).to_be_hidden()
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "Shampoo(\n    model.parameters()," in copied
+    compile(copied, "copied", "exec")
 
 
 def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
@@ -122,16 +129,6 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     # The confirmation seeks nothing: it has no line of its own, but curves.
     assert num_traces(page, "best-so-far") == 4
     assert num_traces(page, "learning-curves") == 35 + 9
-
-
-def test_the_config_is_copied_as_python(page: Page, finished: Story) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    open_page(page, finished)
-    page.get_by_role("button", name="Copy as Python").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert "Shampoo(\n    model.parameters()," in copied
-    compile(copied, "copied", "exec")
 
 
 def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> None:
@@ -231,17 +228,24 @@ def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> N
     assert page.locator("main script, main img").count() == 0
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_scrolls_sideways(page: Page, finished: Story, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 844})
-    page.goto("/")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    open_page(page, finished)
-    page.locator("summary").first.click()
-    page.locator("summary").last.click()
+def assert_nothing_is_wider(page: Page, width: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     plots = page.locator(".plot .main-svg").all()
     assert all((plot.bounding_box() or {"width": 0})["width"] <= width for plot in plots)
+
+
+def open_details(page: Page) -> None:
+    page.locator("summary").first.click()
+    page.locator("summary").last.click()
+
+
+def test_no_page_scrolls_sideways_on_a_phone(page: Page, finished: Story) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/")
+    assert_nothing_is_wider(page, 390)
+    open_page(page, finished)
+    open_details(page)
+    assert_nothing_is_wider(page, 390)
 
 
 def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sideways(
@@ -259,28 +263,35 @@ def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sidewa
     context.close()
 
 
-def test_dark_mode_darkens_page_and_charts(page: Page, finished: Story) -> None:
-    page.emulate_media(color_scheme="light")
-    open_page(page, finished)
-    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
+def test_text_has_the_contrast_of_wcag_aa_in_light_and_dark_which_page_and_charts_follow(
+    page: Page, finished: Story
+) -> None:
+    page.goto("/")
+    assert page.evaluate(LOW_CONTRAST) == []
     page.emulate_media(color_scheme="dark")
-    wait_for(page, "ink => document.getElementById('best-so-far').layout.font.color !== ink", ink)
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_the_contrast_of_wcag_aa(page: Page, finished: Story, scheme: str) -> None:
-    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.goto("/")
     assert page.evaluate(LOW_CONTRAST) == []
     open_page(page, finished)
     page.locator("summary").first.click()
     assert page.evaluate(LOW_CONTRAST) == []
+    switch_to(page, "light")
+    assert page.evaluate(LOW_CONTRAST) == []
+    switch_to(page, "dark")
+    assert page.evaluate(LOW_CONTRAST) == []
 
 
-def test_the_pages_are_marked_up_for_screen_readers(page: Page, finished: Story) -> None:
+def switch_to(page: Page, scheme: Literal["light", "dark"]) -> None:
+    """Has the open page of a job follow another setting of the system: its background and its charts change."""
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    ink = page.evaluate("document.getElementById('best-so-far').layout.font.color")
+    page.emulate_media(color_scheme=scheme)
+    wait_for(page, "ink => document.getElementById('best-so-far').layout.font.color !== ink", ink)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_the_pages_are_marked_up_for_screen_readers_and_do_not_scroll_sideways(page: Page, finished: Story) -> None:
     page.goto("/")
+    assert_nothing_is_wider(page, 1280)
     expect(page.get_by_role("table", name="Jobs, newest first")).to_be_visible()
     open_page(page, finished)
     levels = page.evaluate("[...document.querySelectorAll('main :is(h1, h2, h3)')].map((h) => h.localName)")
@@ -291,3 +302,5 @@ def test_the_pages_are_marked_up_for_screen_readers(page: Page, finished: Story)
     assert page.locator("button:not([type]):not(dialog button)").count() == 0
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    open_details(page)
+    assert_nothing_is_wider(page, 1280)

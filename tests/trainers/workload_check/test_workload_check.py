@@ -13,6 +13,7 @@ import pytest
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload.description import TokensPerExample
+from trainers.workload_check.__main__ import main
 from trainers.workload_check.child import outcome_of
 from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.rules import RULES
@@ -224,7 +225,8 @@ def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) 
     assert checked.stderr == ""
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])
 def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
-    assert run_checker(*arguments).returncode == 2
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2

@@ -29,10 +29,7 @@ import ray
 from ray._private import state
 from ray.cluster_utils import Cluster
 
-# Without the processes that show, print or grow a cluster.
-left_out = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-size = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
-cluster = Cluster(initialize_head=True, head_node_args={**size, **left_out})
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 80 * 2**20})
 ray.init(address=cluster.address, log_to_driver=False)
 print(json.dumps(cluster.address), flush=True)
 for _ in sys.stdin:
