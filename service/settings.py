@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import platformdirs
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.access.policy import Access
@@ -17,6 +18,25 @@ from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
+
+
+def _secret(file: Path) -> str:
+    """What the file holds, without the newline at its end.
+
+    Raises:
+        ValueError: it cannot be read, or is empty.
+    """
+    try:
+        secret = file.read_text().rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror or error}") from error
+    if not secret:
+        raise ValueError("is empty")
+    return secret
+
+
+def _given_url(url: str | None, file: Path | None) -> str | None:
+    return url if file is None else _secret(file)
 
 
 class Settings(BaseSettings):
@@ -33,6 +53,11 @@ class Settings(BaseSettings):
     None: `checkpoints` in `data_dir`."""
     database_url: str | None = None
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
+    database_url_file: Path | None = None
+    """A file with the `database_url`, from a secret of Docker or Kubernetes, in its place."""
+    database_password_file: Path | None = None
+    """A file with the password of the `database_url`, which then has none; likewise. Processes are handed on the file's
+    name alone."""
     database_connections: int = Field(default=20, ge=1)
     """Requests of an API process that use the database at once, each on a connection and a thread of its own; others
     wait for their turn. With one more each for its probe and its metrics, so many connections are what each API process
@@ -80,6 +105,26 @@ class Settings(BaseSettings):
     Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
+
+    @field_validator("database_url_file")
+    @classmethod
+    def _is_instead_of_the_url(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None:
+            _secret(value)
+            if info.data.get("database_url") is not None:
+                raise ValueError("database_url is given as well")
+        return value
+
+    @field_validator("database_password_file")
+    @classmethod
+    def _is_of_a_user_without_a_password(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None:
+            _secret(value)
+            url = _given_url(info.data.get("database_url"), info.data.get("database_url_file"))
+            parts = urlsplit(url or "")
+            if parts.username is None or parts.password is not None:
+                raise ValueError("the database's URL must name a user, without a password")
+        return value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -158,8 +203,14 @@ class Settings(BaseSettings):
 
     @property
     def resolved_database_url(self) -> str:
-        """`database_url`, or the embedded SQLite file."""
-        return self.database_url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
+        """`database_url` or what its file says, with the password of its file; or the embedded SQLite file."""
+        url = _given_url(self.database_url, self.database_url_file)
+        if url is not None and self.database_password_file is not None:
+            parts = urlsplit(url)
+            user, _, place = parts.netloc.rpartition("@")
+            password = quote(_secret(self.database_password_file), safe="")
+            return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))
+        return url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
 
     @property
     def database_files(self) -> tuple[Path, ...]:

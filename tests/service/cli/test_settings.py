@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from service.settings import Settings
 from service.store.migrate import is_current
 from service.store.session import Database
 from tests.service.cli.conftest import run
@@ -65,3 +68,46 @@ def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> 
     result = run("worker", "--database-url", empty_database_url)
     assert result.exit_code == 1
     assert "run `shampoo-tuner migrate`" in result.stderr
+
+
+def test_the_databases_password_is_that_of_a_secret_and_no_process_is_handed_it(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("p@ss/ word\n")
+    settings = Settings(database_url="postgresql+psycopg://tuner@db:5433/x?a=b", database_password_file=secret)
+    assert settings.resolved_database_url == "postgresql+psycopg://tuner:p%40ss%2F%20word@db:5433/x?a=b"
+    assert "word" not in str(settings.to_environment().values()).replace("password", "")
+    url = tmp_path / "url"
+    url.write_text("postgresql+psycopg://tuner@db/y\n")
+    both = Settings(database_url_file=url, database_password_file=secret)
+    assert both.resolved_database_url == "postgresql+psycopg://tuner:p%40ss%2F%20word@db/y"
+
+
+@pytest.mark.parametrize(
+    ("url", "password", "message"),
+    [
+        ("postgresql+psycopg://u@h/x", None, "cannot be read: No such file or directory"),
+        ("postgresql+psycopg://u@h/x", "\n", "is empty"),
+        ("postgresql+psycopg://u:hidden@h/x", "other", "must name a user, without a password"),
+        ("sqlite:///x", "other", "must name a user, without a password"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, password: str | None, message: str
+) -> None:
+    secret = tmp_path / "secret"
+    if password is not None:
+        secret.write_text(password)
+    monkeypatch.setenv("SHAMPOO_TUNER_DATABASE_PASSWORD_FILE", str(secret))
+    result = run("migrate", "--database-url", url)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert "database_password_file (SHAMPOO_TUNER_DATABASE_PASSWORD_FILE)" in result.stderr
+    assert "hidden" not in result.output
+
+
+def test_a_database_is_not_named_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "url").write_text("sqlite:///x")
+    monkeypatch.setenv("SHAMPOO_TUNER_DATABASE_URL_FILE", str(tmp_path / "url"))
+    result = run("migrate", "--database-url", "sqlite:///y")
+    assert result.exit_code == 1
+    assert "database_url is given as well" in result.stderr
