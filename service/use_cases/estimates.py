@@ -18,10 +18,11 @@ from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.length import searches_batch_size
 from service.specification.phases import spaces_of
 from service.specification.planning import JobPlan
+from service.specification.price import Price
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.store.session import Session
-from service.use_cases.budgets import device_hours
+from service.use_cases.budgets import allowed_device_hours, cost_of, device_hours
 from service.use_cases.earlier_winners import resolve_winners
 
 JOBS_LOOKED_AT = 50
@@ -46,25 +47,32 @@ UNLIKE = {
 
 
 def estimate_job(
-    session: Session, plan: JobPlan, *, memory: MemoryEstimate | None = None, fingerprint: str | None = None
+    session: Session,
+    plan: JobPlan,
+    *,
+    memory: MemoryEstimate | None = None,
+    fingerprint: str | None = None,
+    price: Price | None = None,
 ) -> Estimate:
     """The most that the job of `plan` would cost; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
         fingerprint: what `fingerprint_for_winners` said of it, likewise.
+        price: of each of its ranks; None: nobody knows.
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
     found = _measured(session, plan)
     start_up = _start_up(session, plan)
-    hours = [specification.budget.device_hours]
+    hours = [allowed_device_hours(specification.budget, price)]
     seconds = [specification.budget.wall_clock_seconds]
     if found is not None:
         hours.append(device_hours(specification, max_steps * found.step_seconds))
         overhead = plan.num_trials * (found.measured.trial_overhead_seconds or 0.0)
         at_once = min(specification.resources.parallel_trials or 1, plan.num_trials)
         seconds.append(start_up.seconds + (max_steps * found.step_seconds + overhead) / at_once)
+    max_hours = min((limit for limit in hours if limit is not None), default=None)
     return Estimate(
         num_trials=dict(plan.allotments),
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
@@ -76,7 +84,9 @@ def estimate_job(
         step_seconds=None if found is None else found.step_seconds,
         start_up=start_up,
         max_seconds=min((limit for limit in seconds if limit is not None), default=None),
-        max_device_hours=min((limit for limit in hours if limit is not None), default=None),
+        max_device_hours=max_hours,
+        max_cost=None if max_hours is None else cost_of(price, max_hours),
+        currency=None if price is None else price.currency,
         winners=_winners(session, plan, fingerprint),
         memory=memory,
     )

@@ -23,7 +23,7 @@ from service.store.repositories import (
     TrialSummary,
 )
 from service.store.session import Session
-from service.use_cases.budgets import device_hours, running_seconds
+from service.use_cases.budgets import cost_of, device_hours, running_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class JobProgress:
     """Estimate from the training time of the steps so far; None without any, and unless the job runs."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
+    cost: float | None
+    """Of those device-hours, in the job's currency; None: they have no price."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
 
@@ -163,6 +165,7 @@ def _progress(
     num_left = num_trials - sum(phase.num_finished for phase in by_phase.values())
     num_steps = sum(count.finished_steps + count.unfinished_steps for count in phases.values())
     finished_steps = sum(count.finished_steps for count in phases.values())
+    hours = device_hours(specification, spent_seconds)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         num_paused=num_paused,
@@ -186,7 +189,8 @@ def _progress(
                 elapsed,
             )
         ),
-        device_hours=device_hours(specification, spent_seconds),
+        device_hours=hours,
+        cost=cost_of(job.price, hours),
     )
 
 

@@ -14,9 +14,11 @@ from service.domain import JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
+from service.specification.price import Price
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
+from service.use_cases.budgets import check_cost
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.transitions import record_job_event
 from trainers.workload.description import ParameterGroup
@@ -33,6 +35,7 @@ def create_job(
     fingerprint: str | None = None,
     plan: JobPlan | None = None,
     priority: int = 0,
+    price: Price | None = None,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
@@ -42,12 +45,14 @@ def create_job(
         model: the user's own name of the model.
         fingerprint: what `fingerprint_for_winners` says of the specification.
         plan: its plan, where it has been made already: that may take seconds.
+        price: of each of its ranks; None: nobody knows.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.
         IdempotencyKeyReused: the key made a job from another request.
     """
     plan = plan or plan_job(specification)
+    check_cost(specification.budget, price)
     requested = specification.model_dump(mode="json")
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -73,6 +78,8 @@ def create_job(
         num_steps=plan.num_steps,
         idempotency_key=idempotency_key,
         request_digest=digest,
+        device_hour_price=None if price is None else price.per_device_hour,
+        currency=None if price is None else price.currency,
         created_at=now,
         waiting_since=now,
     )

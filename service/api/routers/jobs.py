@@ -24,12 +24,14 @@ from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, deco
 from service.api.schemas.jobs import JobChange, JobCreate, JobEstimate, JobRead, Page
 from service.domain import JobState
 from service.specification.planning import plan_job
+from service.specification.price import price_of
 from service.specification.samplers import check_sampler, refuse_module_sampler
 from service.specification.workloads import check_paths, refuse_module_workload
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
+from service.use_cases.budgets import check_cost
 from service.use_cases.memory_estimates import check_workload, estimate_memory
 from service.use_cases.model_fingerprint import fingerprint_for_winners
 from service.use_cases.progress import progress_of
@@ -101,14 +103,16 @@ def create_job(
     if data_are_here:
         check_paths(body.workload)
     plan = plan_job(body.specification)
+    price = price_of(plan.specification.resources, settings.device_hour_prices, currency=settings.currency)
     if dry_run:
+        check_cost(plan.specification.budget, price)
         # Before the first statement: a transaction begun would keep SQLite's other writers waiting for seconds.
         is_local = settings.cluster_address is None
         # Both ask processes, and one after the other takes longer than clients wait.
         with ThreadPoolExecutor(1) as pool:
             fingerprint = pool.submit(fingerprint_for_winners, plan)
             memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here)
-        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result())
+        estimate = estimates.estimate_job(session, plan, memory=memory, fingerprint=fingerprint.result(), price=price)
         return Response(estimate.model_dump_json(), media_type="application/json")
     if data_are_here:
         check_workload(plan)
@@ -121,6 +125,7 @@ def create_job(
         plan=plan,
         tags=body.tags,
         priority=body.priority,
+        price=price,
         idempotency_key=idempotency_key,
         now=now,
     )
