@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -88,6 +90,11 @@ class Settings(BaseSettings):
     thin_after_days: float | None = Field(default=None, gt=0)
     """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
     measurements each, and the events of trials are deleted. None: all is kept."""
+    device_hour_prices: dict[str, float] = Field(default_factory=dict)
+    """The price of a device-hour by kind of node, as JSON: `{"gpu": 2.5, "cpu": 0.04, "h100": 4}`. A job's kind is that
+    of its `custom_resources` which has a price here, or else `gpu` or `cpu`. It keeps the price it was submitted at."""
+    currency: str = Field(default="EUR", pattern="^[A-Z]{3}$")
+    """The code of the currency of prices."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""
@@ -157,6 +164,18 @@ class Settings(BaseSettings):
     @field_serializer("data_roots")
     def _written_roots(self, roots: tuple[Path, ...] | None) -> str | None:
         return None if roots is None else os.pathsep.join(map(str, roots))
+
+    @field_validator("device_hour_prices")
+    @classmethod
+    def _are_prices(cls, prices: dict[str, float]) -> dict[str, float]:
+        for kind, price in prices.items():
+            if not (math.isfinite(price) and price > 0):
+                raise ValueError(f"the price of {kind!r} must be above 0, got {price:g}")
+        return prices
+
+    @field_serializer("device_hour_prices")
+    def _written_prices(self, prices: dict[str, float]) -> str:
+        return json.dumps(prices)
 
     @field_validator("checkpoint_directory")
     @classmethod

@@ -37,6 +37,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         lines.extend(_memory_lines(estimate.memory))
     most = [] if estimate.max_seconds is None else [f"{_minutes(estimate.max_seconds)}, start-up included"]
     most += [] if estimate.max_device_hours is None else [f"{estimate.max_device_hours:.3g} device-hours"]
+    most += [] if estimate.max_cost is None else [f"{estimate.max_cost:.2f} {estimate.currency}"]
     if most:
         lines.append(f"At most {'; '.join(most)}.")
     for side, winners in estimate.winners.items():

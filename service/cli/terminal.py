@@ -18,7 +18,7 @@ from service.api.schemas.jobs import JobRead, WaitingRead
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.wording import device_hours, duration, number, optimizer_title
+from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title
 from service.evidence.words import described
 from service.inert import inert, one_line
 from trainers.retry import retry
@@ -179,6 +179,8 @@ def progress_line(job: JobRead, *, steps_per_second: float | None = None) -> str
         parts.append(f"about {duration(job.progress.seconds_left)} left")
     if (limit := job.specification.budget.device_hours) is not None:
         parts.append(device_hours(job.progress.device_hours, limit))
+    if cost := cost_words(job.progress.cost, job.currency, job.specification.budget.cost):
+        parts.append(cost)
     if job.waiting is not None:
         parts.append(waiting_words(job.waiting))
     if job.failure:
@@ -218,6 +220,8 @@ def progress_panel(
         table.add_row(f"{whose} best", described(progress.baseline_best) if progress.baseline_best else "none yet")
     if (limit := job.specification.budget.device_hours) is not None:
         table.add_row("budget", device_hours(progress.device_hours, limit))
+    if cost := cost_words(progress.cost, job.currency, job.specification.budget.cost):
+        table.add_row("cost", cost)
     if not job.state.is_final:
         left = "unknown yet" if progress.seconds_left is None else f"about {duration(progress.seconds_left)}"
         table.add_row("time left", left)

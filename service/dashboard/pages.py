@@ -22,7 +22,7 @@ from service.domain import JobState
 from service.errors import NotFound
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
-from service.evidence.wording import device_hours, duration, number, optimizer_title, spread
+from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.use_cases.progress import progress_of
@@ -69,7 +69,7 @@ def _environment() -> jinja2.Environment:
         iso=view.iso,
         absolute=view.absolute,
     )
-    environment.globals["device_hours"] = device_hours
+    environment.globals.update(device_hours=device_hours, cost_words=cost_words)
     environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
     return environment
 

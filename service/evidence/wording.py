@@ -72,6 +72,13 @@ def device_hours(spent: float, limit: float) -> str:
     return f"{spent:.3g} of {limit:g} device-hours"
 
 
+def cost_words(cost: float | None, currency: str | None, limit: float | None) -> str:
+    """What a job has cost so far, and may cost; empty: there is no price."""
+    if cost is None or currency is None:
+        return ""
+    return f"{cost:.2f} {currency}" if limit is None else f"{cost:.2f} of {limit:.2f} {currency}"
+
+
 def optimizer_title(name: str) -> str:
     """An optimizer as people call it."""
     return OPTIMIZER_TITLES.get(name, name)

@@ -52,7 +52,7 @@ from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
 from service.use_cases import run
-from service.use_cases.budgets import device_hours, running_seconds
+from service.use_cases.budgets import allowed_device_hours, device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig
@@ -285,8 +285,9 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
     if budget.wall_clock_seconds is not None:
         watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
-    if budget.device_hours is not None:
-        allowed = budget.device_hours / device_hours(specification, 1.0)
+    allowed_hours = allowed_device_hours(budget, stored.job.price)
+    if allowed_hours is not None:
+        allowed = allowed_hours / device_hours(specification, 1.0)
         watch.limit_training(allowed)
         if spent >= allowed:
             watch.limit(0.0)

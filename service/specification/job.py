@@ -97,6 +97,9 @@ class Budget(StrictModel):
     device_hours: float | None = Field(default=None, gt=0)
     """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
     times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
+    cost: float | None = Field(default=None, gt=0)
+    """The same for what those device-hours cost, at the price that the service had for such ranks when the job was
+    submitted, in its currency. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
     several objectives, after the last one on its front. Null: it starts all."""
@@ -104,7 +107,7 @@ class Budget(StrictModel):
     @property
     def limits_time(self) -> bool:
         """True if the job may end before all of its trials have begun, because its time is over."""
-        return self.wall_clock_seconds is not None or self.device_hours is not None
+        return any(limit is not None for limit in (self.wall_clock_seconds, self.device_hours, self.cost))
 
 
 class SamplerReference(RootModel[str], frozen=True):

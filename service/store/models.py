@@ -37,6 +37,7 @@ from service.domain import (
 )
 from service.evidence.types import EvidenceStatus
 from service.specification.job import JobSpecification
+from service.specification.price import Price
 from service.store.packing import unpack
 
 
@@ -156,6 +157,10 @@ class Job(Base):
     """Since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
+    device_hour_price: Mapped[float | None]
+    """Of each rank, when the job was submitted; None: there was none."""
+    currency: Mapped[str | None] = mapped_column(String(3))
+    """Of that price."""
     thinned_at: Mapped[datetime | None]
     """When `service.use_cases.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
@@ -186,6 +191,13 @@ class Job(Base):
         self.stored_objectives = [
             {"metric": objective.metric, "direction": objective.direction.value} for objective in objectives
         ]
+
+    @property
+    def price(self) -> Price | None:
+        """Of each rank; None: there was none when the job was submitted."""
+        if self.device_hour_price is None or self.currency is None:
+            return None
+        return Price(self.device_hour_price, self.currency)
 
     @property
     def metric(self) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.domain import Phase
+from service.errors import InvalidInput
 from service.specification.job import Budget, JobSpecification
 from service.specification.phases import allot
+from service.specification.price import Price
 from service.store.models import Job
 
 SECONDS_PER_HOUR = 3600.0
@@ -23,6 +25,8 @@ class Spent:
     wall_clock_seconds: float
     """Time in state running."""
     device_hours: float
+    cost: float | None
+    """Of those, None: they have no price."""
 
 
 def running_seconds(job: Job, now: datetime) -> float:
@@ -41,6 +45,25 @@ def device_hours(specification: JobSpecification, spent_seconds: float) -> float
     return spent_seconds * specification.resources.workers_per_trial / SECONDS_PER_HOUR
 
 
+def cost_of(price: Price | None, hours: float) -> float | None:
+    """The cost of so many device-hours; None: they have no price."""
+    return None if price is None else price.per_device_hour * hours
+
+
+def allowed_device_hours(budget: Budget, price: Price | None) -> float | None:
+    """The device-hours that a budget allows, by their number and by their cost; None: any."""
+    limits = [budget.device_hours]
+    if budget.cost is not None and price is not None:
+        limits.append(budget.cost / price.per_device_hour)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def check_cost(budget: Budget, price: Price | None) -> None:
+    """Raises InvalidInput where costs are limited that nobody knows."""
+    if budget.cost is not None and price is None:
+        raise InvalidInput("budget.cost", "the service has no price for such ranks; limit budget.device_hours instead")
+
+
 def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int | None) -> str | None:
     """The part of the budget that has to be raised before anything more can be tried; None: none.
 
@@ -52,6 +75,8 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
         return _raise("wall_clock_seconds", budget.wall_clock_seconds, f"{spent.wall_clock_seconds:.1f}")
     if budget.device_hours is not None and spent.device_hours >= budget.device_hours:
         return _raise("device_hours", budget.device_hours, f"{spent.device_hours:.4g}")
+    if budget.cost is not None and spent.cost is not None and spent.cost >= budget.cost:
+        return _raise("cost", budget.cost, f"{spent.cost:.4g}")
     if num_trials is None:
         return None
     if all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):

@@ -17,10 +17,11 @@ from service.domain import DEFAULT_PROJECT, Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
+from service.specification.price import Price
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.store.session import Session
-from service.use_cases.budgets import device_hours
+from service.use_cases.budgets import allowed_device_hours, cost_of, device_hours
 from service.use_cases.earlier_winners import resolve_winners
 
 JOBS_LOOKED_AT = 50
@@ -53,24 +54,27 @@ def estimate_job(
     project: str = DEFAULT_PROJECT,
     memory: MemoryEstimate | None = None,
     fingerprint: str | None = None,
+    price: Price | None = None,
 ) -> Estimate:
     """The most that the job of `plan` would cost, by what earlier jobs of the project measured; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
         fingerprint: what `fingerprint_for_winners` said of it, likewise.
+        price: of each of its ranks; None: nobody knows.
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())
     found = _measured(session, plan, project)
     start_up = _start_up(session, plan, project)
-    hours = [specification.budget.device_hours]
+    hours = [allowed_device_hours(specification.budget, price)]
     seconds = [specification.budget.wall_clock_seconds]
     if found is not None:
         hours.append(device_hours(specification, max_steps * found.step_seconds))
         overhead = plan.num_trials * (found.measured.trial_overhead_seconds or 0.0)
         at_once = min(specification.resources.parallel_trials or 1, plan.num_trials)
         seconds.append(start_up.seconds + (max_steps * found.step_seconds + overhead) / at_once)
+    max_hours = min((limit for limit in hours if limit is not None), default=None)
     return Estimate(
         num_trials=dict(plan.allotments),
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
@@ -83,7 +87,9 @@ def estimate_job(
         step_seconds=None if found is None else found.step_seconds,
         start_up=start_up,
         max_seconds=min((limit for limit in seconds if limit is not None), default=None),
-        max_device_hours=min((limit for limit in hours if limit is not None), default=None),
+        max_device_hours=max_hours,
+        max_cost=None if max_hours is None else cost_of(price, max_hours),
+        currency=None if price is None else price.currency,
         winners=_winners(session, plan, fingerprint, project),
         memory=memory,
     )

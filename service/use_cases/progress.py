@@ -24,7 +24,7 @@ from service.store.repositories import (
     TrialSummary,
 )
 from service.store.session import Session
-from service.use_cases.budgets import device_hours, running_seconds
+from service.use_cases.budgets import cost_of, device_hours, running_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ class JobProgress:
     examples that trials have seen; None without any, and unless the job runs."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
+    cost: float | None
+    """Of those device-hours, in the job's currency; None: they have no price."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
 
@@ -184,6 +186,7 @@ def _progress(
         num_to_begin = num_trials - sum(count.begun for count in phases.values())
         max_steps += sum(count.unfinished_max_steps for count in phases.values()) + num_to_begin * job.num_steps
     work, whole = sum(count.work for count in phases.values()), 1 if _counts_examples(job) else job.num_steps
+    hours = device_hours(specification, spent_seconds)
     return JobProgress(
         trials={state: counts[state] for state in TrialState},
         num_paused=num_paused,
@@ -207,7 +210,8 @@ def _progress(
                 elapsed,
             )
         ),
-        device_hours=device_hours(specification, spent_seconds),
+        device_hours=hours,
+        cost=cost_of(job.price, hours),
     )
 
 

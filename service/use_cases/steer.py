@@ -35,7 +35,7 @@ from service.specification.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
-from service.use_cases.budgets import Spent, device_hours, running_seconds, why_spent
+from service.use_cases.budgets import Spent, check_cost, cost_of, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.recommending import store_recommendation
 from service.use_cases.transitions import (
@@ -118,13 +118,14 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
 
     Raises:
         NotFound: no such job.
-        InvalidInput: fewer trials than have begun, or too few for the job's phases.
+        InvalidInput: fewer trials than have begun, or too few for the job's phases, or a cost without a price.
     """
     job = JobRepository(session).get_locked(job_id)
     specification = job.specification
     budget = Budget.model_validate({**specification.budget.model_dump(), **changes})
     if budget == specification.budget:
         return job
+    check_cost(budget, job.price)
     changed = specification.model_copy(update={"budget": budget})
     allotted = _allot(changed)
     for phase, begun in _spent(session, job, now=now).trials.items():
@@ -365,4 +366,5 @@ def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
         seconds += summary.spent_seconds
     if trials[Phase.CONFIRMATION] and job.state.is_final:
         trials[Phase.CONFIRMATION] -= len(_cut_off_confirmations(session, job))
-    return Spent(trials, running_seconds(job, now), device_hours(job.specification, seconds))
+    hours = device_hours(job.specification, seconds)
+    return Spent(trials, running_seconds(job, now), hours, cost_of(job.price, hours))

@@ -15,9 +15,11 @@ from service.domain import DEFAULT_PROJECT, JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
+from service.specification.price import Price
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
+from service.use_cases.budgets import check_cost
 from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.transitions import record_job_event
 from trainers.workload.description import ParameterGroup
@@ -36,6 +38,7 @@ def create_job(
     priority: int = 0,
     project: str = DEFAULT_PROJECT,
     owner: str | None = None,
+    price: Price | None = None,
     idempotency_key: str | None,
     now: datetime,
 ) -> tuple[Job, bool]:
@@ -47,6 +50,7 @@ def create_job(
         fingerprint: what `fingerprint_for_winners` says of the specification.
         owner: the name of whoever submits it, where that is known.
         plan: its plan, where it has been made already: that may take seconds.
+        price: of each of its ranks; None: nobody knows.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.
@@ -54,6 +58,7 @@ def create_job(
         QuotaExceeded: the project may have no further job.
     """
     plan = plan or plan_job(specification)
+    check_cost(specification.budget, price)
     requested = specification.model_dump(mode="json")
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -83,6 +88,8 @@ def create_job(
         num_steps=plan.num_steps,
         idempotency_key=key,
         request_digest=digest,
+        device_hour_price=None if price is None else price.per_device_hour,
+        currency=None if price is None else price.currency,
         created_at=now,
         waiting_since=now,
     )

@@ -189,6 +189,8 @@ class ProgressRead(ReadModel):
     """An estimate from the trials finished so far."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
+    cost: float | None = None
+    """Of those device-hours, in the job's `currency`; null: there was no price when it was submitted."""
 
 
 class WaitingRead(ReadModel):
@@ -235,6 +237,8 @@ class JobRead(ReadModel):
     """Steps of a full trial; where batch sizes are searched, of the longest."""
     disk_bytes: int | None
     """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
+    currency: str | None = None
+    """Of its cost."""
     progress: ProgressRead
     created_at: datetime
     started_at: datetime | None
@@ -260,6 +264,7 @@ class JobRead(ReadModel):
             num_trials=progress.num_trials,
             num_steps=job.num_steps,
             disk_bytes=job.disk_bytes,
+            currency=job.currency,
             progress=ProgressRead.model_validate(progress),
             created_at=job.created_at,
             started_at=job.started_at,

@@ -40,6 +40,7 @@ def _progress(best: float | None, baseline: float | None, trials: dict[TrialStat
         seconds_elapsed=None,
         seconds_left=None,
         device_hours=0.0,
+        cost=None,
     )
 
 

@@ -1,5 +1,5 @@
 """Keep the names of metrics once for all measurements that have them, and of each measurement the values alone; note
-when a job's history was thinned."""
+when a job's history was thinned, and what its device-hours cost."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ Stored = dict[str, Any]
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("thinned_at", TIME, nullable=True))
+    op.add_column("jobs", sa.Column("device_hour_price", sa.Double(), nullable=True))
+    op.add_column("jobs", sa.Column("currency", sa.String(length=3), nullable=True))
+    _rewrite_budgets(lambda budget: {**budget, "cost": None})
     op.create_table(
         "metric_sets",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -96,9 +99,25 @@ def downgrade() -> None:
 
     _copy(PACKED_COLUMNS, PLAIN_COLUMNS, unpacked)
     op.drop_table("metric_sets")
-    op.drop_column("jobs", "thinned_at")
+    for name in ("thinned_at", "device_hour_price", "currency"):
+        op.drop_column("jobs", name)
+    _rewrite_budgets(_without_cost)
 
 
+def _rewrite_budgets(change: Callable[[Stored], Stored]) -> None:
+    """Rewrites the budget of every job."""
+    connection = op.get_bind()
+    for row in connection.execute(sa.select(JOBS.c.id, JOBS.c.specification)).all():
+        changed = {**row.specification, "budget": change(row.specification["budget"])}
+        connection.execute(sa.update(JOBS).where(JOBS.c.id == row.id).values(specification=changed))
+
+
+def _without_cost(budget: Stored) -> Stored:
+    """Earlier code would take the field for a mistake."""
+    return {name: value for name, value in budget.items() if name != "cost"}
+
+
+JOBS = sa.table("jobs", sa.column("id", sa.String()), sa.column("specification", JSON))
 METRIC_SETS = sa.table(
     "metric_sets", sa.column("id", sa.Integer()), sa.column("digest", sa.String()), sa.column("names", JSON)
 )
