@@ -151,11 +151,13 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     """Creates or upgrades the database's tables."""
     import contextlib
 
-    from service.server.serve import migrate_database, open_database
+    from service.server.serve import know_file_token, migrate_database, open_database
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
+        if settings.admin_token_file is not None:
+            know_file_token(settings.admin_token_file, database)
         say(f"{database.engine.url!r} is at revision {revision}")
 
 

@@ -44,7 +44,11 @@ def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     token = _look_up(here, made.stdout.strip())
     assert token is not None
     caller = token.caller
-    assert (caller.name, caller.project, caller.scopes) == ("ada", "vision", {Scope.READ, Scope.CODE})
+    assert (caller.name, caller.project, caller.scopes) == (
+        "ada",
+        "vision",
+        frozenset({Scope.READ, Scope.CODE}),
+    )
     secret = made.stdout.strip().rpartition("_")[2]
     with here.reading() as session:
         [row] = TokenRepository(session).all()
@@ -170,7 +174,7 @@ def test_the_first_token_comes_from_a_file(sqlite_database: Database, tmp_path: 
             close_doors(settings, sqlite_database)
         token = _look_up(sqlite_database, text.strip())
         assert token is not None
-        assert (token.caller.name, token.caller.scopes) == (FILE_TOKEN, set(Scope))
+        assert (token.caller.name, token.caller.scopes) == (FILE_TOKEN, frozenset(Scope))
     assert _look_up(sqlite_database, texts[0].strip()) is None
     prefix, other = texts[1].split("_")[1], new_token_text().secret
     file.write_text(f"shampoo_{prefix}_{other}")

@@ -83,14 +83,17 @@ def test_a_class_whose_import_is_killed_may_be_asked_for_again(sqlite_database: 
 @pytest.mark.processes
 @pytest.mark.usefixtures("mine")
 def test_a_class_is_refused_where_that_is_switched_off(sqlite_database: Database) -> None:
-    for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0"}):
+    for settings in ({"allow_module_workloads": False}, {"host": "0.0.0.0", "access": "open"}):
         answer = post(sqlite_database, "mine:Mine", **settings)
         assert answer.status_code == 422
         (error,) = answer.json()["errors"]
         assert error["field"] == "workload.name"
         assert "SHAMPOO_TUNER_ALLOW_MODULE_WORKLOADS" in error["message"]
         assert post(sqlite_database, "digits-mlp", **settings).status_code == 201
-    assert post(sqlite_database, "mine:Mine", host="0.0.0.0", allow_module_workloads=True).status_code == 201
+    assert (
+        post(sqlite_database, "mine:Mine", host="0.0.0.0", access="open", allow_module_workloads=True).status_code
+        == 201
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +143,7 @@ def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
     assert listed["my-mine"]["title"] == "Mine"
     assert {"digits-mlp", "stdlib-gpt"} <= listed.keys()
     assert "lost" not in listed
-    assert post(sqlite_database, "my-mine", host="0.0.0.0").status_code == 201
+    assert post(sqlite_database, "my-mine", host="0.0.0.0", access="open").status_code == 201
     refused = post(sqlite_database, "lost")
     assert refused.status_code == 422
     assert "nowhere:X cannot be imported" in refused.json()["errors"][0]["message"]
