@@ -233,7 +233,7 @@ def _bytes(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError(text)
-    return round(float(found["count"]) * 1000 ** _POWERS[found["unit"]])
+    return round(float(found["count"]) * float(1000 ** _POWERS[found["unit"]]))
 
 
 def _of(used: float, limit: float | None) -> str:

@@ -185,12 +185,14 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
     import contextlib
 
     from service.private_files import keep_files_private
-    from service.server.serve import migrate_database, open_database
+    from service.server.serve import know_file_token, migrate_database, open_database
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     keep_files_private(settings)
     with contextlib.closing(open_database(settings)) as database:
         revision = migrate_database(database)
+        if settings.admin_token_file is not None:
+            know_file_token(settings.admin_token_file, database)
         say(f"{database.engine.url!r} is at revision {revision}")
 
 

@@ -138,7 +138,7 @@ def close_doors(settings: Settings, database: Database) -> None:
     """
     try:
         if settings.admin_token_file is not None:
-            _know_file_token(settings.admin_token_file, database)
+            know_file_token(settings.admin_token_file, database)
         if settings.access is Access.OPEN or (settings.access is Access.AUTO and settings.only_this_machine_can_ask):
             return
         with database.reading() as session:
@@ -159,7 +159,12 @@ def close_doors(settings: Settings, database: Database) -> None:
     )
 
 
-def _know_file_token(path: Path, database: Database) -> None:
+def know_file_token(path: Path, database: Database) -> None:
+    """Has the token of a file be known to the database.
+
+    Raises:
+        CannotServe: the file cannot be read, or holds no token.
+    """
     try:
         text = read_token_text(path.read_text(encoding="ascii").strip())
     except (OSError, UnicodeDecodeError) as error:

@@ -56,6 +56,7 @@ export function follow(url, refresh) {
       if (source?.readyState === EventSource.CLOSED) {
         // Refused, not dropped: the browser does not try again by itself.
         close();
+        request(); // where the session is over, this leads to the page to log in on
         setTimeout(() => !over && !document.hidden && !source && open(), 3000);
       }
     });

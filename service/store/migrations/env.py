@@ -6,8 +6,9 @@ from alembic import context
 from sqlalchemy import Connection
 
 from service.settings import Settings
-from service.store.access_models import Base
+from service.store import access_models  # noqa: F401 # its tables
 from service.store.migrations import VERSION_TABLE
+from service.store.models import Base
 from service.store.session import Database
 
 

@@ -122,8 +122,8 @@ def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed
     given = [None, forged, "shampoo_x", world.ours + "0", world.ours.upper(), "é"]
     for token in given:
         with world.asked.client() as http:
-            headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
-            http.headers.update(headers)
+            if token is not None:
+                http.headers.update({b"Authorization": f"Bearer {token}".encode()})
             for address in GUARDED:
                 answer = _ask(http, address, world.job)
                 assert answer.status_code == 401, (token, address, answer.text)

@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 
 from playwright.sync_api import Browser, Page, Request, expect
 
+from service.access.caller import Scope
+from service.access.tokens import revoke_token
 from service.domain import JobState, TrialState
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
-from service.use_cases.steer import change_budget, resume_job
-from tests.service.dashboard.conftest import open_page, wait_until_live
+from service.use_cases.steer import cancel_job, change_budget, resume_job
+from tests.service.dashboard.conftest import TIMEOUT_MS, Watched, open_page, wait_until_live
+from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
 from tests.support.service.stories import Story
 
@@ -143,3 +146,37 @@ def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(page.locator("#facts")).to_contain_text("running")
+
+
+def test_a_person_logs_in_with_a_token_and_may_what_it_may(
+    browser: Browser, running: Story, sqlite_database: Database
+) -> None:
+    token = give_token(sqlite_database, "ada", Scope.SUBMIT)
+    with asking(sqlite_database) as asked:
+        context = browser.new_context(base_url=asked.url)
+        context.set_default_timeout(TIMEOUT_MS)
+        watched = Watched(context.new_page())
+        page = watched.page
+        page.goto(f"/jobs/{running.job_id}")
+        expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
+        page.get_by_label("Token").fill("shampoo_wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("no valid token")
+        watched.errors.clear()  # Chromium logs each 401
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        expect(page).to_have_url(f"{asked.url}/jobs/{running.job_id}")
+        expect(page.locator(".session")).to_contain_text("ada")
+        wait_until_live(page)  # the stream, too, goes by the cookie
+        page.get_by_role("button", name="Pause", exact=True).click()
+        expect(page.locator("#facts")).to_contain_text("pausing")
+        assert page.evaluate("document.cookie") == ""
+        watched.check(asked.url)
+        # Once the token has ended, the open page leads to where one logs in.
+        with sqlite_database.writing() as session:
+            revoke_token(session, "ada", now=datetime.now(UTC))
+        page.wait_for_timeout(2100)  # what is known of a token holds for two seconds
+        with sqlite_database.writing() as session:
+            cancel_job(session, running.job_id, now=datetime.now(UTC))
+        expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
+        context.close()

@@ -128,7 +128,7 @@ def test_installed_classes_are_listed_and_a_broken_package_hides_no_other(
     assert listed["my-mine"]["title"] == "Mine"
     assert {"digits-mlp", "stdlib-gpt"} <= listed.keys()
     assert "lost" not in listed
-    assert post(sqlite_database, "my-mine", host="0.0.0.0").status_code == 201
+    assert post(sqlite_database, "my-mine", host="0.0.0.0", access="open").status_code == 201
     refused = post(sqlite_database, "lost")
     assert refused.status_code == 422
     assert "nowhere:X cannot be imported" in refused.json()["errors"][0]["message"]

@@ -48,5 +48,6 @@ class Asked:
 @contextmanager
 def asking(database: Database, *, clock: Clock = utc_now, **settings: object) -> Iterator[Asked]:
     """A service on `database` that lets nobody in without a token, and limits no rate unless told to."""
-    with running(database, clock=clock, **{"access": "tokens", "requests_per_second": 0.0, **settings}) as url:
+    values = {"access": "tokens", "requests_per_second": 0.0, **settings}
+    with running(database, clock=clock, **values) as url:  # type: ignore[arg-type] # pydantic checks them
         yield Asked(url)
