@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select, union_all
+from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select, union_all, update
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, Phase, TrialRequest, TrialState
@@ -73,6 +74,11 @@ class TrialRepository:
         """The trial of a locked job that a key proposed."""
         statement = select(Trial).where(Trial.job_id == job_id, Trial.idempotency_key == key)
         return self._session.scalars(statement).one_or_none()
+
+    def forget_idempotency_keys(self, job_id: str, *, before: datetime) -> None:
+        """Removes the keys of the trials of a locked job that were proposed before a time; the trials stay."""
+        old = (Trial.job_id == job_id, Trial.idempotency_key.is_not(None), Trial.created_at < before)
+        self._session.execute(update(Trial).where(*old).values(idempotency_key=None))
 
     def next_number(self, job_id: str) -> int:
         """The number of the next trial of a locked job."""
