@@ -163,6 +163,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="Any unique text: sent again with the same body, it gives the same answer and makes nothing twice.",
+        description="Any unique text: sent again with the same body, it gives the same answer and makes nothing "
+        "twice, for 30 days.",
     ),
 ]

@@ -38,6 +38,7 @@ from service.store.session import Session
 from service.use_cases.budgets import Spent, check_cost, cost_of, device_hours, running_seconds, why_spent
 from service.use_cases.leases import put_back
 from service.use_cases.recommending import store_recommendation
+from service.use_cases.submit import IDEMPOTENCY_KEYS_KEPT
 from service.use_cases.transitions import (
     STOPPED,
     cancel_unfinished_trials,
@@ -253,6 +254,7 @@ def propose_trial(
         json.dumps([phase, dict(parameters), *([optimizer] if optimizer else [])], sort_keys=True).encode()
     ).hexdigest()
     if idempotency_key is not None:
+        trials.forget_idempotency_keys(job_id, before=now - IDEMPOTENCY_KEYS_KEPT)
         earlier = trials.find_by_idempotency_key(job_id, idempotency_key)
         if earlier is not None:
             if earlier.request_digest != digest:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ulid import ULID
 
@@ -24,6 +24,9 @@ from service.use_cases.earlier_winners import resolve_winners
 from service.use_cases.transitions import record_job_event
 from trainers.workload.description import ParameterGroup
 from trainers.workloads.registry import BUILT_IN
+
+IDEMPOTENCY_KEYS_KEPT = timedelta(days=30)
+"""From the request that a key came with. Later, it is like one that nobody has sent."""
 
 
 def create_job(
@@ -65,6 +68,7 @@ def create_job(
     jobs = JobRepository(session)
     key = None if idempotency_key is None else hashlib.sha256(f"{project}\0{idempotency_key}".encode()).hexdigest()
     if idempotency_key is not None and key is not None:
+        jobs.forget_idempotency_keys(before=now - IDEMPOTENCY_KEYS_KEPT)
         earlier = jobs.find_by_idempotency_key(key)
         if earlier is not None:
             if earlier.request_digest != digest:

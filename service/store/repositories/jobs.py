@@ -63,6 +63,11 @@ class JobRepository:
             self._session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))"), {"key": key})
         return self._session.scalars(select(Job).where(Job.idempotency_key == key)).one_or_none()
 
+    def forget_idempotency_keys(self, *, before: datetime) -> None:
+        """Removes the keys of the jobs that were made before a time; the jobs stay."""
+        old = (Job.idempotency_key.is_not(None), Job.created_at < before)
+        self._session.execute(update(Job).where(*old).values(idempotency_key=None))
+
     def page(
         self,
         *,

@@ -8,7 +8,18 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, ScalarSelect, Select, bindparam, case, func, select, union_all
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    bindparam,
+    case,
+    func,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
@@ -107,6 +118,11 @@ class TrialRepository:
         """The trial of a locked job that a key proposed."""
         statement = select(Trial).where(Trial.job_id == job_id, Trial.idempotency_key == key)
         return self._session.scalars(statement).one_or_none()
+
+    def forget_idempotency_keys(self, job_id: str, *, before: datetime) -> None:
+        """Removes the keys of the trials of a locked job that were proposed before a time; the trials stay."""
+        old = (Trial.job_id == job_id, Trial.idempotency_key.is_not(None), Trial.created_at < before)
+        self._session.execute(update(Trial).where(*old).values(idempotency_key=None))
 
     def next_number(self, job_id: str) -> int:
         """The number of the next trial of a locked job."""

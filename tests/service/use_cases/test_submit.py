@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -36,9 +36,11 @@ from tests.support.service.scenarios import (
 )
 
 
-def _create(database: Database, spec: JobSpecification, *, key: str | None = None) -> tuple[Job, bool]:
+def _create(
+    database: Database, spec: JobSpecification, *, key: str | None = None, now: datetime = NOW
+) -> tuple[Job, bool]:
     with database.writing() as session:
-        return create_job(session, spec, name=None, tags={}, idempotency_key=key, now=NOW)
+        return create_job(session, spec, name=None, tags={}, idempotency_key=key, now=now)
 
 
 def test_a_new_job_is_queued_with_the_workloads_defaults_and_an_event(database: Database) -> None:
@@ -58,6 +60,18 @@ def test_an_idempotency_key_makes_one_job(database: Database) -> None:
     assert first.id == again.id
     with pytest.raises(IdempotencyKeyReused):
         _create(database, specification(budget={"num_trials": 9}), key="k")
+
+
+def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> None:
+    first, _ = _create(database, specification(), key="k")
+    kept, _ = _create(database, specification(), key="other", now=NOW + timedelta(days=2))
+    soon, is_new = _create(database, specification(), key="k", now=NOW + timedelta(days=30))
+    assert (soon.id, is_new) == (first.id, False)
+    later, is_new = _create(database, specification(), key="k", now=NOW + timedelta(days=31))
+    assert (later.id != first.id, is_new) == (True, True)
+    with database.reading() as session:
+        keys = {job.id: job.idempotency_key for job in JobRepository(session).page(limit=10)}
+    assert keys == {first.id: None, kept.id: "other", later.id: "k"}
 
 
 @pytest.mark.parametrize(

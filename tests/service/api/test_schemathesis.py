@@ -1,0 +1,51 @@
+"""What the schema says is what the service does, by every check of schemathesis, on both databases: no server error, no
+answer that the schema does not know, no input refused or taken against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.store.session import Database
+from tests.support.service.live import finished_job, running
+from tests.support.waiting import LONG_PATIENCE_SECONDS
+
+NUM_EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES")
+"""Of each operation; None: few, and not the phases that try each field by itself and one operation after another."""
+ALL_PHASES = "examples,coverage,fuzzing,stateful"
+# A dry run starts processes.
+CONFIG = """
+[parameters]
+"query.dry_run" = false
+"""
+
+
+@pytest.mark.processes
+def test_the_schema_and_the_service_agree(database: Database, tmp_path: Path) -> None:
+    finished_job(database)
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    with running(database, data_dir=tmp_path / "data") as url:
+        found = subprocess.run(
+            [
+                Path(sys.executable).with_name("schemathesis"),
+                "run",
+                f"{url}/openapi.json",
+                *("--checks", "all", "--phases", "examples,fuzzing" if NUM_EXAMPLES is None else ALL_PHASES),
+                *("--max-examples", NUM_EXAMPLES or "2", "--continue-on-failure", "--no-color"),
+                # The schema cannot say which of the tokens of pages a list gave, or what goes with what in a job.
+                *("--exclude-checks", "positive_data_acceptance"),
+                # A stream has no end; it has tests of its own.
+                *("--exclude-path-regex", "events$"),
+                *("--request-timeout", "60", "--suppress-health-check", "all"),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=LONG_PATIENCE_SECONDS,
+            check=False,
+        )
+    assert found.returncode == 0, found.stdout[-6000:] + found.stderr[-2000:]
