@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from service.api import events
+from service.errors import ServiceBusy
 from service.server import app, connections
 from service.store.session import Database
 from tests.support.service.live import running
@@ -162,5 +163,5 @@ def test_streams_are_counted_in_all_and_for_each_address(
     feed = events.EventFeed(sqlite_database, None, max_streams=2, max_streams_per_address=2)  # type: ignore[arg-type]  # it reads nothing
     for address in ("a", "b"):
         feed.begin_stream(address)
-    with pytest.raises(events.ServiceBusy, match="on 2 streams of events at once"):
+    with pytest.raises(ServiceBusy, match="on 2 streams of events at once"):
         feed.begin_stream("c")
