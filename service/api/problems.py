@@ -46,6 +46,10 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
 MAX_ERRORS = 20
+MAX_ERRORS_LOOKED_AT = 200
+"""A value that is none of several kinds has an error for each of them."""
+MAX_CHARACTERS = 2000
+"""Of a text in a problem: what was sent may be in it."""
 METHODS = ("GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
@@ -94,14 +98,22 @@ def problem_response(
         type=f"{TYPE_PREFIX}{slug}" if slug else "about:blank",
         title=title,
         status=status,
-        detail=detail,
-        instance=instance,
-        errors=list(errors),
+        detail=_cut(detail),
+        instance=_cut(instance),
+        errors=[
+            error.model_copy(update={"field": _cut(error.field), "message": _cut(error.message)}) for error in errors
+        ],
     )
     content = problem.model_dump(mode="json", exclude_none=True)
     if not errors:
         del content["errors"]
     return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a long text."""
+    half = MAX_CHARACTERS // 2
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -171,7 +183,7 @@ def _errors_of(error: Exception, body: object) -> list[FieldError]:
 
 async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
+    found = error.errors()[:MAX_ERRORS_LOOKED_AT]
     if found and found[0]["type"] == "json_invalid":
         return _malformed(request, _position(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
     if any(one["loc"] == ("body",) and isinstance(one.get("input"), bytes) for one in found):

@@ -30,18 +30,18 @@ class BodyLimit:
         if declared.isdecimal() and int(declared[:20]) > self._max_bytes:
             await too_large(self._max_bytes, instance=scope["path"])(scope, receive, send)
             return
-        received, is_whole, is_answered = 0, False, False
+        received, is_whole, answered = 0, False, asyncio.Event()
         deadline = asyncio.get_running_loop().time() + self._max_seconds
 
         async def counted() -> Message:
             nonlocal received, is_whole
-            if is_whole or is_answered:  # what comes now is the end of the connection
+            if is_whole or answered.is_set():  # what comes now is the end of the connection
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                if is_answered:
+                if answered.is_set():
                     return {"type": "http.disconnect"}
                 raise BodyTooSlow(self._max_seconds) from None
             is_whole = not message.get("more_body", False)
@@ -51,8 +51,7 @@ class BodyLimit:
             return message
 
         async def noted(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = True
+            answered.set()
             await send(message)
 
         await self._app(scope, counted, noted)

@@ -75,8 +75,8 @@ def check_paths(plan: JobPlan, data_roots: DataRoots, *, data_are_here: bool) ->
     given = list(_option_values(plan))
     for field, name, value in given:
         option = plan.workload.options.get(name)
-        if option is not None and isinstance(value, str) and option.is_path(value):
-            refusal = data_roots.refusal(value)
+        for path in () if option is None else option.paths_in(value):
+            refusal = data_roots.refusal(path)
             if refusal is not None:
                 raise InvalidInput(field, refusal)
     for field, name, value in given if data_are_here else ():

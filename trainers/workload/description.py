@@ -36,11 +36,14 @@ class WorkloadOption:
         """The option that `dataclasses.asdict` and JSON made into `data`."""
         return cls(**{**data, "words": tuple(data["words"])})
 
-    def is_path(self, value: Json) -> bool:
-        """True if a value of the option is a path on the machine of a rank."""
-        if not isinstance(value, str) or not value:
-            return False
-        return self.role in ("path", "cache") or (self.role == "path_or_word" and value not in self.words)
+    def paths_in(self, value: Json) -> Sequence[str]:
+        """The paths on the machine of a rank that a value of the option names, also in lists and objects."""
+        if isinstance(value, Mapping):
+            return [path for inner in value.values() for path in self.paths_in(inner)]
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [path for inner in value for path in self.paths_in(inner)]
+        is_path = self.role in ("path", "cache") or (self.role == "path_or_word" and value not in self.words)
+        return [value] if is_path and isinstance(value, str) and value else []
 
 
 @dataclass(frozen=True, slots=True)

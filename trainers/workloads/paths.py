@@ -22,9 +22,8 @@ def refused_paths(
     """Option and refusal of each path, in the order of the description, that may not be read, nor what links in it lead
     to. Walks through directories."""
     for name, option in description.options.items():
-        given = options.get(name)
-        if isinstance(given, str) and option.is_path(given):
-            refusal = first_refusal(data_roots, given)
+        for path in option.paths_in(options.get(name)):
+            refusal = first_refusal(data_roots, path)
             if refusal is not None:
                 yield name, refusal
 

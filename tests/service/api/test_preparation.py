@@ -13,6 +13,7 @@ import pytest
 from service.api.preparation import Preparations
 from service.errors import InvalidInput, ServiceBusy
 from service.specification import planning
+from service.specification.workloads import describe_workload
 from service.store.session import Database
 from tests.support import event_loop
 from tests.support.service.live import running
@@ -64,7 +65,7 @@ def test_slow_descriptions_hold_up_nobody_else(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Forty submissions of slow code: a few are described, each once; the others are refused, and the rest is quick."""
-    go, asked, describe = threading.Event(), list[str](), planning.describe_workload
+    go, asked, describe = threading.Event(), list[str](), describe_workload
 
     def slow(name: str) -> Any:
         if not name.startswith("slow"):
@@ -101,7 +102,7 @@ def test_slow_descriptions_hold_up_nobody_else(
 def test_a_proposal_to_a_slow_workload_keeps_no_writer_waiting(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    described = planning.describe_workload("digits-mlp")
+    described = describe_workload("digits-mlp")
     monkeypatch.setattr(planning, "describe_workload", lambda _: described)
     other = submit(sqlite_database)
     job_id = submit(sqlite_database, workload={"name": "mine:Mine"})

@@ -165,6 +165,19 @@ def test_a_refused_value_is_given_back_if_it_is_small(sqlite_http: httpx.Client)
     assert value({**WORKLOAD, "search_space": "x" * 500}) is None
 
 
+def test_a_large_body_that_is_all_wrong_is_answered_in_few_words(sqlite_http: httpx.Client) -> None:
+    long = "x" * 900_000
+    bodies: list[dict[str, Any]] = [
+        {"workload": {"name": long}},
+        {"workload": {"name": "digits-mlp", "options": {long: 1}}},
+        {"workload": {"name": "digits-mlp"}, **{f"field{index}": 1 for index in range(40_000)}},
+    ]
+    for body in bodies:
+        answer = sqlite_http.post("/v1/jobs", json=body)
+        assert answer.status_code == 422
+        assert len(answer.content) < 20_000
+
+
 def test_malformed_json_tells_where(sqlite_http: httpx.Client) -> None:
     answer = sqlite_http.post(
         "/v1/jobs", content='{\n  "workload": oops\n}', headers={"Content-Type": "application/json"}

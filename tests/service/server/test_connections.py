@@ -15,6 +15,7 @@ import pytest
 from service.api import events
 from service.api.capacity import Turns
 from service.clock import utc_now
+from service.errors import ServiceBusy
 from service.monitoring.metrics import Metrics
 from service.server import app, connections
 from service.store.session import Database
@@ -166,5 +167,5 @@ def test_streams_are_counted_in_all_and_for_each_address(
     feed = events.EventFeed(sqlite_database, Turns(1), metrics, utc_now, max_streams=2, max_streams_per_address=2)
     for address in ("a", "b"):
         feed.begin_stream(address)
-    with pytest.raises(events.ServiceBusy, match="on 2 streams of events at once"):
+    with pytest.raises(ServiceBusy, match="on 2 streams of events at once"):
         feed.begin_stream("c")

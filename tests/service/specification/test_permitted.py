@@ -56,6 +56,7 @@ def _choices(path: str) -> dict[str, Any]:
     ("parts", "field"),
     [
         ({"workload": {"name": "text-lm", "options": {"path": OUTSIDE}}}, "workload.options.path"),
+        ({"workload": {"name": "text-lm", "options": {"path": [OUTSIDE]}}}, "workload.options.path"),
         ({"search_space": _space(fixed={"workload.tokenizer": OUTSIDE})}, "search_space.fixed['workload.tokenizer']"),
         ({"search_space": _space(parameters=[_choices(OUTSIDE)])}, "search_space.parameters[0].choices"),
         (
@@ -97,10 +98,9 @@ def test_a_service_keeps_its_own_files_to_itself(tmp_path: Path, monkeypatch: py
     for path in ("data/logs/a.log", "kept/job/0", "tuner.db", "tuner.db-wal", ".local/x"):
         assert settings.data_directories.refusal(path) is not None, path
     assert settings.data_directories.refusal("corpus.txt") is None
-    for without_a_home in ("HOME",):
-        monkeypatch.setenv(without_a_home, "/")
-        monkeypatch.chdir("/")
-        assert Settings(data_dir=tmp_path / "data").data_directories.roots == ()
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.chdir("/")
+    assert Settings(data_dir=tmp_path / "data").data_directories.roots == ()
 
 
 def test_roots_come_from_the_environment_and_go_on_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
