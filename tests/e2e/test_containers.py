@@ -30,9 +30,15 @@ from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+RAY: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.ray.yaml").read_text())
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
+
+PYTHON_IMAGE_BYTES = 130_000_000
+"""Of `python:3.11-slim-bookworm`, unpacked, with pip and setuptools in it."""
+API_IMAGE_BYTES = 300_000_000
+"""At most."""
 
 _get = partial(httpx.get, timeout=PATIENCE_SECONDS)
 
@@ -87,9 +93,7 @@ def slim_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make = [sys.executable, "-m", "venv", "--without-pip", str(directory / "venv")]
     subprocess.run(make, check=True, timeout=LONG_PATIENCE_SECONDS)
     path = os.pathsep.join([str(binaries), str(Path(sys.executable).parent), os.environ["PATH"]])
-    names, package = _installs("api")
-    assert package == "pip install --no-deps ."
-    for command in (names.replace("/tmp/", f"{directory}/"), package):
+    for command in _installs("api"):
         subprocess.run(
             command,
             shell=True,
@@ -145,6 +149,16 @@ def test_slim_api_and_worker_run_a_job_over_postgresql(
     )
     assert installed.returncode != 0, "the API image must not install torch"
 
+    site_packages = next((slim_environment / "lib").glob("python*/site-packages"))
+    installed_bytes = sum(
+        path.stat().st_size
+        for directory in site_packages.iterdir()
+        if re.match(r"pip|setuptools|pkg_resources", directory.name) is None
+        for path in (directory.rglob("*") if directory.is_dir() else [directory])
+        if path.is_file()
+    )
+    assert installed_bytes < API_IMAGE_BYTES - PYTHON_IMAGE_BYTES
+
     subprocess.run(
         [slim, *_command("migrate")], check=True, env={**os.environ, **environment}, timeout=PATIENCE_SECONDS
     )
@@ -192,14 +206,54 @@ def test_images_run_the_commands_that_compose_runs() -> None:
         assert f"CMD {COMPOSE['services'][service]['command']}".replace("'", '"') in _target(service)
 
 
-def test_the_api_image_installs_the_names_of_an_extra_and_the_worker_image_all_of_the_service() -> None:
-    names = [re.match(r"[\w-]+", requirement) for requirement in EXTRAS["api"]]
-    assert not {"shampoo-tuner", "cmaes", "numpy", "optuna", "pyarrow", "ray", "scikit-learn", "scipy", "torch"} & {
-        name.group() for name in names if name is not None
-    }
-    assert "['optional-dependencies']['api']" in _installs("api")[0]
-    assert _installs("worker") == ["pip install '.[service]'"]
-    assert "api" in next(text for text in EXTRAS["service"] if text.startswith("shampoo-tuner["))
+def test_each_image_installs_what_its_lock_lists_with_hashes_and_then_the_package_alone() -> None:
+    for name in ("api", "worker"):
+        assert _installs(name) == [
+            f"pip install --require-hashes -r docker/{name}.lock",
+            "pip install --no-deps .",
+        ]
+
+
+def test_the_locks_hold_what_the_extras_ask_for_and_the_apis_has_nothing_that_trains() -> None:
+    api, worker = _locked("api"), _locked("worker")
+    assert {_distribution(requirement) for requirement in EXTRAS["api"]} <= set(api)
+    assert api.items() <= worker.items()
+    trains = {"cmaes", "numpy", "optuna", "pyarrow", "ray", "scikit-learn", "scipy", "torch"}
+    assert not trains & set(api)
+    assert trains <= set(worker)
+
+
+def _locked(name: str) -> dict[str, str]:
+    """{distribution: version} of a lock."""
+    lock = (ROOT / "docker" / f"{name}.lock").read_text()
+    return dict(re.findall(r"^([\w.-]+)==(\S+) \\$", lock, re.MULTILINE))
+
+
+def _distribution(requirement: str) -> str:
+    found = re.match(r"[\w.-]+", requirement)
+    assert found is not None
+    return found.group()
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [
+        *((name, service) for name, service in COMPOSE["services"].items()),
+        *((name, service) for name, service in RAY["services"].items() if "image" in service),
+    ],
+)
+def test_a_container_is_bounded_reaped_and_holds_no_password(name: str, service: dict[str, Any]) -> None:
+    assert service["init"] is True
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "mem_limit" in service
+    assert "pids_limit" in service
+    assert "healthcheck" in service or name == "worker"
+    assert service.get("read_only", False) or name == "postgres"  # it makes its own user's files
+    for variable, value in service["environment"].items():
+        if "PASSWORD" in variable or "TOKEN" in variable:
+            assert variable.endswith(("_FILE", "_PATH"))
+            assert str(value).startswith("/run/secrets/")
+        assert ":" not in str(value).partition("://")[2].partition("@")[0], "a password in a URL"
 
 
 def test_torch_alone_is_needed_and_each_library_has_one_range_wherever_it_is_named() -> None:
