@@ -67,7 +67,12 @@ class Doors:
         if self._access is Access.TOKENS or not self._is_local or self._has_tokens:
             return None
         if self._without_tokens is None or not _is_fresh(self._without_tokens, now):
-            self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
+            try:
+                self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
+            except DATABASE_ERRORS:
+                if self._without_tokens is None:
+                    raise
+                return ANYBODY  # as it was: without the database there is nothing to see or to change, but `/metrics`
             self._without_tokens = now
         return None if self._has_tokens else ANYBODY
 

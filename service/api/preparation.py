@@ -35,8 +35,10 @@ from service.specification.estimate import MemoryEstimate
 from service.specification.job import JobSpecification, SamplerReference
 from service.specification.permitted import check_paths, refuse_user_code
 from service.specification.planning import JobPlan, described, plan_job
+from service.specification.price import Price, price_of
 from service.specification.samplers import check_sampler
 from service.store.repositories import JobRepository
+from service.use_cases.budgets import check_cost
 from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
 from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from trainers.workload.description import WorkloadDescription
@@ -114,6 +116,8 @@ class Prepared:
     """That of the model, for the winners that the job asks for."""
     memory: MemoryEstimate | None
     """Of a dry run."""
+    price: Price | None
+    """Of a device-hour; None: nobody knows."""
 
 
 DryRun = Annotated[bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")]
@@ -128,12 +132,16 @@ async def _prepared(
     dry_run: DryRun = False,
 ) -> Prepared:
     refuse_user_code(body.workload, body.sampler, settings, caller_scopes=caller.scopes)
-    work = functools.partial(_prepare, body, settings, data_are_here=data_are_here, dry_run=dry_run)
+    price = price_of(body.specification.resources, settings.device_hour_prices, currency=settings.currency)
+    check_cost(body.specification.budget, price)
+    work = functools.partial(_prepare, body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
     if not starts_processes(body.specification, dry_run=dry_run, data_are_here=data_are_here):
         return await run_in_threadpool(work)
     what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
     found = await preparations.do(what, work)
-    return Prepared(body, found.plan, found.fingerprint, found.memory)  # the name and the tags are each request's own
+    return Prepared(
+        body, found.plan, found.fingerprint, found.memory, price
+    )  # the name and the tags are each request's own
 
 
 def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are_here: bool) -> bool:
@@ -148,7 +156,9 @@ def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are
     )
 
 
-def _prepare(body: JobCreate, settings: Settings, *, data_are_here: bool, dry_run: bool) -> Prepared:
+def _prepare(
+    body: JobCreate, settings: Settings, price: Price | None, *, data_are_here: bool, dry_run: bool
+) -> Prepared:
     check_sampler(body.sampler)
     plan = plan_job(body.specification)
     data_roots = settings.data_directories
@@ -156,13 +166,13 @@ def _prepare(body: JobCreate, settings: Settings, *, data_are_here: bool, dry_ru
     if not dry_run:
         if data_are_here:
             check_workload(plan, data_roots=data_roots)
-        return Prepared(body, plan, fingerprint_for_winners(plan, data_roots=data_roots), None)
+        return Prepared(body, plan, fingerprint_for_winners(plan, data_roots=data_roots), None, price)
     is_local = settings.cluster_address is None
     # Both ask processes, and one after the other takes longer than clients wait.
     with ThreadPoolExecutor(1) as pool:
         fingerprint = pool.submit(fingerprint_for_winners, plan, data_roots=data_roots)
         memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
-    return Prepared(body, plan, fingerprint.result(), memory)
+    return Prepared(body, plan, fingerprint.result(), memory, price)
 
 
 PreparedJob = Annotated[Prepared, Depends(_prepared)]

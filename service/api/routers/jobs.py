@@ -25,12 +25,10 @@ from service.api.preparation import DryRun, PreparedJob
 from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
 from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState
-from service.specification.price import price_of
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
-from service.use_cases.budgets import check_cost
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
@@ -83,7 +81,6 @@ Reader = Annotated[_Reader, Depends(_reader)]
 )
 def create_job(
     prepared: PreparedJob,
-    settings: SettingsDependency,
     session: WriteSession,
     caller: CallerDependency,
     deed: DeedDependency,
@@ -95,17 +92,15 @@ def create_job(
 ) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     body, plan = prepared.body, prepared.plan
-    price = price_of(plan.specification.resources, settings.device_hour_prices, currency=settings.currency)
     deed.target = None
     if dry_run:
-        check_cost(plan.specification.budget, price)
         estimate = estimates.estimate_job(
             session,
             plan,
             project=caller.project,
             memory=prepared.memory,
             fingerprint=prepared.fingerprint,
-            price=price,
+            price=prepared.price,
         )
         return Response(estimate.model_dump_json(), media_type="application/json")
     job, is_new = submit.create_job(
@@ -119,7 +114,7 @@ def create_job(
         priority=body.priority,
         project=caller.project,
         owner=caller.name,
-        price=price,
+        price=prepared.price,
         idempotency_key=idempotency_key,
         now=now,
     )

@@ -88,7 +88,7 @@ def test_figures_of_rows_are_kept_for_some_seconds(sqlite_database: Database) ->
 
 def test_a_database_that_is_gone_leaves_the_metrics_of_the_process() -> None:
     database = Database("postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2")
-    with running(database) as url:
+    with running(database, access="open") as url:
         found = _samples(url)
     assert _value(found, "database_up") == 0
     assert not [name for name, _ in found if name == "jobs"]

@@ -70,8 +70,8 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
     later, is_new = _create(database, specification(), key="k", now=NOW + timedelta(days=31))
     assert (later.id != first.id, is_new) == (True, True)
     with database.reading() as session:
-        keys = {job.id: job.idempotency_key for job in JobRepository(session).page(limit=10)}
-    assert keys == {first.id: None, kept.id: "other", later.id: "k"}
+        with_keys = {job.id for job in JobRepository(session).page(limit=10) if job.idempotency_key is not None}
+    assert with_keys == {kept.id, later.id}
 
 
 @pytest.mark.parametrize(
