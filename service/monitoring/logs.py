@@ -67,6 +67,7 @@ def formatter(writes_json: bool, ids: Mapping[str, str | int]) -> logging.Format
         merge_contextvars,
         add_ids,
         ExtraAdder(),
+        _without_others_marks,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -74,6 +75,11 @@ def formatter(writes_json: bool, ids: Mapping[str, str | int]) -> logging.Format
     )
     last = structlog.processors.JSONRenderer() if writes_json else _line
     return ProcessorFormatter(foreign_pre_chain=[*first], processors=[ProcessorFormatter.remove_processors_meta, last])
+
+
+def _without_others_marks(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Ray marks each record of a process that has loaded it."""
+    return {name: value for name, value in event.items() if not name.startswith("_ray_")}
 
 
 def _line(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
