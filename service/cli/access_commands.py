@@ -30,6 +30,9 @@ Number = TypeVar("Number", int, float)
 
 tokens = typer.Typer(help="Makes, lists and revokes tokens, in the database itself.", no_args_is_help=True)
 projects = typer.Typer(help="Makes projects and sets their quotas, in the database itself.", no_args_is_help=True)
+app = typer.Typer()
+app.add_typer(tokens, name="token")
+app.add_typer(projects, name="project")
 
 Quota = Annotated[str | None, typer.Option(metavar="NUMBER", help="`none`: no limit.")]
 Size = Annotated[str | None, typer.Option(metavar="SIZE", help="E.g. 500GB; `none`: no limit.")]
@@ -175,6 +178,7 @@ def list_projects(data_dir: DataDir = None, database_url: DatabaseUrl = None) ->
     )
 
 
+@app.command()
 def audit(
     project: Annotated[str | None, typer.Option(help="Only of those of this project.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only of this token, by its name.")] = None,
