@@ -14,28 +14,25 @@ import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from ray import tune
 
 from service.clock import utc_now
-from service.domain import Phase, TrialState
 from service.errors import InvalidInput, LeaseLost
 from service.monitoring.logs import set_up_logs
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
-from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
-from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
+from service.scheduler.predictions import check_data, make_feasibility
 from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
@@ -45,8 +42,7 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.permitted import check_paths
-from service.specification.planning import JobPlan, check_population_is_measured, plan_job
+from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
@@ -54,15 +50,9 @@ from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.budgets import allowed_device_hours, device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
-from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
-from trainers.config import TrialConfig
-from trainers.data.roots import DataRoots
 from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
-
-PREDICTION_SECONDS = 60.0
-"""Seconds that a model may take to be built before its memory is taken as unknown; data are loaded for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,32 +283,6 @@ def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
             watch.limit(0.0)
 
 
-def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
-    """Looks at a job's data before anything is started that would train on them; they are on this machine.
-
-    Args:
-        data_roots: the directories that trials may read.
-
-    Raises:
-        JobImpossible: there are none at the paths that the job names, or too few for what it asks of them.
-    """
-    try:
-        check_paths(plan, data_roots, data_are_here=True)
-        if plan.population is None or plan.specification.training.evaluate_every_epochs is None:
-            return  # nothing else depends on how many examples there are
-        with MemoryPredictor(plan, data_roots=data_roots) as predictor:
-            config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
-            predictor.predict(config, timeout_seconds=PREDICTION_SECONDS)
-        if predictor.num_train_examples is not None:
-            check_population_is_measured(plan, predictor.num_train_examples)
-    except WorkloadRefused as error:
-        raise JobImpossible(f"{error.field}: {error}") from error
-    except NotPredictable as error:
-        logger.warning("the number of training examples is not known: %s", error)
-    except InvalidInput as error:
-        raise JobImpossible(str(error)) from error
-
-
 def _group_size(plan: JobPlan) -> GroupSize:
     resources = plan.specification.resources
     return GroupSize(
@@ -328,43 +292,6 @@ def _group_size(plan: JobPlan) -> GroupSize:
         resources.memory_per_worker or 0,
         resources.custom_resources,
     )
-
-
-def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
-    """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
-
-    Args:
-        is_local: whether trials run on this machine, so that its GPU is like theirs. Else the machines of the cluster
-            are asked for theirs when the first trial is judged, for which this process must be connected to it.
-    """
-    resources = plan.specification.resources
-    if not resources.gpus_per_worker and resources.memory_per_worker is None:
-        return Feasibility()
-    try:
-        predictor = MemoryPredictor(plan)
-    except NotPredictable as error:
-        logger.warning("the memory of trials cannot be predicted: %s", error)
-        return Feasibility()
-
-    def limit_bytes() -> int | None:
-        if not resources.gpus_per_worker:
-            return resources.memory_per_worker
-        return predictor.device_bytes if is_local else largest_gpu_bytes()
-
-    feasibility = Feasibility(
-        partial(predictor.predict, timeout_seconds=PREDICTION_SECONDS),
-        limit_bytes,
-        close=predictor.close,
-    )
-    remember_failures(feasibility, stored)
-    return feasibility
-
-
-def remember_failures(feasibility: Feasibility, stored: Stored) -> None:
-    """Tells of the trials that ran out of memory in earlier runs and have not fitted since."""
-    for trial in stored.trials:
-        if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
-            feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
 
 
 def _is_final(database: Database, lease: Lease) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import InvalidInput
-from service.scheduler.job_run import check_data
+from service.scheduler.predictions import check_data
 from service.scheduler.tune.run_end import JobImpossible
 from service.settings import Settings
 from service.specification.planning import check_population_is_measured, plan_job

@@ -1,0 +1,86 @@
+"""What a run asks a process of its own about a job's data and the memory of its trials, before it trains."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from service.domain import Phase, TrialState
+from service.errors import InvalidInput
+from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
+from service.scheduler.policy.feasibility import Feasibility
+from service.scheduler.stored_job import Stored
+from service.scheduler.tune.run_end import JobImpossible
+from service.specification.permitted import check_paths
+from service.specification.planning import JobPlan, check_population_is_measured
+from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
+from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
+
+logger = logging.getLogger(__name__)
+
+PREDICTION_SECONDS = 60.0
+"""Seconds that a model may take to be built before its memory is taken as unknown; data are loaded for it."""
+
+
+def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
+    """Looks at a job's data before anything is started that would train on them; they are on this machine.
+
+    Args:
+        data_roots: the directories that trials may read.
+
+    Raises:
+        JobImpossible: there are none at the paths that the job names, or too few for what it asks of them.
+    """
+    try:
+        check_paths(plan, data_roots, data_are_here=True)
+        if plan.population is None or plan.specification.training.evaluate_every_epochs is None:
+            return  # nothing else depends on how many examples there are
+        with MemoryPredictor(plan, data_roots=data_roots) as predictor:
+            config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
+            predictor.predict(config, timeout_seconds=PREDICTION_SECONDS)
+        if predictor.num_train_examples is not None:
+            check_population_is_measured(plan, predictor.num_train_examples)
+    except WorkloadRefused as error:
+        raise JobImpossible(f"{error.field}: {error}") from error
+    except NotPredictable as error:
+        logger.warning("the number of training examples is not known: %s", error)
+    except InvalidInput as error:
+        raise JobImpossible(str(error)) from error
+
+
+def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
+    """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
+
+    Args:
+        is_local: whether trials run on this machine, so that its GPU is like theirs. Else the machines of the cluster
+            are asked for theirs when the first trial is judged, for which this process must be connected to it.
+    """
+    resources = plan.specification.resources
+    if not resources.gpus_per_worker and resources.memory_per_worker is None:
+        return Feasibility()
+    try:
+        predictor = MemoryPredictor(plan)
+    except NotPredictable as error:
+        logger.warning("the memory of trials cannot be predicted: %s", error)
+        return Feasibility()
+
+    def limit_bytes() -> int | None:
+        if not resources.gpus_per_worker:
+            return resources.memory_per_worker
+        return predictor.device_bytes if is_local else largest_gpu_bytes()
+
+    feasibility = Feasibility(
+        partial(predictor.predict, timeout_seconds=PREDICTION_SECONDS),
+        limit_bytes,
+        close=predictor.close,
+    )
+    remember_failures(feasibility, stored)
+    return feasibility
+
+
+def remember_failures(feasibility: Feasibility, stored: Stored) -> None:
+    """Tells of the trials that ran out of memory in earlier runs and have not fitted since."""
+    for trial in stored.trials:
+        if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
+            feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))
