@@ -38,6 +38,8 @@ NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
 SAMPLE_SECONDS = 1.0
 """For the points of all spaces; where it is not enough, there are fewer."""
+POINT_SECONDS = 3.0
+"""For a single point, on a busy machine: a process that is given up has no answer about activations either."""
 STEP_SECONDS = 6.0
 """For the steps of all spaces in which activations are measured."""
 START_SECONDS = 20.0
@@ -323,15 +325,14 @@ def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: 
     found: list[int] = []
     rng = random.Random(f"memory/{side}")
     for _ in range(NUM_SAMPLES):
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if time.monotonic() >= deadline:
             break
         try:
             config = plan.trial_config(side, plan.spaces[side].sample(rng))
         except ValueError:
             continue  # a config that cannot be needs nothing
         try:
-            found.append(predictor.predict(config, timeout_seconds=max(left, 0.1)))
+            found.append(predictor.predict(config, timeout_seconds=POINT_SECONDS))
         except NotPredictable:
             break
     return found
