@@ -96,6 +96,19 @@ MEET_ALL = frozenset(
 """Representatives, and what sets a precision of its own: these meet every value that a test has beside them."""
 
 
+def unlike_in(*arguments: str, names: Iterable[str] = tuple(MEMBERS)) -> list[str]:
+    """Members that differ in these arguments or in the kind of preconditioner: the first of each combination.
+
+    For a property of code that all members share and that reads only these arguments. A new row with a value that
+    there was not joins by itself.
+    """
+    found: dict[tuple[Any, ...], str] = {}
+    for name in names:
+        values = (MEMBERS[name].get(argument) for argument in ("preconditioner", *arguments))
+        found.setdefault(tuple(values), name)
+    return list(found.values())
+
+
 def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[tuple[str, T]]:
     """Members and values, for a property that a value could change in each kind of member alone.
 
