@@ -5,10 +5,10 @@ A test asks for rows by name, so that a new member is a new row here and nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from shampoo.hyperparameters import unused
+from shampoo.hyperparameters import Hyperparameters, unused
 
 T = TypeVar("T")
 
@@ -96,19 +96,6 @@ MEET_ALL = frozenset(
 """Representatives, and what sets a precision of its own: these meet every value that a test has beside them."""
 
 
-def unlike_in(*arguments: str, names: Iterable[str] = tuple(MEMBERS)) -> list[str]:
-    """Members that differ in these arguments or in the kind of preconditioner: the first of each combination.
-
-    For a property of code that all members share and that reads only these arguments. A new row with a value that
-    there was not joins by itself.
-    """
-    found: dict[tuple[Any, ...], str] = {}
-    for name in names:
-        values = (MEMBERS[name].get(argument) for argument in ("preconditioner", *arguments))
-        found.setdefault(tuple(values), name)
-    return list(found.values())
-
-
 def crossed(values: Sequence[T], names: Iterable[str] = tuple(MEMBERS)) -> list[tuple[str, T]]:
     """Members and values, for a property that a value could change in each kind of member alone.
 
@@ -131,3 +118,24 @@ def member(name: str, **changes: Any) -> dict[str, Any]:
     if config.get("state_dtype", "float32") != "float32":
         no_use.add("statistics_frequency")
     return {key: value for key, value in config.items() if key not in no_use}
+
+
+def _of_each_state() -> Iterator[str]:
+    met = []
+    for name in MEMBERS:
+        structure = Hyperparameters(**member(name)).structure
+        if structure not in met:
+            met.append(structure)
+            yield name
+
+
+OF_EACH_STATE = tuple(_of_each_state())
+"""Of the members whose state is made of the same tensors, the first: for properties of code that takes the state as a
+whole and that all members share, such as a copy. A row with a state that there was not is here by itself."""
+
+_TIMING = {"stagger_refresh", "statistics_frequency", "start_preconditioning_step", "refresh_tolerance"}
+OF_EACH_TIMING = (
+    *OF_EACH_STATE,
+    *(name for name, config in MEMBERS.items() if _TIMING & config.keys() and name not in OF_EACH_STATE),
+)
+"""Those, and every member that sets when something is computed: for properties of phases and of counts of steps."""

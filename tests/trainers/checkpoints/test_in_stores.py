@@ -219,7 +219,7 @@ def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, capl
         region="us-east-1",
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
     )
-    monkeypatch.setattr(stores, "_connect", lambda root: (gone, "tuning"))
+    monkeypatch.setattr(stores, "_connect", lambda _: (gone, "tuning"))
     with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text
