@@ -19,7 +19,7 @@ from shampoo.linalg.eigenbases import symmetric_from_lower
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
 from tests.support.cases import in_one_test
-from tests.support.shampoo.members import MEMBERS, WITH_FACTORS, crossed, member
+from tests.support.shampoo.members import MEMBERS, OF_EACH_TIMING, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # With blocks of at most 8: plain, one block, two equal blocks, two different ones of order three.
@@ -301,7 +301,7 @@ def _assert_same_bits(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", OF_EACH_TIMING)
 def test_asking_changes_nothing_at_any_time(name: str) -> None:
     config = member(name, weight_decay=0.1)
     params, others = parameters(SHAPES, torch.bfloat16), parameters(SHAPES, torch.bfloat16)

@@ -1,9 +1,9 @@
 """No hyperparameter is silently ignored: whatever is asked of a member of the family while it trains has an effect.
 
-Every argument of `Shampoo`, changed in `param_groups` under every member (to each of its values under those that meet
-all, to one of them, in turns, under the others), is one of three things. LIVE: the following
-steps differ. STATE: it shapes the state, so the next step raises. REFUSED: it has no effect, or no meaning, beside the
-member's other arguments, so the next step raises as the constructor does. What raises moves nothing.
+Every argument of `Shampoo`, changed in `param_groups` under every member (to each of its values under one member of
+each kind, to one of them, in turns, under the others), is one of three things. LIVE: the following steps differ.
+STATE: it shapes the state, so the next step raises. REFUSED: it has no effect, or no meaning, beside the member's other
+arguments, so the next step raises as the constructor does. What raises moves nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.step.failures import RefreshFailed
 from tests.support.cases import in_one_test
-from tests.support.shampoo.members import MEET_ALL, MEMBERS, WITH_FACTORS, member
+from tests.support.shampoo.members import MEMBERS, OF_EACH_TIMING, REPRESENTATIVES, WITH_FACTORS, member
 from tests.support.shampoo.settings import parameters, train
 
 LIVE, STATE, REFUSED = "live", "shapes the state", "refused"
@@ -223,7 +223,7 @@ def _cases(name: str, argument: str) -> list[tuple[Any, Any]]:
     every = [(value, _changed(argument, value, group[argument])) for value in VALUES[argument]]
     new = [(value, changed) for value, changed in every if not _has_already(group, argument, changed)]
     turn = list(MEMBERS).index(name) % len(new)
-    return new if name in MEET_ALL else new[turn : turn + 1]
+    return new if name in REPRESENTATIVES else new[turn : turn + 1]
 
 
 def test_every_argument_of_the_class_has_values_and_expectations() -> None:
@@ -266,7 +266,7 @@ def test_as_many_failures_as_are_allowed_do_not_raise(name: str) -> None:
     assert optimizer.diagnostics().num_failed_refreshes > 0
 
 
-@in_one_test("name", WITH_FACTORS)
+@in_one_test("name", [name for name in OF_EACH_TIMING if name in WITH_FACTORS])
 def test_a_later_start_set_in_time_is_kept(name: str) -> None:
     params, late = parameters(SHAPES), parameters(SHAPES)
     optimizer, postponed = Shampoo(params, **_config(name)), Shampoo(late, **_config(name))

@@ -119,12 +119,16 @@ def _ask(http: httpx.Client, address: Address, job_id: str, **headers: str) -> h
 
 def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed(world: World) -> None:
     forged = world.ours[:-1] + ("0" if world.ours[-1] != "0" else "1")
-    given = [None, forged, "shampoo_x", world.ours + "0", world.ours.upper(), "é"]
-    for token in given:
+    # One piece of code reads the token of every route: that it is asked for shows with none and with one that is almost
+    # right, and what it thinks of the other texts on one route of JSON, one of HTML and one that there is not.
+    each_kind = [Address("GET", "/v1/jobs"), Address("GET", "/"), Address("POST", "/v1/nothing")]
+    assert set(each_kind) <= set(GUARDED)
+    others = ["shampoo_x", world.ours + "0", world.ours.upper(), "é"]
+    for token, asked_of in [(None, GUARDED), (forged, GUARDED), *((text, each_kind) for text in others)]:
         with world.asked.client() as http:
             if token is not None:
                 http.headers.update({b"Authorization": f"Bearer {token}".encode()})
-            for address in GUARDED:
+            for address in asked_of:
                 answer = _ask(http, address, world.job)
                 assert answer.status_code == 401, (token, address, answer.text)
                 assert answer.headers["www-authenticate"].startswith("Bearer realm="), address

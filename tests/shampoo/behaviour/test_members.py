@@ -16,7 +16,15 @@ from torch import Tensor, nn
 
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
-from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, crossed, member
+from tests.support.shampoo.members import (
+    MEMBERS,
+    OF_EACH_STATE,
+    OF_EACH_TIMING,
+    REPRESENTATIVES,
+    WITH_FACTORS,
+    crossed,
+    member,
+)
 from tests.support.shampoo.settings import gradients_like, parameters, train
 from trainers.workloads.digits.data import read_digits
 
@@ -218,7 +226,7 @@ def test_a_parameter_whose_elements_share_memory_is_refused() -> None:
         Shampoo([*parameters([(2, 2)]), param])
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", OF_EACH_TIMING)
 def test_a_parameter_that_gets_its_first_gradient_late_starts_then(name: str) -> None:
     # Phases of the refresh belong to the group, so the one to compare with has the same parameters.
     late, expected = parameters(SHAPES), parameters(SHAPES)
@@ -260,8 +268,9 @@ def test_frozen_and_unused_parameters_stay_as_they_are(name: str) -> None:
             assert optimizer.state[param]["step"] == (NUM_STEPS if index in (2, 3) else 0)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", [*REPRESENTATIVES, "shampoo_together"])
 def test_a_group_added_later_trains_as_it_would_alone(name: str) -> None:
+    # What groups could share is one for all members; `test_group_rules` has a group of each member beside the others.
     first, second = parameters(SHAPES), parameters([(7, 6), (3,)])
     first_alone, second_alone = parameters(SHAPES), parameters([(7, 6), (3,)])
     optimizer = Shampoo(first, **member(name))
@@ -280,7 +289,7 @@ def test_a_group_added_later_trains_as_it_would_alone(name: str) -> None:
     assert_equal([*first, *second], [*first_alone, *second_alone])
 
 
-@in_one_test(("name", "dtype"), crossed([torch.bfloat16, torch.float16, torch.float32, torch.float64]))
+@in_one_test(("name", "dtype"), crossed([torch.bfloat16, torch.float16, torch.float32, torch.float64], OF_EACH_STATE))
 def test_state_has_at_least_float32_and_follows_float64(name: str, dtype: torch.dtype) -> None:
     params = parameters(SHAPES, dtype)
     optimizer = Shampoo(params, **member(name))

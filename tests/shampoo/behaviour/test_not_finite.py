@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import shampoo.step.weights
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
-from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.support.shampoo.members import MEMBERS, OF_EACH_TIMING, REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # The first two share a bucket.
@@ -44,7 +44,7 @@ def _train(optimizer: Shampoo, params: list[nn.Parameter], *, spoilt: dict[int, 
         optimizer.step()
 
 
-@in_one_test("name", MEMBERS)
+@in_one_test("name", OF_EACH_TIMING)
 def test_a_gradient_that_is_not_finite_counts_as_none_and_is_counted(name: str) -> None:
     params, expected = parameters(SHAPES), parameters(SHAPES)
     config = member(name, weight_decay=0.1)
@@ -95,7 +95,7 @@ def test_where_the_host_cannot_read_a_gradient_that_is_not_finite_moves_nothing_
                 assert value.isfinite().all(), quantity
 
 
-@in_one_test("name", MEMBERS)
+@in_one_test("name", OF_EACH_TIMING)
 def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from shampoo.state.blocking import regions
 from shampoo.state.buckets import Stepped, make_buckets
 from shampoo.state.factors import side_kinds
 from shampoo.state.stagger import lines
-from tests.support.shampoo.members import REPRESENTATIVES, WITH_FACTORS, member
+from tests.support.shampoo.members import OF_EACH_TIMING, REPRESENTATIVES, WITH_FACTORS, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
 Buckets = list[tuple[int, tuple[int, ...]]]
@@ -161,7 +161,7 @@ def _first(config: dict[str, Any]) -> int:
     return config.get("start_preconditioning_step") or by_default
 
 
-@pytest.mark.parametrize("name", WITH_FACTORS)
+@pytest.mark.parametrize("name", [name for name in OF_EACH_TIMING if name in WITH_FACTORS])
 def test_all_units_are_refreshed_at_the_first_step_and_then_once_in_a_period_each_at_its_phase(name: str) -> None:
     config = _config(name)
     phases, s = _expected(config), _first(config)

@@ -16,7 +16,7 @@ import torch
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
 from tests.support.cases import in_one_test
-from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
+from tests.support.shampoo.members import MEMBERS, OF_EACH_STATE, OF_EACH_TIMING, REPRESENTATIVES, member
 from tests.support.shampoo.settings import DEFAULTS, parameters, settings, train
 
 # The last two have no preconditioner.
@@ -81,7 +81,7 @@ def test_resumed_training_of_bfloat16_parameters_is_bit_identical(name: str, wei
     _resumed_is_bit_identical(config, torch.bfloat16, at=6, num_steps=4)
 
 
-@in_one_test("name", MEMBERS)
+@in_one_test("name", OF_EACH_TIMING)
 def test_a_state_dict_loads_into_an_optimizer_that_has_trained(name: str) -> None:
     params = parameters(SHAPES, torch.float32)
     optimizer = Shampoo(params, **member(name))
@@ -113,7 +113,7 @@ def test_the_order_of_blocks_in_a_bucket_is_no_part_of_the_format() -> None:
             torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(theirs[name]), rtol=1e-9, atol=1e-12)
 
 
-@in_one_test("name", MEMBERS)
+@in_one_test("name", OF_EACH_STATE)
 def test_a_state_dict_is_a_snapshot_of_its_own_memory(name: str) -> None:
     # Tensors of some size, because pickle has its own price for each.
     params = parameters([(24, 24), (24, 24)], torch.float32)
@@ -144,7 +144,7 @@ def _copy_trains_on(duplicate: Callable[[Any], Any], name: str) -> None:
     other.add_param_group({"params": parameters([(4, 4)]), "lr": 0.5})
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("name", OF_EACH_STATE)
 def test_a_deep_copy_trains_on_by_itself(name: str) -> None:
     _copy_trains_on(copy.deepcopy, name)
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_member_is_refused_by_name_unless_its_state_is_t
         _assert_same(optimizer.state_dict(), before)
 
 
-@in_one_test("name", [name for name in MEMBERS if "max_preconditioner_dim" in member(name)])
+@in_one_test("name", [name for name in REPRESENTATIVES if "max_preconditioner_dim" in member(name)])
 def test_a_checkpoint_of_other_blocks_is_refused_with_both_sizes(name: str) -> None:
     # Also where the blocks of these parameters are the same.
     saved = _saved_and_loaded(Shampoo(parameters(SHAPES), **member(name, max_preconditioner_dim=16)).state_dict())

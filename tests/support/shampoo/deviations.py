@@ -218,6 +218,14 @@ def deviation(
     return worst
 
 
+def num_steps_of(config: dict[str, Any]) -> int:
+    """Steps in which every unit is refreshed at the start, then at its phase, and a period later again."""
+    h = Hyperparameters(**{name: value for name, value in config.items() if name in NAMES})
+    if h.preconditioner in ("spectral", "none"):
+        return 7  # as one is, so are all; several, because averages and the weights carry an error on
+    return max(7, h.first_refresh + 2 * h.refresh_period)
+
+
 def solver_on(config: dict[str, Any], device: str) -> str:
     """The solver that `Shampoo` with these keyword arguments uses there; the reference has that of the CPU."""
     known = {name: value for name, value in config.items() if name in NAMES}

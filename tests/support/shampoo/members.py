@@ -5,10 +5,10 @@ A test asks for rows by name, so that a new member is a new row here and nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from shampoo.hyperparameters import unused
+from shampoo.hyperparameters import Hyperparameters, unused
 
 T = TypeVar("T")
 
@@ -118,3 +118,24 @@ def member(name: str, **changes: Any) -> dict[str, Any]:
     if config.get("state_dtype", "float32") != "float32":
         no_use.add("statistics_frequency")
     return {key: value for key, value in config.items() if key not in no_use}
+
+
+def _of_each_state() -> Iterator[str]:
+    met = []
+    for name in MEMBERS:
+        structure = Hyperparameters(**member(name)).structure
+        if structure not in met:
+            met.append(structure)
+            yield name
+
+
+OF_EACH_STATE = tuple(_of_each_state())
+"""Of the members whose state is made of the same tensors, the first: for properties of code that takes the state as a
+whole and that all members share, such as a copy. A row with a state that there was not is here by itself."""
+
+_TIMING = {"stagger_refresh", "statistics_frequency", "start_preconditioning_step", "refresh_tolerance"}
+OF_EACH_TIMING = (
+    *OF_EACH_STATE,
+    *(name for name, config in MEMBERS.items() if _TIMING & config.keys() and name not in OF_EACH_STATE),
+)
+"""Those, and every member that sets when something is computed: for properties of phases and of counts of steps."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from pyarrow import fs
 
 from tests.support.s3_server import SECRET, S3Server, in_a_store
 from tests.support.trainers import checkpoint_states
@@ -211,6 +212,14 @@ def load_in_vain(place: Place) -> str:
 def test_a_server_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(stores, "STORE_OUTAGE_SECONDS", 0.0)
+    # A URI cannot tell pyarrow to try once: for each request it has a patience of its own, 6 s.
+    gone = fs.S3FileSystem(
+        endpoint_override="127.0.0.1:9",
+        scheme="http",
+        region="us-east-1",
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
+    )
+    monkeypatch.setattr(stores, "_connect", lambda _: (gone, "tuning"))
     with pytest.raises(CheckpointNotStored, match=r"in s3://tuning/x\?scheme=http.*onnect to server"):
         save(checkpoints(place_of("s3://tuning/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1")), 10)
     assert SECRET not in caplog.text
