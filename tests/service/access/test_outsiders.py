@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from service.access.caller import Scope
-from service.access.tokens import KnownToken, new_token_text
-from service.api import doors
+from service.access.tokens import KnownToken, look_up, new_token_text
 from service.store.repositories import AuditRepository
 from service.store.session import Database, Session
 from tests.support.service.callers import Asked, asking, bearer, give_token
@@ -21,13 +20,13 @@ from tests.support.service.scenarios import submit
 def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_up, look_up = list[str](), doors.look_up
+    looked_up = list[str]()
 
     def counted(session: Session, prefix: str) -> KnownToken | None:
         looked_up.append(prefix)
         return look_up(session, prefix)
 
-    monkeypatch.setattr(doors, "look_up", counted)
+    monkeypatch.setattr("service.api.doors.look_up", counted)
     token = give_token(sqlite_database, "ada", Scope.READ)
     # Four at once, and then one a second.
     with asking(sqlite_database, requests_per_second=1.0) as asked, asked.client() as http:
