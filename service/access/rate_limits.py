@@ -34,10 +34,18 @@ class RateLimit:
         if not self._rate:
             return 0.0
         now = self._clock()
-        left, seen = self._buckets.pop(caller, (self._size, now))
-        left = min(self._size, left + (now - seen) * self._rate)
+        left = self._left(caller, now)
+        self._buckets.pop(caller, None)
         wait = 0.0 if left >= 1.0 else (1.0 - left) / self._rate
         self._buckets[caller] = (left if wait else left - 1.0, now)
         if len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)
         return wait
+
+    def is_spent(self, caller: str) -> bool:
+        """True if `take` would have the caller wait; takes nothing."""
+        return bool(self._rate) and self._left(caller, self._clock()) < 1.0
+
+    def _left(self, caller: str, now: float) -> float:
+        left, seen = self._buckets.get(caller, (self._size, now))
+        return min(self._size, left + (now - seen) * self._rate)

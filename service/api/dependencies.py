@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, HTTPException, Path, Request
@@ -77,8 +78,12 @@ CallerDependency = Annotated[Caller, Depends(_caller)]
 
 
 def address_of(request: Request) -> str | None:
-    """The address from which a request came; behind a proxy that is trusted, the one that it names."""
-    return request.client.host[:64] if request.client is not None else None
+    """The address from which a request came; behind a proxy that is trusted, the one that it names. None: it is none,
+    as what somebody makes up for `X-Forwarded-For`."""
+    try:
+        return None if request.client is None else str(ip_address(request.client.host.partition("%")[0]))
+    except ValueError:
+        return None
 
 
 async def refuse_foreign_job(request: Request, doors: DoorsDependency) -> None:

@@ -76,8 +76,15 @@ class Doors:
             self._without_tokens = now
         return None if self._has_tokens else ANYBODY
 
-    async def by_token(self, text: TokenText, now: datetime) -> Caller | None:
-        """The caller whose token this is; None: there is no such token, or it has ended."""
+    async def by_token(self, text: TokenText, now: datetime, *, address: str | None = None) -> Caller | None:
+        """The caller whose token this is; None: there is no such token, or it has ended.
+
+        Args:
+            address: from which it came; where too many have failed from there, only a token that was seen before is
+                looked up: what anybody can make up must not cost the database more than the rate. None: looked up.
+        """
+        if address is not None and text.prefix not in self._tokens and self._limit.is_spent(f"address {address}"):
+            return None
         token = await self._token(text.prefix, now)
         if token is None or not token.is_of(text):
             return None

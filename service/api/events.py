@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from service.access.caller import Caller
 from service.api import examples, problems
 from service.api.capacity import Turns
-from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession
+from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, address_of
 from service.api.doors import Doors
 from service.api.paging import LARGEST_BIGINT
 from service.api.schemas.jobs import EventRead
@@ -55,7 +55,7 @@ class EventStream(StreamingResponse):
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = scope["client"][0] if scope["client"] else ""
+        address = address_of(Request(scope)) or ""
         try:
             self._feed.begin_stream(address)
         except ServiceBusy as error:

@@ -178,14 +178,20 @@ def _prepare(
 PreparedJob = Annotated[Prepared, Depends(_prepared)]
 
 
-async def _described_workload(
+async def permitted_specification(
     job_id: JobId,
     settings: SettingsDependency,
     caller: CallerDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
-    preparations: PreparationsDependency,
-) -> WorkloadDescription:
+) -> JobSpecification:
+    """What a stored job is, for who has it run again: code that it names must be allowed now, and to the caller.
+
+    Raises:
+        InvalidInput: the service allows no code any more.
+        CodeForbidden: the caller's token does not.
+    """
+
     def read() -> JobSpecification:
         with database.reading() as session:
             return JobRepository(session).get(job_id).specification
@@ -193,6 +199,12 @@ async def _described_workload(
     async with turns.one():
         specification = await run_in_threadpool(read)
     refuse_user_code(specification.workload, specification.sampler, settings, caller_scopes=caller.scopes)
+    return specification
+
+
+async def _described_workload(
+    specification: Annotated[JobSpecification, Depends(permitted_specification)], preparations: PreparationsDependency
+) -> WorkloadDescription:
     name = specification.workload.name
     if name in BUILT_IN:
         return BUILT_IN[name]

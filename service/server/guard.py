@@ -37,6 +37,8 @@ from service.store.session import DATABASE_ERRORS
 
 LOG_IN = "/login"
 PROBES = ("/healthz", "/readyz")
+UNKNOWN = "unknown"
+"""The address of those who have none."""
 OF_BROWSERS = ("origin", "sec-fetch-site")
 BEARER = 'Bearer realm="shampoo-tuner"'
 
@@ -66,7 +68,7 @@ class Guard:
         if needed is None:
             is_free = path in PROBES or path.startswith(OPEN_BELOW)
             return None if is_free or method in READING else self._too_often(request, None)
-        now = self._clock()
+        now, address = self._clock(), address_of(request) or UNKNOWN
         caller = await self._doors.anybody(now)
         if caller is None:
             given = request.headers.get("authorization")
@@ -74,7 +76,7 @@ class Guard:
             if given is not None:
                 scheme, _, text = given.partition(" ")
                 token = read_token_text(text.strip()) if scheme.lower() == "bearer" else None
-                caller = None if token is None else await self._doors.by_token(token, now)
+                caller = None if token is None else await self._doors.by_token(token, now, address=address)
             elif cookie is not None:
                 caller = await self._doors.by_session(cookie, now)
             if caller is None:
@@ -89,7 +91,7 @@ class Guard:
         return None
 
     def _too_often(self, request: Request, caller: Caller | None) -> Response | None:
-        wait = self._doors.wait_seconds(caller, address_of(request) or "unknown")
+        wait = self._doors.wait_seconds(caller, address_of(request) or UNKNOWN)
         if not wait:
             return None
         seconds = math.ceil(wait)

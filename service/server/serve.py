@@ -182,6 +182,7 @@ class Server(uvicorn.Server):
     """Serves the application; leaves signals to its caller, and ends streams of events before it waits for requests."""
 
     def __init__(self, app: FastAPI) -> None:
+        settings: Settings = app.state.settings
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -190,6 +191,8 @@ class Server(uvicorn.Server):
             server_header=False,
             ws="none",
             http=PatientProtocol,
+            # Where no proxy can stand in front, whoever asks would name an address, and thereby a limit, of its choice.
+            proxy_headers=not settings.only_this_machine_can_ask,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)

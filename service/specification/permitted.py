@@ -80,7 +80,7 @@ def check_paths(plan: JobPlan, data_roots: DataRoots, *, data_are_here: bool) ->
             if refusal is not None:
                 raise InvalidInput(field, refusal)
     for field, name, value in given if data_are_here else ():
-        for _, problem in problems_of_paths(plan.workload, {name: value}):
+        for _, problem in problems_of_paths(plan.workload, {name: value}, data_roots):
             raise InvalidInput(field, problem)
 
 

@@ -70,7 +70,7 @@ def restore(database_url: str, file: Path, *, overwrites: bool) -> Backup:
     if target.exists() and not overwrites:
         raise CannotBackUp(f"{target} is there already; --overwrite replaces it with what the backup holds")
     with _refusals(f"cannot restore {file} to {target}"):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _part_of(target) as part:
             with closing(_open(file, "ro")) as origin, closing(sqlite3.connect(part)) as copy:
                 origin.backup(copy)

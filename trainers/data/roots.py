@@ -45,6 +45,13 @@ class DataRoots:
         changed = f" ({self.setting} names them)" if self.setting else ""
         return f"{path!r} does not lie in the directories of data{changed}, or is hidden there, or leads back with '..'"
 
+    def leads_out(self, link: Path) -> bool:
+        """True if what a link leads to lies out of the roots, or in a circle."""
+        try:
+            return not self._holds(link, resolved=True)
+        except (OSError, RuntimeError):
+            return True
+
     def link_out(self, directory: Path) -> Path | None:
         """The first link in a directory, or below, that leads out of the roots; None: there is none. Hidden entries
         are passed over, as by those who read directories."""
@@ -86,7 +93,12 @@ def first_refusal(data_roots: DataRoots, path: str) -> str | None:
         return refusal
     full = _absolute(path)
     link = data_roots.link_out(full) if full is not None and full.is_dir() else None
-    return None if link is None else f"{path!r} holds a link that leads out of the directories of data: {str(link)!r}"
+    return None if link is None else leads_out(path, link)
+
+
+def leads_out(path: str, link: Path) -> str:
+    """The words of a refusal for a link in a directory; the same wherever it leads, and whether anything is there."""
+    return f"{path!r} holds a link that leads out of the directories of data: {str(link)!r}"
 
 
 def _absolute(text: str) -> Path | None:

@@ -21,7 +21,7 @@ from service.api.dependencies import (
     WriteSession,
 )
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.preparation import DryRun, PreparedJob
+from service.api.preparation import DryRun, PreparedJob, permitted_specification
 from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
 from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState
@@ -178,7 +178,12 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
     return reader.one(session, steer.pause_job(session, job_id, now=now))
 
 
-@router.post("/{job_id}/resume", summary="Resume a job", responses=problems.documented(403, 404, 409, 422, 503))
+@router.post(
+    "/{job_id}/resume",
+    summary="Resume a job",
+    dependencies=[Depends(permitted_specification)],
+    responses=problems.documented(403, 404, 409, 422, 503),
+)
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are, but for confirmation trials that were cancelled

@@ -17,7 +17,7 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
-from service.api.preparation import JobWorkload
+from service.api.preparation import JobWorkload, permitted_specification
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase, TrialState
@@ -135,7 +135,12 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     return TrialRead.of(trial)
 
 
-@router.post("/{number}/retry", summary="Try a trial again", responses=problems.documented(403, 404, 409, 422, 503))
+@router.post(
+    "/{number}/retry",
+    summary="Try a trial again",
+    dependencies=[Depends(permitted_specification)],
+    responses=problems.documented(403, 404, 409, 422, 503),
+)
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its

@@ -212,6 +212,8 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "start_up": {"seconds": ASSUMED_START_UP_SECONDS, "job_id": None},
         "max_seconds": None,
         "max_device_hours": None,
+        "max_cost": None,
+        "currency": None,
         "winners": {},
     }
     refused = sqlite_http.post("/v1/jobs", params={"dry_run": True}, json={**body, "search_space": "adam"})

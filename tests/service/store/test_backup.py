@@ -72,6 +72,9 @@ def test_what_is_there_is_replaced_only_if_told(sqlite_database: Database, tmp_p
     assert target.read_text() == "precious"
     restore(_url(target), file, overwrites=True)  # it was no database, and so cannot be one in use
     assert _num_jobs(_url(target)) == 0
+    new = tmp_path / "new" / "target.sqlite3"
+    restore(_url(new), file, overwrites=False)
+    assert stat.S_IMODE(new.parent.stat().st_mode) == 0o700
 
 
 def test_a_database_in_use_is_not_replaced(sqlite_database: Database, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainers.data.roots import DataRoots
 from trainers.workloads import paths
 from trainers.workloads.paths import problems_of_paths
 from trainers.workloads.registry import BUILT_IN
@@ -65,3 +66,22 @@ def test_a_large_directory_is_not_read_to_its_end(tmp_path: Path, monkeypatch: p
     for number in range(4):
         (tmp_path / f"{number}.txt").touch()
     assert problems(path=str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("target", ["there.txt", "missing.txt", "full", "bare"])
+def test_a_link_out_of_the_roots_tells_nothing_of_where_it_leads(tmp_path: Path, target: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    (root / "data").mkdir(parents=True)
+    (elsewhere / "full").mkdir(parents=True)
+    (elsewhere / "bare").mkdir()
+    for name in ("there.txt", "full/a.txt"):
+        (elsewhere / name).write_text("text")
+    link = root / "data" / "link"
+    link.symlink_to(elsewhere / target)
+    path = str(root / "data")
+    message = f"{path!r} holds a link that leads out of the directories of data: {str(link)!r}"
+    assert list(problems_of_paths(TEXT, {"path": path}, DataRoots((str(root),)))) == [("path", message)]
+    link.unlink()
+    (root / "own.txt").write_text("text")
+    link.symlink_to(root / "own.txt")
+    assert list(problems_of_paths(TEXT, {"path": path}, DataRoots((str(root),)))) == []

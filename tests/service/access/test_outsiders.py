@@ -1,0 +1,80 @@
+"""What those try who have no token, or no right: to spend the database's time, to name an address, to run code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from service.access.caller import Scope
+from service.access.tokens import KnownToken, look_up, new_token_text
+from service.store.repositories import AuditRepository
+from service.store.session import Database, Session
+from tests.support.service.callers import Asked, asking, bearer, give_token
+from tests.support.service.live import running
+from tests.support.service.scenarios import submit
+
+
+def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = list[str]()
+
+    def counted(session: Session, prefix: str) -> KnownToken | None:
+        looked_up.append(prefix)
+        return look_up(session, prefix)
+
+    monkeypatch.setattr("service.api.doors.look_up", counted)
+    token = give_token(sqlite_database, "ada", Scope.READ)
+    # Four at once, and then one a second.
+    with asking(sqlite_database, requests_per_second=1.0) as asked, asked.client() as http:
+        assert http.get("/v1/jobs", headers=bearer(token)).status_code == 200
+        statuses = [http.get("/v1/jobs", headers=bearer(str(new_token_text()))).status_code for _ in range(40)]
+        assert (statuses[0], statuses[-1]) == (401, 429)
+        assert len(looked_up) - 1 <= statuses.count(401) + 1
+        assert (
+            http.get("/v1/jobs", headers=bearer(token)).status_code == 200
+        )  # one that was seen is let in all the same
+
+
+@pytest.mark.parametrize(
+    ("allowed_hosts", "named", "noted"),
+    [
+        ("", "6.6.6.6", "127.0.0.1"),  # no proxy can stand in front
+        ("tuner.example.org", "6.6.6.6", "6.6.6.6"),
+        ("tuner.example.org", "no address", None),
+        ("tuner.example.org", "fe80::1%<b>", "fe80::1"),
+    ],
+)
+def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
+    sqlite_database: Database, allowed_hosts: str, named: str, noted: str | None
+) -> None:
+    token, job = give_token(sqlite_database, "ada", Scope.SUBMIT), submit(sqlite_database)
+    with asking(sqlite_database, allowed_hosts=allowed_hosts) as asked, asked.client(token) as http:
+        assert http.post(f"/v1/jobs/{job}/pause", headers={"X-Forwarded-For": named}).status_code == 200
+    with sqlite_database.reading() as session:
+        (entry,) = AuditRepository(session).page(limit=9)
+    assert entry.address == noted
+
+
+@contextmanager
+def _open_to_anybody(database: Database) -> Iterator[httpx.Client]:
+    with running(database) as url, Asked(url).client() as http:
+        yield http
+
+
+def test_code_runs_again_only_where_it_may_be_named(sqlite_database: Database) -> None:
+    job = submit(sqlite_database, sampler={"name": "ours_of_test:Ours"})
+    again = (f"/v1/jobs/{job}/resume", f"/v1/jobs/{job}/trials/0/retry")
+    with _open_to_anybody(sqlite_database) as http:
+        assert http.post(f"/v1/jobs/{job}/pause").status_code == 200
+        for path in again:
+            answer = http.post(path)
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "sampler.name")
+    without = give_token(sqlite_database, "ada", Scope.SUBMIT)
+    with_code = give_token(sqlite_database, "cod", Scope.SUBMIT, Scope.CODE)
+    with asking(sqlite_database, allow_code=True) as asked, asked.client() as http:
+        assert [http.post(path, headers=bearer(without)).status_code for path in again] == [403, 403]
+        assert http.post(again[0], headers=bearer(with_code)).json()["state"] == "queued"
