@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from service.access.caller import Scope
 from service.store.session import Database
-from tests.support.service.live import finished_job, running
+from tests.support.service.callers import asking, give_token
+from tests.support.service.live import finished_job
 from tests.support.waiting import LONG_PATIENCE_SECONDS
 
 NUM_EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES")
@@ -28,12 +30,14 @@ CONFIG = """
 def test_the_schema_and_the_service_agree(database: Database, tmp_path: Path) -> None:
     finished_job(database)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
-    with running(database, data_dir=tmp_path / "data") as url:
+    token = give_token(database, "all", Scope.SUBMIT, Scope.METRICS, Scope.ADMIN)
+    with asking(database, data_dir=tmp_path / "data") as asked:
         found = subprocess.run(
             [
                 Path(sys.executable).with_name("schemathesis"),
                 "run",
-                f"{url}/openapi.json",
+                f"{asked.url}/openapi.json",
+                *("--header", f"Authorization: Bearer {token}"),
                 *("--checks", "all", "--phases", "examples,fuzzing" if NUM_EXAMPLES is None else ALL_PHASES),
                 *("--max-examples", NUM_EXAMPLES or "1", "--continue-on-failure", "--no-color"),
                 # The schema cannot say which of the tokens of pages a list gave, or what goes with what in a job.
