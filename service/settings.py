@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -14,7 +15,6 @@ import platformdirs
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.access.policy import Access
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
 from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
@@ -39,6 +39,17 @@ def _secret(file: Path) -> str:
 
 def _given_url(url: str | None, file: Path | None) -> str | None:
     return url if file is None else _secret(file)
+
+
+class Access(StrEnum):
+    """Who is let in."""
+
+    AUTO = "auto"
+    """Anybody, where only this machine can ask and there has never been a token; else whoever has a token."""
+    TOKENS = "tokens"
+    """Whoever has a token."""
+    OPEN = "open"
+    """Anybody: something in front of the service asks who it is."""
 
 
 class Settings(BaseSettings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from service.domain import DEFAULT_PROJECT
@@ -44,6 +45,8 @@ class Caller:
     scopes: frozenset[Scope]
     token: str | None = None
     """The prefix of its token."""
+    logged_in_at: datetime | None = None
+    """When its session in a browser began; None: it sent the token itself."""
 
     def may(self, scope: Scope) -> bool:
         """True if it has the scope, or one with which it goes."""

@@ -1,9 +1,6 @@
-"""Where tokens are asked for, and the scope that a request needs. A route need not say anything: what is not listed
-here needs one."""
+"""The scope that a request needs. A route need not say anything: what is not listed here needs one."""
 
 from __future__ import annotations
-
-from enum import StrEnum
 
 from service.access.caller import Scope
 
@@ -15,17 +12,6 @@ ADMIN_BELOW = "/v1/admin/"
 METRICS_PATH = "/metrics"
 READING = ("GET", "HEAD")
 """Methods that change nothing in any route."""
-
-
-class Access(StrEnum):
-    """Who is let in."""
-
-    AUTO = "auto"
-    """Anybody, where only this machine can ask and there has never been a token; else whoever has a token."""
-    TOKENS = "tokens"
-    """Whoever has a token."""
-    OPEN = "open"
-    """Anybody: something in front of the service asks who it is."""
 
 
 def needed_scope(method: str, path: str) -> Scope | None:

@@ -1,11 +1,13 @@
 """Sessions of browsers: a signed cookie that stands for a token, and ends with it.
 
 The cookie holds the token's prefix and the end of the session, signed with a key of the database; each request looks
-the token up anew. The secret is never in it.
+the token up anew. The secret is never in it. Logging out ends all sessions of the token, as the database then knows of
+each of them, and of every copy of a cookie, that it began before.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from itsdangerous import BadSignature, URLSafeSerializer
@@ -16,15 +18,25 @@ SIGNING_KEY = "sessions"
 LIFETIME = timedelta(hours=12)
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a cookie says."""
+
+    prefix: str
+    """Of the token that it stands for."""
+    begun_at: datetime
+
+
 def signed(prefix: str, *, key: str, now: datetime) -> str:
     """The value of a cookie for the token of this prefix."""
-    return URLSafeSerializer(key, salt=COOKIE).dumps([prefix, int((now + LIFETIME).timestamp())])
+    return URLSafeSerializer(key, salt=COOKIE).dumps([prefix, (now + LIFETIME).timestamp()])
 
 
-def token_of(value: str, *, key: str, now: datetime) -> str | None:
-    """The prefix of the token that a cookie stands for; None: it was not signed here, or the session is over."""
+def session_of(value: str, *, key: str, now: datetime) -> Session | None:
+    """The session of a cookie; None: it was not signed here, or is over."""
     try:
         prefix, until = URLSafeSerializer(key, salt=COOKIE).loads(value)
     except BadSignature:
         return None
-    return str(prefix) if datetime.fromtimestamp(until, UTC) > now else None
+    ends_at = datetime.fromtimestamp(until, UTC)
+    return Session(str(prefix), ends_at - LIFETIME) if ends_at > now else None

@@ -129,6 +129,14 @@ def revoke_token(session: Session, name_or_prefix: str, *, now: datetime) -> Tok
     return token
 
 
+def end_sessions(session: Session, prefix: str, *, now: datetime) -> None:
+    """Ends all sessions of a token that have begun; the token itself stays."""
+    token = TokenRepository(session).find(prefix)
+    if token is not None:
+        token.sessions_ended_at = now
+        session.flush()
+
+
 def store_file_token(session: Session, text: TokenText, *, now: datetime) -> bool:
     """Has the token of a secret file be known, with every scope; False: it is already, or it was revoked. That of an
     earlier content of the file is revoked.
@@ -157,6 +165,8 @@ class KnownToken:
     caller: Caller
     expires_at: datetime | None
     last_used_at: datetime | None
+    sessions_ended_at: datetime | None
+    """When somebody last logged out; None: nobody has."""
 
     def is_of(self, text: TokenText) -> bool:
         """True if it is the token of this text; takes as long whatever the text."""
@@ -164,6 +174,10 @@ class KnownToken:
 
     def has_ended(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now
+
+    def holds(self, logged_in_at: datetime) -> bool:
+        """True of a session that nobody has ended by logging out."""
+        return self.sessions_ended_at is None or logged_in_at > self.sessions_ended_at
 
     def used(self, now: datetime) -> KnownToken:
         """The same, last used now."""
@@ -177,4 +191,4 @@ def look_up(session: Session, prefix: str) -> KnownToken | None:
         return None
     scopes = frozenset(Scope(value) for value in token.scopes)
     caller = Caller(token.name, token.project, scopes, token.prefix)
-    return KnownToken(token.prefix, token.digest, caller, token.expires_at, token.last_used_at)
+    return KnownToken(token.prefix, token.digest, caller, token.expires_at, token.last_used_at, token.sessions_ended_at)

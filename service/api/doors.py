@@ -7,7 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -15,12 +15,11 @@ from starlette.concurrency import run_in_threadpool
 
 from service.access import sessions
 from service.access.caller import ANYBODY, Caller
-from service.access.policy import Access
 from service.access.rate_limits import RateLimit
 from service.access.tokens import KnownToken, TokenText, look_up
 from service.api.capacity import Turns
 from service.errors import ServiceBusy
-from service.settings import Settings
+from service.settings import Access, Settings
 from service.store.repositories import JobRepository, SigningKeyRepository, TokenRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 
@@ -95,19 +94,25 @@ class Doors:
         """The caller that has logged in; None: the session is over, or its token has ended."""
         if self._key is None:
             self._key = await self._read(lambda session: SigningKeyRepository(session).find(sessions.SIGNING_KEY))
-        prefix = None if self._key is None else sessions.token_of(cookie, key=self._key, now=now)
-        token = None if prefix is None else await self._token(prefix, now)
-        if token is None:
+        session = None if self._key is None else sessions.session_of(cookie, key=self._key, now=now)
+        token = None if session is None else await self._token(session.prefix, now)
+        if session is None or token is None or not token.holds(session.begun_at):
             return None
         self._note_use(token, now)
-        return token.caller
+        return replace(token.caller, logged_in_at=session.begun_at)
+
+    def forget(self, prefix: str) -> None:
+        """Has the database be asked anew for a token that was changed."""
+        self._tokens.pop(prefix, None)
 
     async def holds(self, caller: Caller, now: datetime) -> bool:
         """True if the caller would be let in again: for what goes on after the request was checked."""
         if caller.token is None:
             return await self.anybody(now) is not None
         token = await self._token(caller.token, now)
-        return token is not None and token.caller == caller
+        if token is None or (caller.logged_in_at is not None and not token.holds(caller.logged_in_at)):
+            return False
+        return token.caller == replace(caller, logged_in_at=None)
 
     async def sees(self, caller: Caller, job_id: str) -> bool:
         """True if there is such a job for the caller."""

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from service.access.audit import record_deed
 from service.access.caller import Caller
 from service.access.sessions import COOKIE, LIFETIME, SIGNING_KEY, signed
-from service.access.tokens import read_token_text
+from service.access.tokens import end_sessions, read_token_text
 from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
 from service.dashboard.pages import HEADERS, templates
 from service.store.repositories import SigningKeyRepository
@@ -78,8 +78,22 @@ async def log_in(
 
 
 @router.post("/logout")
-async def log_out() -> Response:
-    """Has the browser forget the session."""
+async def log_out(
+    request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now
+) -> Response:
+    """Ends the sessions of the token, on other machines, too, and has the browser forget this one."""
+    cookie = request.cookies.get(COOKIE)
+    caller = None if cookie is None else await doors.by_session(cookie, now)
+
+    def end(caller: Caller, prefix: str) -> None:
+        with database.writing() as session:
+            end_sessions(session, prefix, now=now)
+            record_deed(session, caller, "log_out", prefix, address=address_of(request), now=now)
+
+    if caller is not None and caller.token is not None:
+        async with turns.one():
+            await run_in_threadpool(end, caller, caller.token)
+        doors.forget(caller.token)
     response = RedirectResponse("/login", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
     response.delete_cookie(COOKIE, httponly=True, samesite="lax")
     return response

@@ -18,14 +18,13 @@ import psutil
 import uvicorn
 from fastapi import FastAPI
 
-from service.access.policy import Access
 from service.access.tokens import read_token_text, store_file_token
 from service.api.events import EventFeed
 from service.clock import utc_now
 from service.errors import ServiceError
 from service.server.app import create_app
 from service.server.connections import PatientProtocol
-from service.settings import ENV_PREFIX, Settings
+from service.settings import ENV_PREFIX, Access, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.repositories import TokenRepository
 from service.store.session import DATABASE_ERRORS, Database, why_not_supported

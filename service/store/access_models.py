@@ -56,6 +56,8 @@ class Token(Base):
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     """To some minutes; None: never."""
+    sessions_ended_at: Mapped[datetime | None]
+    """When somebody last logged out: sessions in browsers that began before are over."""
 
 
 class SigningKey(Base):

@@ -11,10 +11,9 @@ import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
-from service.access.policy import Access
 from service.api.dependencies import WriteSession
 from service.server.app import create_app
-from service.settings import Settings
+from service.settings import Access, Settings
 from service.store.repositories import EventRepository, JobRepository, WorkerRepository
 from service.store.session import Database
 from tests.support import event_loop

@@ -50,6 +50,7 @@ def upgrade() -> None:
         sa.Column("expires_at", TIME, nullable=True),
         sa.Column("revoked_at", TIME, nullable=True),
         sa.Column("last_used_at", TIME, nullable=True),
+        sa.Column("sessions_ended_at", TIME, nullable=True),
         sa.ForeignKeyConstraint(["project"], ["projects.name"], name=op.f("fk_tokens_project_projects")),
         sa.PrimaryKeyConstraint("prefix", name=op.f("pk_tokens")),
     )
