@@ -21,7 +21,7 @@ from ray import tune
 
 from service.clock import utc_now
 from service.errors import InvalidInput, LeaseLost
-from service.monitoring.logs import set_up_logs
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -312,9 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     process_tree.adopt_orphans()
     settings = Settings()
-    # The log of a job, of which a person is shown the end after a crash.
-    log_format = "text" if settings.log_format == "auto" else settings.log_format
-    set_up_logs(log_format, job=options.job, attempt=options.attempt)
+    set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)
