@@ -47,7 +47,7 @@ def set_up_job_log(log_format: LogFormat, **ids: str | int) -> None:
     Args:
         ids: as of `set_up_logs`.
     """
-    set_up_logs("text" if log_format == "auto" else log_format, **ids)
+    set_up_logs("text" if log_format == "auto" else log_format, stream=None, **ids)
 
 
 def is_json(log_format: LogFormat, stream: TextIO) -> bool:
