@@ -115,7 +115,12 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            this.write(lambda session: run.finish_job(session, this.lease, failure=failure, now=utc_now()))
+            quota_is_spent = ending is Ending.QUOTA_SPENT
+            this.write(
+                lambda session: run.finish_job(
+                    session, this.lease, failure=failure, quota_is_spent=quota_is_spent, now=utc_now()
+                )
+            )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
