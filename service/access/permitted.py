@@ -42,8 +42,8 @@ def refuse_code_switched_off(workload: WorkloadChoice, sampler: SamplerChoice, s
     for field, name in () if settings.allow_code else _named_code(workload, sampler):
         raise InvalidInput(
             field,
-            f"{name!r} is code that the service would run, which is switched off here: `shampoo-tuner serve "
-            f"--allow-code` or {SETTING}=true allows it to all who may submit jobs; a workload of an installed package "
+            f"{name!r} is code that the service would run, which is switched off here: `--allow-code` "
+            f"or {SETTING}=true allows it to all who may submit jobs; a workload of an installed package "
             "with an entry point needs neither",
         )
 

@@ -33,7 +33,7 @@ from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
-from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
+from service.scheduler.stored_job import Stored, is_to_be_judged, plan_of, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
@@ -42,8 +42,7 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.planning import JobPlan, plan_job
-from service.store.models import Job
+from service.specification.planning import JobPlan
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
@@ -140,7 +139,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         JobImpossible: the job cannot be run, or not any further.
         WorkloadNotDescribed: not now.
     """
-    plan = plan_of(stored.job)
+    plan = plan_of(stored.job, this.settings)
     _set_limits(this.watch, plan, stored)
     policy = _restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
@@ -259,19 +258,6 @@ def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, direct
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
-
-
-def plan_of(job: Job) -> JobPlan:
-    """The plan of a stored job, made anew.
-
-    Raises:
-        JobImpossible: there is none any more, e.g. because the workload has changed.
-        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
-    """
-    try:
-        return plan_job(job.specification)
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
 
 
 def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
