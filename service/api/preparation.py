@@ -20,6 +20,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
+from service.access.permitted import check_paths, refuse_user_code
 from service.api.dependencies import (
     CallerDependency,
     DataAreHere,
@@ -33,10 +34,9 @@ from service.errors import ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
 from service.specification.job import JobSpecification, SamplerReference
-from service.specification.permitted import check_paths, refuse_user_code
 from service.specification.planning import JobPlan, described, plan_job
 from service.specification.price import Price, price_of
-from service.specification.samplers import check_sampler
+from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import JobRepository
 from service.use_cases.budgets import check_cost
 from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
@@ -131,7 +131,7 @@ async def _prepared(
     preparations: PreparationsDependency,
     dry_run: DryRun = False,
 ) -> Prepared:
-    refuse_user_code(body.workload, body.sampler, settings, caller_scopes=caller.scopes)
+    refuse_user_code(body.workload, body.sampler, settings, caller=caller)
     price = price_of(body.specification.resources, settings.device_hour_prices, currency=settings.currency)
     check_cost(body.specification.budget, price)
     work = functools.partial(_prepare, body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
@@ -198,7 +198,7 @@ async def permitted_specification(
 
     async with turns.one():
         specification = await run_in_threadpool(read)
-    refuse_user_code(specification.workload, specification.sampler, settings, caller_scopes=caller.scopes)
+    refuse_user_code(specification.workload, specification.sampler, settings, caller=caller)
     return specification
 
 
