@@ -33,7 +33,9 @@ class ProcessGuard:
         self._started: list[str] = []
         self._patch = pytest.MonkeyPatch()
         for owner, name in _STARTS:
-            self._patch.setattr(owner, name, self._heard(getattr(owner, name)))
+            heard = self._heard(getattr(owner, name))
+            heard.__module__ = getattr(owner, "__module__", owner.__name__)  # not `posix`: pickles find it in `os`
+            self._patch.setattr(owner, name, heard)
 
     def pytest_unconfigure(self) -> None:
         self._patch.undo()
