@@ -3,7 +3,8 @@
     python -m tests.benchmarks.preset_ranges --preset shampoo --other "lr=1e-4:3e-2" "betas[0]=0.85:0.99"
     python -m tests.benchmarks.preset_ranges --preset adamw --other "betas[0]=0.5:0.98" --workloads digits-mlp \\
       --trials 24 --seeds 3 --log adamw.jsonl
-    python -m tests.benchmarks.preset_ranges --workloads click-log --options '{"path": "clicks.tsv", "validation_share": 0.2}'
+    python -m tests.benchmarks.preset_ranges --workloads click-log \\
+      --options '{"path": "clicks.tsv", "validation_share": 0.2}'
     python -m tests.benchmarks.preset_ranges --quick           # to see that it works: no figures to quote
 
 For each workload and seed, the service's sampler (TPE, after the preset's defaults) tries `--trials` choices in the
