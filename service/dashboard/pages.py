@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from service.api import problems
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
+from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
 from service.domain import JobState
@@ -74,7 +75,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-router = APIRouter()
+router = APIRouter(route_class=OneThreadRoute)
 templates = Jinja2Templates(env=_environment())
 
 
@@ -84,6 +85,7 @@ def jobs_page(
     session: ReadSession,
     caller: CallerDependency,
     settings: SettingsDependency,
+    memory: TrialMemoryDependency,
     now: Now,
     state: Annotated[JobState | None, Query()] = None,
     before: Annotated[str | None, Query(max_length=40)] = None,
@@ -92,7 +94,7 @@ def jobs_page(
     states = [state] if state else []
     found = JobRepository(session).page(states=states, project=caller.sees, before_id=before, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
-    progress = progress_of(session, jobs, now=now)
+    progress = progress_of(session, jobs, now=now, memory=memory)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
     rows = [
         {"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id]), "waiting": waiting[job.id]}
@@ -112,12 +114,17 @@ def jobs_page(
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
 def job_page(
-    request: Request, session: ReadSession, settings: SettingsDependency, now: Now, job_id: str
+    request: Request,
+    session: ReadSession,
+    settings: SettingsDependency,
+    memory: TrialMemoryDependency,
+    now: Now,
+    job_id: str,
 ) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
     job = JobRepository(session).get(job_id)
     specification = job.specification
-    progress = progress_of(session, [job], now=now)[job.id]
+    progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     labels = phase_labels(specification)
     stored = RecommendationRepository(session).of_job(job.id)
     recommendation = recommendation_from_json(stored.content) if stored else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -93,6 +95,17 @@ class Base(DeclarativeBase):
     }
 
 
+MAX_REMEMBERED_LENGTH = 20_000
+"""Characters of the JSON of a specification that is kept parsed: most have about a thousand."""
+
+
+def _parse(text: str) -> JobSpecification:
+    return JobSpecification.model_validate(json.loads(text))
+
+
+_parsed = lru_cache(maxsize=1000)(_parse)
+"""Specifications as parsed before: that takes as long as all else that a list needs of a job. They are immutable."""
+
 _PARSED = "_parsed_specification"
 """The attribute of a job that keeps its parsed specification, beside the JSON that it was parsed from."""
 
@@ -174,7 +187,9 @@ class Job(Base):
         stored = self.stored_specification
         parsed: tuple[dict[str, Any], JobSpecification] | None = self.__dict__.get(_PARSED)
         if parsed is None or parsed[0] is not stored:  # it was refreshed
-            parsed = self.__dict__[_PARSED] = stored, JobSpecification.model_validate(stored)
+            text = json.dumps(stored)
+            parse = _parsed if len(text) <= MAX_REMEMBERED_LENGTH else _parse
+            parsed = self.__dict__[_PARSED] = stored, parse(text)
         return parsed[1]
 
     @specification.setter

@@ -19,13 +19,14 @@ from service.api.figures import (
     side_labels,
     trade_off,
 )
+from service.api.one_thread import OneThreadRoute
 from service.domain import TrialState
 from service.errors import InvalidInput, NotFound
 from service.evidence.pareto_front import front_of
 from service.store.models import Job
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 
 @router.get(
