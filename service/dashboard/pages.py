@@ -19,13 +19,14 @@ from service.api.figures import phase_labels
 from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
+from service.dashboard.cells import parameter, parameter_cells
 from service.domain import JobState
 from service.errors import NotFound
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
-from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
+from service.store.repositories import JobRepository, RecommendationRepository, TrialColumnsRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
@@ -59,7 +60,8 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         number=number,
         spread=spread,
-        parameter=view.parameter,
+        parameter=parameter,
+        parameter_cells=parameter_cells,
         duration=duration,
         alternative_words=alternative_words,
         branches_words=branches_words,
@@ -132,10 +134,10 @@ def job_page(
     seeds = view.seed_table(evidence)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
-    trials = TrialRepository(session)
+    trials = TrialColumnsRepository(session)
     shown = trials.newest(job.id, limit=TRIALS_SHOWN, always=best_numbers | front | (seeds.numbers if seeds else set()))
     has_baseline = bool(specification.baselines)
-    label_of = {trial.number: optimizer_title(trial.config["optimizer"]["name"]) for trial in shown}
+    label_of = {trial.number: optimizer_title(trial.optimizer) for trial in shown}
     named = {str(phase): label for phase, label in labels.items()}
     if progress.baseline_best is not None:
         named["baseline"] = label_of[progress.baseline_best.number]

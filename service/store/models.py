@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -43,11 +43,21 @@ from service.specification.price import Price
 from service.store.packing import unpack
 
 
+def _read_utc(stored: str | None) -> datetime | None:
+    """A time of SQLite, which keeps text without a zone; in half the time of SQLAlchemy's own two steps."""
+    return None if stored is None else datetime.fromisoformat(stored + "+00:00")
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware datetime, stored in UTC; SQLite keeps no zone, so it is put back on reading."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        if dialect.name == "sqlite":
+            return _read_utc
+        return super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None:
