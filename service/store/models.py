@@ -127,6 +127,8 @@ class Job(Base):
     __table_args__ = (
         Index("ix_jobs_state_created_at", "state", "created_at"),
         Index("ix_jobs_project_id", "project", "id"),
+        # Holds all that a project's quotas ask of its jobs.
+        Index("ix_jobs_project_state_spent_device_seconds", "project", "state", "spent_device_seconds"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -141,6 +143,8 @@ class Job(Base):
     state: Mapped[JobState]
     failure: Mapped[str | None]
     """Why the job failed, for a person."""
+    cut_off: Mapped[str | None]
+    """What ended it before its trials had, for a person; None: nothing did."""
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
     """As JSON; `specification` is what it says."""
     workload: Mapped[str] = mapped_column(String(200), index=True)
@@ -166,6 +170,8 @@ class Job(Base):
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]
     """While it runs: since when."""
+    spent_device_seconds: Mapped[float] = mapped_column(server_default="0", default=0.0)
+    """Training time of its trials, times the ranks of each, when it last left state running."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
