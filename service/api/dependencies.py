@@ -93,18 +93,6 @@ def address_of(request: Request) -> str | None:
         return None
 
 
-async def refuse_foreign_job(request: Request, doors: DoorsDependency) -> None:
-    """Refuses whatever has to do with a job of another project than the caller's, for every route, as if there were no
-    such job.
-
-    Raises:
-        NotFound: there is none for the caller.
-    """
-    job_id = request.path_params.get("job_id")
-    if job_id is not None and not await doors.sees(request.state.caller, job_id):
-        raise NotFound("job", job_id)
-
-
 @dataclass(slots=True)
 class Deed:
     """What a request that writes does, for the audit trail; an endpoint that makes something says what."""
@@ -121,7 +109,11 @@ async def _deed(request: Request) -> Deed:
 DeedDependency = Annotated[Deed, Depends(_deed)]
 
 
-async def _read_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
+# Of the application's state, not by further dependencies: nearly every request asks for it, and to resolve one costs as
+# much as a tenth of a look at the database.
+async def _read_session(request: Request) -> AsyncIterator[Session]:
+    state = request.app.state
+    turns, database = cast("Turns", state.turns), cast("Database", state.database)
     async with turns.one():
         session = database.session_to_read()
         try:
@@ -162,17 +154,25 @@ WriteSession = Annotated[Session, Depends(_write_session, scope="function")]
 made is noted in the audit trail."""
 
 
-async def refuse_nul(request: Request) -> None:
-    """Refuses the one character that an address can hold and PostgreSQL's text cannot, for every route.
+async def check_address(request: Request) -> None:
+    """Refuses what no address may name, for every route: the one character that an address can hold and PostgreSQL's
+    text cannot, and a job of another project than the caller's, as if there were no such job.
 
-    In a path it is 404, as nothing stored has such a name, and in a query it is 422. Headers cannot hold it, and bodies
-    are checked by `check_storable`.
+    The character is 404 in a path, as nothing stored has such a name, and 422 in a query. Headers cannot hold it, and
+    bodies are checked by `check_storable`.
+
+    Raises:
+        NotFound: there is no such job for the caller.
     """
     if "\0" in request.scope["path"]:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    for name, value in request.query_params.multi_items():
-        if "\0" in name + value:
-            raise InvalidInput(name, "must not contain the NUL character")
+    if request.scope["query_string"]:
+        for name, value in request.query_params.multi_items():
+            if "\0" in name + value:
+                raise InvalidInput(name, "must not contain the NUL character")
+    job_id = request.path_params.get("job_id")
+    if job_id is not None and not await cast("Doors", request.app.state.doors).sees(request.state.caller, job_id):
+        raise NotFound("job", job_id)
 
 
 JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]

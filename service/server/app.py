@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_foreign_job, refuse_nul
+from service.api.dependencies import check_address
 from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import admin, catalogue, health, jobs, metrics, plots, recommendations, trials
@@ -139,7 +139,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
+        dependencies=[Depends(check_address)],
         responses=problems.documented(421),
     )
     # For the documentation alone: `Guard` does the work, for these and for all other routes.

@@ -196,6 +196,11 @@ class EventRepository:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
 
+    def with_projects_after(self, last_id: int, *, limit: int) -> list[tuple[Event, str]]:
+        """Up to `limit` events of all jobs with an id above `last_id`, oldest first, each with its project."""
+        statement = select(Event, Job.project).join(Job, Job.id == Event.job_id).where(Event.id > last_id)
+        return [(row[0], row[1]) for row in self._session.execute(statement.order_by(Event.id).limit(limit))]
+
     def delete_of_trials(self, job_id: str, *, limit: int) -> int:
         """Deletes up to `limit` events of a job's trials, the oldest first; how many there were. Those of the job
         itself stay: they tell its end to whoever follows it, and the first one numbers it."""
