@@ -29,6 +29,7 @@ from service.errors import (
     IdempotencyKeyReused,
     InvalidInput,
     JobAlreadyFinished,
+    JobNotFinished,
     NotFound,
     QuotaExceeded,
     ScopeMissing,
@@ -50,7 +51,7 @@ MAX_ERRORS_LOOKED_AT = 200
 """A value that is none of several kinds has an error for each of them."""
 MAX_CHARACTERS = 2000
 """Of a text in a problem: what was sent may be in it."""
-METHODS = ("GET", "PATCH", "POST")
+METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
@@ -68,6 +69,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (UnknownName, HTTPStatus.NOT_FOUND, "unknown-name", "There is nothing of that name"),
     (ScopeMissing, HTTPStatus.FORBIDDEN, "scope-missing", "The token does not allow it"),
     (QuotaExceeded, HTTPStatus.FORBIDDEN, "quota-exceeded", "The project's quota is used up"),
+    (JobNotFinished, HTTPStatus.CONFLICT, "job-not-finished", "The job has not ended"),
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
@@ -94,7 +96,25 @@ def problem_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """A problem as a response. `slug` None: the status says it all (`about:blank`)."""
-    problem = Problem(
+    problem = _problem(status, slug, title, detail, instance=instance, errors=errors)
+    content = problem.model_dump(mode="json", exclude_none=True)
+    if not errors:
+        del content["errors"]
+    return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def problem_of(error: ServiceError, *, instance: str) -> Problem | None:
+    """The problem that answers an error of a use case; None: it has none of its own, as where the service is busy."""
+    for kind, status, slug, title in _SITUATIONS:
+        if isinstance(error, kind):
+            return _problem(status, slug, title, str(error), instance=instance, errors=_errors_of(error, None))
+    return None
+
+
+def _problem(
+    status: int, slug: str | None, title: str, detail: str, *, instance: str, errors: Sequence[FieldError]
+) -> Problem:
+    return Problem(
         type=f"{TYPE_PREFIX}{slug}" if slug else "about:blank",
         title=title,
         status=status,
@@ -104,10 +124,6 @@ def problem_response(
             error.model_copy(update={"field": _cut(error.field), "message": _cut(error.message)}) for error in errors
         ],
     )
-    content = problem.model_dump(mode="json", exclude_none=True)
-    if not errors:
-        del content["errors"]
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
 
 
 def _cut(text: str) -> str:

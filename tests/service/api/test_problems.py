@@ -264,12 +264,12 @@ def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> 
     for path, allowed in {
         "/v1/workloads": "GET, HEAD",
         "/v1/jobs": "GET, HEAD, POST",
-        "/v1/jobs/x": "GET, HEAD, PATCH",
+        "/v1/jobs/x": "DELETE, GET, HEAD, PATCH",
         "/v1/jobs/x/pause": "POST",
         "/static/icon.svg": "GET, HEAD",
         "/docs": "GET, HEAD",
     }.items():
-        for method in ("DELETE", "OPTIONS", "TRACE", "FOO"):
+        for method in {"DELETE", "OPTIONS", "TRACE", "FOO"}.difference(allowed.split(", ")):
             answer = sqlite_http.request(method, path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, allowed), (method, path)
             assert not any(name.startswith("access-control") for name in answer.headers)
