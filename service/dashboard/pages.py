@@ -13,6 +13,8 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from service.access.caller import Scope
+from service.access.permitted import may_have_run
 from service.api import problems
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
 from service.api.figures import phase_labels
@@ -105,6 +107,8 @@ def jobs_page(
         "state": state,
         "before": before,
         "next_before": jobs[-1].id if more else None,
+        "may_submit": caller.may(Scope.SUBMIT),
+        "sends_token": caller.name is not None,
         "service_url": str(request.base_url).rstrip("/"),
     }
     return templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
@@ -112,7 +116,12 @@ def jobs_page(
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
 def job_page(
-    request: Request, session: ReadSession, settings: SettingsDependency, now: Now, job_id: str
+    request: Request,
+    session: ReadSession,
+    caller: CallerDependency,
+    settings: SettingsDependency,
+    now: Now,
+    job_id: str,
 ) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
     job = JobRepository(session).get(job_id)
@@ -140,6 +149,8 @@ def job_page(
         "bar": view.bar(progress),
         "labels": named,
         "label_of": label_of,
+        "may_steer": caller.may(Scope.SUBMIT),
+        "may_run_again": may_have_run(specification.workload, specification.sampler, settings, caller=caller),
         "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
