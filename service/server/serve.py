@@ -38,8 +38,6 @@ SHUTDOWN_SECONDS = 5
 """Requests still running after so long are cut off."""
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0
-WARM_AFTER_SECONDS = 20.0
-"""By then a service that has just started has started its worker as well, which has more use for the processor."""
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
 
@@ -71,7 +69,7 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
             logger.warning(not_migrated)
         else:
             close_doors(settings, database)
-        with kept_warm(environment_of_children(), after_seconds=WARM_AFTER_SECONDS):
+        with kept_warm(environment_of_children(), after_seconds=settings.warm_after_seconds):
             asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
 
