@@ -13,13 +13,16 @@ from typing import Annotated, cast
 from anyio import CancelScope, CapacityLimiter, to_thread
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.concurrency import contextmanager_in_threadpool
+from fastapi.dependencies.models import Dependant
 
+from search_spaces.nearest import did_you_mean
 from service.access.audit import record_deed
 from service.access.caller import Caller
 from service.api.capacity import Probe, Turns
 from service.api.doors import Doors
 from service.clock import Clock
 from service.errors import InvalidInput, NotFound
+from service.faults import Faults
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.store.session import Database, Session
@@ -173,6 +176,31 @@ async def check_address(request: Request) -> None:
     job_id = request.path_params.get("job_id")
     if job_id is not None and not await cast("Doors", request.app.state.doors).sees(request.state.caller, job_id):
         raise NotFound("job", job_id)
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """Names of the parameters of a route's query."""
+    yield from (field.alias for field in dependant.query_params)
+    for inner in dependant.dependencies:
+        yield from _query_names(inner)
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refuses parameters of the query that the route does not have, as unknown fields of a body are: a filter that is
+    misspelt would give more than was asked for.
+
+    Raises:
+        InvalidInput: names them.
+    """
+    if not request.url.query:
+        return
+    known, faults = sorted(set(_query_names(request.scope["route"].dependant))), Faults()
+    for name in dict.fromkeys(request.query_params.keys()):
+        if name not in known:
+            hint = did_you_mean(name, known) or f" (known: {', '.join(known) or 'none'})"
+            with faults.noted():
+                raise InvalidInput(name[:80], f"there is no such parameter{hint}")
+    faults.tell()
 
 
 JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]

@@ -23,10 +23,10 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import check_address
+from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import admin, catalogue, health, jobs, metrics, plots, recommendations, trials
+from service.api.routers import admin, catalogue, health, jobs, kept_jobs, metrics, plots, recommendations, trials
 from service.clock import Clock, utc_now
 from service.dashboard import log_in, pages
 from service.dashboard.assets import static_mounts
@@ -142,12 +142,16 @@ def _routes() -> tuple[BaseRoute, ...]:
         dependencies=[Depends(check_address)],
         responses=problems.documented(421),
     )
+    strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, plots, trials, events, recommendations, catalogue, admin, metrics):
-        router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
-    for open_to_all in (health.router, pages.router, log_in.router):
-        router.include_router(open_to_all)
+    for module in (jobs, kept_jobs, plots, trials, events, recommendations, catalogue, admin, metrics):
+        router.include_router(
+            module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
+        )
+    router.include_router(health.router, dependencies=strict)
+    for of_pages in (pages.router, log_in.router):
+        router.include_router(of_pages)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)
 
