@@ -197,7 +197,8 @@ def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
     if isinstance(error, QuotaExceeded):
-        return [FieldError(field=error.quota, message=f"{error.used:g} of {error.limit:g} are used", value=error.limit)]
+        message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
+        return [FieldError(field=error.quota, message=message, value=error.limit)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
     if isinstance(error, InvalidInput):
