@@ -53,6 +53,13 @@ class TrialRequest(StrEnum):
     STOP = "stop"
 
 
+class OutputStream(StrEnum):
+    """A stream that a rank's process prints to."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
 class FailureReason(StrEnum):
     """Why a trial failed."""
 

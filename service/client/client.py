@@ -24,10 +24,11 @@ from service.api.schemas.jobs import (
     TrialConfigRead,
     TrialRead,
 )
+from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
 from service.client.own_token import find_token
-from service.client.stream import sse_messages
+from service.client.stream import StreamOver, followed, sse_messages
 from service.domain import JobState, Phase, TrialState
 from service.errors import ServiceError
 from service.hosts import DEFAULT_URL
@@ -291,39 +292,50 @@ class Client:
             ApiError, ServiceUnreachable
         """
         path = f"{_job_path(job_id)}/events" if job_id is not None else "/v1/events"
-        pause, silent_since = 0.5, time.monotonic()
-        while True:
-            try:
-                for event in self._stream(path, after):
-                    if event is None:  # connected
-                        pause, silent_since = 0.5, time.monotonic()
-                        continue
-                    after, silent_since = event.id, time.monotonic()
-                    yield event
-            except _StreamOver:
-                return
-            except (ServiceUnreachable, ApiError) as error:
-                lost_for_good = isinstance(error, ApiError) and error.status < 500
-                if lost_for_good or time.monotonic() - silent_since > give_up_seconds:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, 5.0)
+        return followed(lambda last: self._stream(EventRead, path, last), after=after, give_up_seconds=give_up_seconds)
 
-    def _stream(self, path: str, after: int | None) -> Iterator[EventRead | None]:
+    def logs(self, job_id: str, number: int, **asked: str | int) -> Iterator[OutputRead]:
+        """What the ranks of a trial have printed, the oldest first.
+
+        Args:
+            asked: parameters of `GET /v1/jobs/{job_id}/trials/{number}/logs`: `rank`, `stream`, `since`, `tail`.
+        """
+        path, following = f"{_job_path(job_id)}/trials/{number}/logs", dict(asked)
+        while True:
+            page = self._read(OutputPage, "GET", path, params=following)
+            yield from page.items
+            if page.next_after is None:
+                return
+            following["after"] = page.next_after
+
+    def follow_logs(
+        self, job_id: str, number: int, *, give_up_seconds: float = 60.0, **asked: str | int
+    ) -> Iterator[OutputRead]:
+        """What the ranks of a trial print, as it comes, until the trial ends; as `events` and `logs`."""
+        path = f"{_job_path(job_id)}/trials/{number}/logs"
+        return followed(
+            lambda last: self._stream(OutputRead, path, last, params=asked),
+            after=None,
+            give_up_seconds=give_up_seconds,
+        )
+
+    def _stream(
+        self, schema: type[Read], path: str, after: int | None, *, params: Params | None = None
+    ) -> Iterator[Read | None]:
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
         try:
-            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            with self._http.stream("GET", path, params=params, headers=headers, timeout=timeout) as response:
                 if response.status_code == httpx.codes.NO_CONTENT:
-                    raise _StreamOver
+                    raise StreamOver
                 if not response.is_success:
                     response.read()
                     raise self._error(response)
                 yield None
                 for _, data in sse_messages(response.iter_bytes()):
-                    yield EventRead.model_validate_json(data)
+                    yield schema.model_validate_json(data)
         except httpx.TransportError as error:
             raise ServiceUnreachable(self.base_url, error) from error
 
@@ -364,10 +376,6 @@ class Client:
             return ApiError(Problem.model_validate_json(response.content))
         except ValidationError:
             return ServiceUnreachable(self.base_url, f"status {response.status_code} without a problem document")
-
-
-class _StreamOver(Exception):
-    """There is nothing more to come."""
 
 
 def _job_path(job_id: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from starlette.templating import Jinja2Templates
 from service.api import problems
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
 from service.api.figures import phase_labels
+from service.api.media_types import JSON, weights_of
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
 from service.domain import JobState
@@ -25,6 +25,7 @@ from service.evidence.snippet import python_snippet
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
+from service.store.repositories.outputs import OutputRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
@@ -38,7 +39,6 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
-_WEIGHT = re.compile(r"[01](?:\.[0-9]{0,3})?")
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cache-Control": "no-store",
@@ -150,6 +150,7 @@ def job_page(
         "seeds": seeds,
         "trials": shown,
         "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
+        "printing": OutputRepository(session).numbers_of([trial.id for trial in shown]),
         "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
@@ -181,10 +182,6 @@ async def unknown_thing(request: Request, error: Exception) -> Response:
 
 def prefers_html(accept: str) -> bool:
     """True if an `Accept` names HTML, as browsers do, and JSON not before it."""
-    weights = dict[str, float]()
-    for choice in accept.lower().split(","):
-        media_type, *parameters = (part.strip() for part in choice.split(";"))
-        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-        weights[media_type] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
-    json_weight = max(weights.get("application/json", 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
+    weights = weights_of(accept)
+    json_weight = max(weights.get(JSON, 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
     return weights.get("text/html", 0.0) > json_weight

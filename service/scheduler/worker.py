@@ -39,6 +39,7 @@ from service.scheduler.checkpoint_storage import (
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
@@ -86,6 +87,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
     remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
@@ -193,12 +195,15 @@ def _run_to_its_end(
     disk.begin_log(log)
     directory = make_directory()
     others = process_tree.descendants()
+    output_keeper = local_keeper(settings, database, lease.job_id)
     log_start = log.stat().st_size if log.exists() else 0
     ended = threading.Event()
     keeper = threading.Thread(
         target=_keep_house, args=(lease.job_id, settings, directory, database, ended), name="housekeeping"
     )
     keeper.start()
+    if output_keeper is not None:
+        output_keeper.start()
     try:
         with log.open("ab") as output, held_pipe() as stdin:
             run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
@@ -206,6 +211,8 @@ def _run_to_its_end(
     finally:
         process_tree.end_descendants(spare=others)
         shutil.rmtree(directory, ignore_errors=True)
+        if output_keeper is not None:
+            output_keeper.close()
         ended.set()
         keeper.join()
     return status, describe_crash(status, log, log_start)

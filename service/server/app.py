@@ -26,9 +26,9 @@ from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_foreign_job, refuse_nul
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import admin, catalogue, health, jobs, metrics, plots, recommendations, trials
+from service.api.routers import admin, catalogue, health, jobs, metrics, output, plots, recommendations, trials
 from service.clock import Clock, utc_now
-from service.dashboard import log_in, pages
+from service.dashboard import log_in, output_page, pages
 from service.dashboard.assets import static_mounts
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
@@ -142,9 +142,9 @@ def _routes() -> tuple[BaseRoute, ...]:
     )
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, plots, trials, events, recommendations, catalogue, admin, metrics):
+    for module in (jobs, plots, trials, output, events, recommendations, catalogue, admin, metrics):
         router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
-    for open_to_all in (health.router, pages.router, log_in.router):
+    for open_to_all in (health.router, pages.router, output_page.router, log_in.router):
         router.include_router(open_to_all)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)

@@ -21,6 +21,7 @@ from service.api.examples.jobs import (
     TRIAL_CONFIG_TO_PASTE,
     TRIAL_CREATE,
 )
+from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )
@@ -37,6 +38,8 @@ __all__ = [
     "JOB_CREATE_TOKENS",
     "JOB_ESTIMATE",
     "MEASUREMENTS",
+    "OUTPUT",
+    "OUTPUT_STREAM",
     "PROBLEM",
     "RECOMMENDATION",
     "SEARCH_SPACE",

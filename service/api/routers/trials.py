@@ -27,6 +27,7 @@ from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases import steer
+from service.use_cases.rank_output import last_lines
 from service.use_cases.submit import parameter_groups_of
 
 MAX_MEASUREMENTS = 10_000
@@ -109,7 +110,8 @@ def propose_trial(
 @router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
     JobRepository(session).check_exists(job_id)
-    return TrialRead.of(TrialRepository(session).get(job_id, number))
+    trial = TrialRepository(session).get(job_id, number)
+    return TrialRead.of(trial, last_lines=last_lines(session, trial))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
