@@ -10,6 +10,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, cast
 
+from anyio import CancelScope, CapacityLimiter, to_thread
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 
@@ -22,6 +23,7 @@ from service.errors import InvalidInput, NotFound
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.store.session import Database, Session
+from service.use_cases.progress import TrialMemory
 
 
 # Coroutines, although they wait for nothing: a function would need a thread for each.
@@ -49,6 +51,10 @@ async def _metrics(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 
+async def _trial_memory(request: Request) -> TrialMemory:
+    return cast("TrialMemory", request.app.state.trial_memory)
+
+
 async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
@@ -60,6 +66,7 @@ DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]
 ProbeDependency = Annotated[Probe, Depends(_probe)]
 MetricsDependency = Annotated[Metrics, Depends(_metrics)]
+TrialMemoryDependency = Annotated[TrialMemory, Depends(_trial_memory)]
 Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 
@@ -115,8 +122,15 @@ DeedDependency = Annotated[Deed, Depends(_deed)]
 
 
 async def _read_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
-    async with turns.one(), contextmanager_in_threadpool(database.reading()) as session:
-        yield session
+    async with turns.one():
+        session = database.session_to_read()
+        try:
+            yield session
+        finally:
+            if session.in_transaction():  # the endpoint has not closed it itself (`service.api.one_thread`)
+                with CancelScope(shield=True):
+                    # A limiter of its own: it waits for no thread that a request without a session may hold.
+                    await to_thread.run_sync(session.close, limiter=CapacityLimiter(1))
 
 
 async def _write_session(

@@ -24,6 +24,7 @@ from service.api import examples, media_types, problems
 from service.api.capacity import Turns
 from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, address_of
 from service.api.doors import Doors
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.schemas.jobs import EventPage, EventRead
 from service.clock import Clock
@@ -247,7 +248,7 @@ async def _reader(request: Request, doors: DoorsDependency, caller: CallerDepend
 
 Reader = Annotated[StreamReader, Depends(_reader)]
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=OneThreadRoute)
 
 LastEventId = Annotated[
     int | None,

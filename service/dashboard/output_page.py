@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from service.api.dependencies import ReadSession
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.output import Wanted
 from service.api.routers.trials import TrialNumber
@@ -17,7 +18,7 @@ from service.store.repositories.outputs import OutputRepository
 
 LINES_SHOWN = 500
 
-router = APIRouter()
+router = APIRouter(route_class=OneThreadRoute)
 
 
 @router.get("/jobs/{job_id}/trials/{number}/logs", include_in_schema=False)

@@ -40,6 +40,7 @@ from service.server.head import Head
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
+from service.use_cases.progress import TrialMemory
 from trainers.installation.distribution import version
 
 DESCRIPTION = """\
@@ -103,6 +104,7 @@ def create_app(
     app.state.turns = turns
     app.state.probe = probe
     app.state.metrics = observed
+    app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
     app.state.doors = Doors(opened, turns, settings)
     app.state.feed = events.EventFeed(

@@ -18,8 +18,10 @@ from service.api.dependencies import (
     Now,
     ReadSession,
     SettingsDependency,
+    TrialMemoryDependency,
     WriteSession,
 )
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.preparation import DryRun, PreparedJob, permitted_specification
 from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
@@ -29,10 +31,10 @@ from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import estimates, steer, submit
-from service.use_cases.progress import progress_of
+from service.use_cases.progress import TrialMemory, progress_of
 from service.use_cases.waiting import waiting_of
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,19 @@ class _Reader:
 
     now: datetime
     silence_seconds: float
+    memory: TrialMemory
 
     def one(self, session: Session, job: Job) -> JobRead:
         return self.all(session, [job])[0]
 
     def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
-        progress = progress_of(session, found, now=self.now)
+        progress = progress_of(session, found, now=self.now, memory=self.memory)
         waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds)
         return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
 
 
-def _reader(now: Now, settings: SettingsDependency) -> _Reader:
-    return _Reader(now, settings.lease_seconds)
+async def _reader(now: Now, settings: SettingsDependency, memory: TrialMemoryDependency) -> _Reader:
+    return _Reader(now, settings.lease_seconds, memory)
 
 
 Reader = Annotated[_Reader, Depends(_reader)]

@@ -17,6 +17,7 @@ from pydantic import AwareDatetime
 from service.api import examples, media_types, problems
 from service.api.dependencies import JobId, ReadSession
 from service.api.events import HEARTBEAT_SECONDS, RETRY_MS, Accept, EventStream, LastEventId, Reader, StreamReader
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT, LARGEST_INT
 from service.api.routers.trials import TrialNumber
 from service.api.schemas.output import OutputPage, OutputRead
@@ -34,7 +35,7 @@ LINGERING_SECONDS = 3.0
 
 logger = logging.getLogger(__name__)
 
-router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"])
+router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
 Rank = Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Of this rank alone.")]
 Stream = Annotated[OutputStream | None, Query(description="Of this stream alone.")]

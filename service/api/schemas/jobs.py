@@ -224,6 +224,8 @@ class JobRead(ReadModel):
     """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
     """Why the job failed, for a person."""
+    cut_off: str | None = None
+    """What ended it before its trials had, for a person: its budget, or its project's quota of device-hours."""
     workload: str
     """The workload's name."""
     model: str | None = None
@@ -258,6 +260,7 @@ class JobRead(ReadModel):
             waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
+            cut_off=job.cut_off,
             workload=job.workload,
             model=job.model,
             objectives=list(job.objectives),

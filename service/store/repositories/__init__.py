@@ -19,6 +19,7 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
+from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -38,6 +39,7 @@ __all__ = [
     "JobRepository",
     "KnownValues",
     "LeadingTrial",
+    "ListedTrial",
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
@@ -50,6 +52,7 @@ __all__ = [
     "StudyRepository",
     "StudyTrial",
     "TokenRepository",
+    "TrialColumnsRepository",
     "TrialLengths",
     "TrialRepository",
     "TrialSummary",

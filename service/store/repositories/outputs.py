@@ -145,10 +145,10 @@ class OutputRepository:
         statement = select(RankOutput.rank).where(RankOutput.trial_id == trial_id).order_by(RankOutput.rank)
         return list(self._session.scalars(statement))
 
-    def numbers_of(self, trial_ids: Collection[str]) -> set[int]:
-        """The numbers of those of some trials of a job whose ranks printed anything; of up to `MAX_IDS` trials."""
+    def numbers_of_job(self, job_id: str) -> set[int]:
+        """The numbers of the trials of a job whose ranks printed anything."""
         statement = select(Trial.number).join(RankOutput, RankOutput.trial_id == Trial.id)
-        return set(self._session.scalars(statement.where(Trial.id.in_(list(trial_ids)))))
+        return set(self._session.scalars(statement.where(Trial.job_id == job_id).distinct()))
 
     def after(
         self,
