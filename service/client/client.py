@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -13,6 +14,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
+from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
 from service.api.schemas.common import Problem, Readiness
 from service.api.schemas.jobs import (
     EventRead,
@@ -26,6 +28,7 @@ from service.api.schemas.jobs import (
 )
 from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
+from service.client.downloads import fetch
 from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
 from service.client.own_token import find_token
 from service.client.stream import StreamOver, followed, sse_messages
@@ -228,14 +231,41 @@ class Client:
         """
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/retry")
 
-    def measurements(self, job_id: str, number: int, *, after_step: int = -1) -> Iterator[MeasurementRead]:
-        """The measurements of a trial, by step."""
+    def measurements(
+        self, job_id: str, number: int, *, after_step: int = -1, **asked: str | int | Sequence[str]
+    ) -> Iterator[MeasurementRead]:
+        """The measurements of a trial, by step.
+
+        Args:
+            asked: further parameters of `GET /v1/jobs/{job_id}/trials/{number}/measurements`: `metric`, ...
+        """
         following: int | None = after_step
         while following is not None:
             path = f"{_job_path(job_id)}/trials/{number}/measurements"
-            page = self._read(MeasurementPage, "GET", path, params={"after_step": following})
+            page = self._read(MeasurementPage, "GET", path, params={**asked, "after_step": following})
             yield from page.items
             following = page.next_after_step
+
+    def checkpoints(self, job_id: str, number: int) -> list[CheckpointRead]:
+        """The checkpoints of a trial that are there now, the newest first. Raises: ApiError (404, 503)."""
+        return self._read(CheckpointList, "GET", f"{_job_path(job_id)}/trials/{number}/checkpoints").items
+
+    def download_checkpoint(self, job_id: str, number: int, checkpoint: CheckpointRead, directory: Path) -> None:
+        """Fetches the files of a checkpoint into a directory, and checks them.
+
+        Raises:
+            ApiError: 404: it is gone, as newer ones are there or the trial has ended; 503.
+            DamagedDownload
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in checkpoint.files:
+            path = f"{_job_path(job_id)}/trials/{number}/checkpoints/{checkpoint.name}/{file.name}"
+            try:
+                response = fetch(self._http, path, directory / file.name, sha256=file.sha256)
+            except httpx.TransportError as error:
+                raise ServiceUnreachable(self.base_url, error) from error
+            if not response.is_success:
+                raise self._error(response)
 
     def recommendations(self, workload: str | None = None, **asked: str | int) -> list[RecommendationRead]:
         """The recommendations that hold for all that is asked, the best first.

@@ -26,7 +26,19 @@ from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_foreign_job, refuse_nul
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import admin, catalogue, health, jobs, metrics, output, plots, recommendations, trials
+from service.api.routers import (
+    admin,
+    catalogue,
+    checkpoints,
+    health,
+    jobs,
+    measurements,
+    metrics,
+    output,
+    plots,
+    recommendations,
+    trials,
+)
 from service.clock import Clock, utc_now
 from service.dashboard import log_in, output_page, pages
 from service.dashboard.assets import static_mounts
@@ -106,6 +118,7 @@ def create_app(
     app.state.metrics = observed
     app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
+    app.state.downloads = checkpoints.Downloads()
     app.state.doors = Doors(opened, turns, settings)
     app.state.feed = events.EventFeed(
         opened,
@@ -144,7 +157,8 @@ def _routes() -> tuple[BaseRoute, ...]:
     )
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, plots, trials, output, events, recommendations, catalogue, admin, metrics):
+    of_trials = (trials, measurements, output, checkpoints)
+    for module in (jobs, plots, *of_trials, events, recommendations, catalogue, admin, metrics):
         router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
     for open_to_all in (health.router, pages.router, output_page.router, log_in.router):
         router.include_router(open_to_all)

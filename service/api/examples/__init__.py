@@ -6,6 +6,7 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
+from service.api.examples.checkpoints import CHECKPOINT
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -28,6 +29,7 @@ from service.api.examples.recommendations import (
 
 __all__ = [
     "AUDIT_ENTRY",
+    "CHECKPOINT",
     "EVENT",
     "EVENT_STREAM",
     "JOB",
