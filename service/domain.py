@@ -60,6 +60,15 @@ class OutputStream(StrEnum):
     STDERR = "stderr"
 
 
+class DeliveryState(StrEnum):
+    """What became of a message to a webhook."""
+
+    WAITING = "waiting"
+    """To be sent, or to be sent again."""
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
 class FailureReason(StrEnum):
     """Why a trial failed."""
 

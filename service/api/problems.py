@@ -51,7 +51,7 @@ MAX_ERRORS_LOOKED_AT = 200
 """A value that is none of several kinds has an error for each of them."""
 MAX_CHARACTERS = 2000
 """Of a text in a problem: what was sent may be in it."""
-METHODS = ("GET", "PATCH", "POST")
+METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""

@@ -47,6 +47,7 @@ from service.store.repositories import JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
+from service.webhooks.delivering import keep_delivering
 from trainers.storage import Place, StoreFailed, masked
 
 T = TypeVar("T")
@@ -104,6 +105,15 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             )
         )
         helpers[-1].start()
+    helpers.append(
+        threading.Thread(
+            target=keep_delivering,
+            args=(database,),
+            kwargs={"allows_private": settings.webhook_private_addresses, "gone": gone},
+            name="webhooks",
+        )
+    )
+    helpers[-1].start()
     launcher = _launcher(settings)
     try:
         while not stop.is_set():

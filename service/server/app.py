@@ -38,6 +38,7 @@ from service.api.routers import (
     plots,
     recommendations,
     trials,
+    webhooks,
 )
 from service.clock import Clock, utc_now
 from service.dashboard import log_in, output_page, pages
@@ -158,7 +159,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_trials = (trials, measurements, output, checkpoints)
-    for module in (jobs, plots, *of_trials, events, recommendations, catalogue, admin, metrics):
+    for module in (jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, metrics):
         router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
     for open_to_all in (health.router, pages.router, output_page.router, log_in.router):
         router.include_router(open_to_all)

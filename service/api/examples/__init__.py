@@ -26,10 +26,12 @@ from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )
+from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEBHOOK_SECRET
 
 __all__ = [
     "AUDIT_ENTRY",
     "CHECKPOINT",
+    "DELIVERY",
     "EVENT",
     "EVENT_STREAM",
     "JOB",
@@ -48,5 +50,8 @@ __all__ = [
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",
+    "WEBHOOK",
+    "WEBHOOK_CREATE",
+    "WEBHOOK_SECRET",
     "WORKLOAD",
 ]
