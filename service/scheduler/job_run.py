@@ -20,8 +20,8 @@ from typing import NoReturn
 from ray import tune
 
 from service.clock import utc_now
-from service.errors import InvalidInput, LeaseLost
-from service.monitoring.logs import set_up_logs
+from service.errors import InvalidInput, LeaseLost, NotFound
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -33,7 +33,7 @@ from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
-from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
+from service.scheduler.stored_job import Stored, is_to_be_judged, plan_of, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
@@ -42,8 +42,7 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.planning import JobPlan, plan_job
-from service.store.models import Job
+from service.specification.planning import JobPlan
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
@@ -115,7 +114,12 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            this.write(lambda session: run.finish_job(session, this.lease, failure=failure, now=utc_now()))
+            quota_is_spent = ending is Ending.QUOTA_SPENT
+            this.write(
+                lambda session: run.finish_job(
+                    session, this.lease, failure=failure, quota_is_spent=quota_is_spent, now=utc_now()
+                )
+            )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
@@ -135,7 +139,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         JobImpossible: the job cannot be run, or not any further.
         WorkloadNotDescribed: not now.
     """
-    plan = plan_of(stored.job)
+    plan = plan_of(stored.job, this.settings)
     _set_limits(this.watch, plan, stored)
     policy = _restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
@@ -256,19 +260,6 @@ def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, direct
     )
 
 
-def plan_of(job: Job) -> JobPlan:
-    """The plan of a stored job, made anew.
-
-    Raises:
-        JobImpossible: there is none any more, e.g. because the workload has changed.
-        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
-    """
-    try:
-        return plan_job(job.specification)
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
-
-
 def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     """Has the run end when the job's time is spent."""
     specification = plan.specification
@@ -295,11 +286,14 @@ def _group_size(plan: JobPlan) -> GroupSize:
 
 
 def _is_final(database: Database, lease: Lease) -> bool:
-    return with_retries(
-        database.reading,
-        lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-        give_up_seconds=DATABASE_OUTAGE_SECONDS,
-    )
+    try:
+        return with_retries(
+            database.reading,
+            lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+        )
+    except NotFound:
+        return True  # it has ended, and was deleted
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -312,9 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     process_tree.adopt_orphans()
     settings = Settings()
-    # The log of a job, of which a person is shown the end after a crash.
-    log_format = "text" if settings.log_format == "auto" else settings.log_format
-    set_up_logs(log_format, job=options.job, attempt=options.attempt)
+    set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)

@@ -67,6 +67,10 @@ class Database:
         with self._read() as session:
             yield session
 
+    def session_to_read(self) -> Session:
+        """As `reading`, for whoever closes it; it takes a connection with its first statement."""
+        return self._read()
+
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session whose changes are committed at the end of the block, or rolled back if it raises."""

@@ -207,6 +207,7 @@ def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
 ) -> None:
     (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
     service.start_worker()
     job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
     job, [trial] = service.finish(job_id)
