@@ -309,6 +309,23 @@ class Client:
             time.sleep(pause)
             pause = min(2 * pause, 5.0)
 
+    def read(
+        self,
+        schema: type[Read],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Read:
+        """The answer to one request, for what has no method of its own.
+
+        Raises:
+            ApiError, ServiceUnreachable
+        """
+        return self._read(schema, method, path, params=params, body=body, headers=headers)
+
     def _stream(self, path: str, after: int | None) -> Iterator[EventRead | None]:
         headers = {"Accept": "text/event-stream"}
         if after is not None:

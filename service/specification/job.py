@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, JsonValue, RootModel, model_validator
 
 from service.domain import Currency, PrunerName, SamplerName
+from service.specification.external.trials import ExternalTrials
 from service.specification.resources import Resources
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
@@ -199,6 +200,8 @@ class JobSpecification(StrictModel):
     budget: Budget = Field(default_factory=Budget)
     training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
+    external: ExternalTrials | None = None
+    """Null: the service trains the trials."""
     sampler: SamplerChoice = Field(default_factory=SamplerChoice)
     pruner: PrunerChoice = Field(default_factory=PrunerChoice)
     pinned: Pinned = Field(default_factory=list)

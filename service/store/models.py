@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     TypeDecorator,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -143,6 +144,8 @@ class Job(Base):
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]
     """While it runs: since when."""
+    is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """True if others train its trials: its run holds no device."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))

@@ -6,6 +6,14 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
+from service.api.examples.external import (
+    DECISION,
+    END_CREATE,
+    JOB_CREATE_EXTERNAL,
+    REPORT_CREATE,
+    SUGGESTION,
+    SUGGESTION_CREATE,
+)
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -27,11 +35,14 @@ from service.api.examples.recommendations import (
 
 __all__ = [
     "AUDIT_ENTRY",
+    "DECISION",
+    "END_CREATE",
     "EVENT",
     "EVENT_STREAM",
     "JOB",
     "JOB_CHANGE",
     "JOB_CREATE",
+    "JOB_CREATE_EXTERNAL",
     "JOB_CREATE_OWN_SPACE",
     "JOB_CREATE_SEARCHED_BATCH",
     "JOB_CREATE_TOKENS",
@@ -39,7 +50,10 @@ __all__ = [
     "MEASUREMENTS",
     "PROBLEM",
     "RECOMMENDATION",
+    "REPORT_CREATE",
     "SEARCH_SPACE",
+    "SUGGESTION",
+    "SUGGESTION_CREATE",
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",

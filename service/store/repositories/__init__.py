@@ -9,6 +9,7 @@ from service.store.repositories.access import (
     TokenRepository,
     Usage,
 )
+from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.measurements import MeasurementRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
@@ -35,6 +36,7 @@ __all__ = [
     "ClusterShareRepository",
     "CompletedTrial",
     "EventRepository",
+    "ExternalRequestRepository",
     "JobRepository",
     "KnownValues",
     "LeadingTrial",
@@ -50,6 +52,7 @@ __all__ = [
     "StudyRepository",
     "StudyTrial",
     "TokenRepository",
+    "TrialLeaseRepository",
     "TrialLengths",
     "TrialRepository",
     "TrialSummary",
