@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -235,6 +235,30 @@ class Client:
             page = self._read(MeasurementPage, "GET", path, params={"after_step": following})
             yield from page.items
             following = page.next_after_step
+
+    def export(
+        self,
+        job_id: str,
+        *,
+        table: Literal["trials", "measurements"],
+        table_format: Literal["csv", "jsonl", "parquet"] = "csv",
+    ) -> Iterator[bytes]:
+        """The file of a job's trials or measurements, in pieces, as the service reads them.
+
+        Raises:
+            ApiError: 404.
+            ServiceUnreachable: also in the middle of the file, which is then of no use.
+        """
+        params = {"table": table, "format": table_format}
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
+        try:
+            with self._http.stream("GET", f"{_job_path(job_id)}/export", params=params, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._error(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
 
     def recommendations(self, workload: str | None = None, **asked: str | int) -> list[RecommendationRead]:
         """The recommendations that hold for all that is asked, the best first.

@@ -28,6 +28,7 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
+from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
 from service.scheduler.stored_job import (
@@ -40,6 +41,7 @@ from service.scheduler.stored_job import (
     restored_policy,
     retries_of,
     set_limits,
+    trackers_of,
     unfinished_configs,
 )
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
@@ -89,14 +91,17 @@ class JobRun:
 def run_job(this: JobRun) -> None:
     """Runs a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
+    stored = read_stored(this.database, this.lease)
+    trackers = trackers_of(stored.job, this.settings.tracker_place)
     try:
         with _template(this):
-            _search(this, read_stored(this.database, this.lease))
+            _search(this, stored, trackers)
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
     _leave(this, ending, failure)
+    trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
 
 
 def _template(this: JobRun) -> AbstractContextManager[object]:
@@ -131,7 +136,7 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
         remove(this.checkpoints)
 
 
-def _search(this: JobRun, stored: Stored) -> NoReturn:
+def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     """Tries what the policy asks for.
 
     Raises:
@@ -160,6 +165,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         checkpoints=this.checkpoints,
         never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
         parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
+        trackers=trackers,
     )
     adapters = adapters_of(
         plan,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from service.clock import utc_now
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
@@ -135,6 +137,11 @@ def group_size(plan: JobPlan) -> GroupSize:
         resources.memory_per_worker or 0,
         resources.custom_resources,
     )
+
+
+def trackers_of(job: Job, directory: Path) -> LiveTrackers:
+    """The experiment trackers that a job asks for; to be closed."""
+    return LiveTrackers(job.id, job.specification.trackers, directory, job_name=job.name)
 
 
 def is_final(database: Database, lease: Lease) -> bool:

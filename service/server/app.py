@@ -27,7 +27,18 @@ from service.api.capacity import Probe, Turns
 from service.api.dependencies import refuse_foreign_job, refuse_nul
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import admin, catalogue, external, health, jobs, metrics, plots, recommendations, trials
+from service.api.routers import (
+    admin,
+    catalogue,
+    export,
+    external,
+    health,
+    jobs,
+    metrics,
+    plots,
+    recommendations,
+    trials,
+)
 from service.clock import Clock, utc_now
 from service.dashboard import log_in, pages
 from service.dashboard.assets import static_mounts
@@ -144,7 +155,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     )
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, plots, trials, external, events, recommendations, catalogue, admin, metrics):
+    for module in (jobs, plots, trials, external, export, events, recommendations, catalogue, admin, metrics):
         router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
     for open_to_all in (health.router, pages.router, log_in.router):
         router.include_router(open_to_all)

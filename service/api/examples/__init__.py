@@ -6,6 +6,7 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
+from service.api.examples.exports import EXPORTS
 from service.api.examples.external import (
     DECISION,
     END_CREATE,
@@ -39,6 +40,7 @@ __all__ = [
     "END_CREATE",
     "EVENT",
     "EVENT_STREAM",
+    "EXPORTS",
     "JOB",
     "JOB_CHANGE",
     "JOB_CREATE",

@@ -21,6 +21,7 @@ from service.errors import LeaseLost
 from service.monitoring.logs import set_up_logs
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.external.serving import Serving
+from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
@@ -33,6 +34,7 @@ from service.scheduler.stored_job import (
     restored_policy,
     retries_of,
     set_limits,
+    trackers_of,
     unfinished_configs,
 )
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
@@ -59,12 +61,18 @@ QUIET_POLL_SECONDS = 0.5
 
 
 def run_external_job(
-    database: Database, lease: Lease, watch: Watch, *, checkpoints: Place, clock: Clock = utc_now
+    database: Database, lease: Lease, watch: Watch, *, checkpoints: Place, tracked: Path, clock: Clock = utc_now
 ) -> None:
-    """Answers the clients of a leased job to its end, or until its watch ends the run."""
+    """Answers the clients of a leased job to its end, or until its watch ends the run.
+
+    Args:
+        tracked: the directory of experiment trackers.
+    """
     failure, ending = None, Ending.DONE
+    stored = read_stored(database, lease)
+    trackers = trackers_of(stored.job, tracked)
     try:
-        serve_clients(database, lease, watch, checkpoints=checkpoints, clock=clock)
+        serve_clients(database, lease, stored, watch, trackers, checkpoints=checkpoints, clock=clock)
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
@@ -81,10 +89,18 @@ def run_external_job(
             write(lambda session: run.finish_job(session, lease, failure=failure, now=clock()))
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
+    trackers.close()
 
 
 def serve_clients(
-    database: Database, lease: Lease, watch: Watch, *, checkpoints: Place, clock: Clock = utc_now
+    database: Database,
+    lease: Lease,
+    stored: Stored,
+    watch: Watch,
+    trackers: LiveTrackers,
+    *,
+    checkpoints: Place,
+    clock: Clock = utc_now,
 ) -> NoReturn:
     """Answers until something ends the run.
 
@@ -92,10 +108,11 @@ def serve_clients(
         RunEnded: what does; all that was taken in is written, unless the job is no longer this run's.
         JobImpossible: the job cannot be run, or not any further.
     """
-    stored = read_stored(database, lease)
     plan = plan_of(stored.job)
     set_limits(watch, plan, stored)
-    serving = make_serving(database, lease, stored, plan, watch, checkpoints=checkpoints, clock=clock)
+    serving = make_serving(
+        database, lease, stored, plan, watch, checkpoints=checkpoints, trackers=trackers, clock=clock
+    )
     asked_at = time.monotonic()
     try:
         serving.begin()
@@ -121,6 +138,7 @@ def make_serving(
     signals: Signals,
     *,
     checkpoints: Place,
+    trackers: LiveTrackers | None = None,
     clock: Clock = utc_now,
 ) -> Serving:
     """The answers of a run of a stored job.
@@ -142,6 +160,7 @@ def make_serving(
         configs=unfinished_configs(stored),
         checkpoints=checkpoints,
         parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
+        trackers=trackers,
     )
     decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])
     feasibility = Feasibility()
@@ -178,7 +197,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
-        run_external_job(database, lease, watch, checkpoints=checkpoints_of(settings.checkpoint_place, lease.job_id))
+        run_external_job(
+            database,
+            lease,
+            watch,
+            checkpoints=checkpoints_of(settings.checkpoint_place, lease.job_id),
+            tracked=settings.tracker_place,
+        )
     except Exception:  # a process boundary
         logger.exception("the run of job %s crashed", lease.job_id)
         status = ExitStatus.CUT_SHORT if watch.is_told else ExitStatus.CRASHED

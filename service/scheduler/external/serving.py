@@ -272,6 +272,7 @@ class Serving:
             measurement = measured.to_measurement(seconds=so_far)
             up_to = measurement.step
             self._journal.note(number, measurement)
+            self._trials.measured(number, measurement)
             done = up_to if length is None else length.examples_at(up_to)
             self._pace.measured(number, done, optimizer=config.optimizer.name)
             is_last = up_to >= held.num_steps

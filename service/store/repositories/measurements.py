@@ -85,6 +85,12 @@ class MeasurementRepository:
             statement = statement.where(MeasurementRow.step > after_step)
         return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
 
+    def metric_names(self, job_id: str) -> list[str]:
+        """The names of all metrics that trials of a job have measured, in the order in which they are reported."""
+        used = select(MeasurementRow.metric_set_id).join(MeasurementRow.trial).where(Trial.job_id == job_id).distinct()
+        statement = select(MetricSet.names).where(MetricSet.id.in_(used)).order_by(MetricSet.id)
+        return list(dict.fromkeys(name for names in self._session.scalars(statement) for name in names))
+
     def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[tuple[int, float | None]]]:
         """A metric of these trials by trial: (step, value) in order of steps; None: it was not measured, or not finite.
 
