@@ -268,6 +268,7 @@ def test_an_ended_job_is_counted_once_until_it_goes_on(database: Database) -> No
         resume_job(session, lease.job_id, now=NOW + timedelta(seconds=6))
     assert progress()[2] > first // 2
     again = claim(database, lease.worker_id)
+    assert again is not None
     run_trial(database, again, 2, 0.3)
     with database.writing() as session:
         finish_job(session, again, failure=None, now=NOW + timedelta(seconds=7))
