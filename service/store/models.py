@@ -211,7 +211,8 @@ class Job(Base):
     thinned_at: Mapped[datetime | None]
     """When `service.use_cases.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Bytes of its checkpoints, temporary files and logs when its worker last looked; None: it has never run."""
+    """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
+    last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
 

@@ -186,6 +186,20 @@ def test_a_stream_ends_when_its_token_does(world: World) -> None:
         wait_until(lambda: next(chunks, None) is None, "the end of the stream")
 
 
+def test_a_stream_ends_with_the_session_that_opened_it(world: World) -> None:
+    with world.asked.client() as http:
+        world.log_in(http)
+        with http.stream("GET", "/v1/events") as stream:
+            chunks = stream.iter_bytes()
+            next(chunks)
+            world.clock.advance(LIFETIME.total_seconds() - 1)
+            told = submit(world.database)
+            assert told in next(chunks).decode()
+            world.clock.advance(2)
+            submit(world.database)
+            assert next(chunks, None) is None
+
+
 def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_database: Database) -> None:
     clock = Clock()
     with asking(sqlite_database, clock=clock, access="auto") as asked, asked.client() as http:

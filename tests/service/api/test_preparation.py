@@ -48,6 +48,21 @@ def test_few_work_a_few_wait_and_further_ones_are_told_at_once() -> None:
     assert done[0] == done[-1]
 
 
+def test_one_token_leaves_a_process_to_others() -> None:
+    async def ask() -> None:
+        preparations, go = Preparations(at_once=2, waiting=8), threading.Event()
+        held = asyncio.create_task(preparations.do("a", go.wait, token="ada"))
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceBusy, match="of one token"):
+            await preparations.do("b", go.wait, token="ada")
+        assert await preparations.do("c", lambda: 1, token="bob") == 1
+        go.set()
+        assert await held
+        assert await preparations.do("b", lambda: 2, token="ada") == 2
+
+    event_loop.run(ask())
+
+
 def test_an_error_reaches_all_who_asked_and_is_not_kept() -> None:
     async def ask() -> None:
         preparations = Preparations()
