@@ -184,8 +184,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
             hint = did_you_mean(name, known) or f" (known: {', '.join(known) or 'none'})"
-            with faults.noted():
-                raise InvalidInput(name[:80], f"there is no such parameter{hint}")
+            faults.note(InvalidInput(name[:80], f"there is no such parameter{hint}"))
     faults.tell()
 
 

@@ -31,6 +31,7 @@ from service.errors import (
     JobAlreadyFinished,
     JobNotFinished,
     NotFound,
+    PreconditionFailed,
     QuotaExceeded,
     ScopeMissing,
     ServiceBusy,
@@ -78,6 +79,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (ForkNotRetriable, HTTPStatus.CONFLICT, "fork-not-retriable", "The trial cannot be tried again"),
     (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
+    (PreconditionFailed, HTTPStatus.PRECONDITION_FAILED, "changed-meanwhile", "It has been changed meanwhile"),
     (
         IdempotencyKeyReused,
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -196,6 +198,8 @@ async def _body_of(request: Request) -> object:
 def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
+    if isinstance(error, PreconditionFailed):
+        return [FieldError(field="If-Match", message="is of an earlier state", value=error.tag)]
     if isinstance(error, QuotaExceeded):
         return [FieldError(field=error.quota, message=f"{error.used:g} of {error.limit:g} are used", value=error.limit)]
     if isinstance(error, UnknownName):

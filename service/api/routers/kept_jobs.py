@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from service.access.audit import record_deed
 from service.api import problems, submission
+from service.api.conditional import IF_JOB_UNCHANGED
 from service.api.dependencies import (
     CallerDependency,
     DataAreHere,
@@ -50,7 +51,8 @@ _AS_IT_IS = JobPatch({})
     "/{job_id}",
     status_code=204,
     summary="Delete a job",
-    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 422, 503)},
+    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 412, 422, 503)},
+    dependencies=[IF_JOB_UNCHANGED],
 )
 def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. There is no
@@ -64,7 +66,12 @@ def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     delete_job(session, job_id, now=now)
 
 
-@router.post("/{job_id}/archive", summary="Archive a job", responses=problems.documented(403, 404, 422, 503))
+@router.post(
+    "/{job_id}/archive",
+    summary="Archive a job",
+    dependencies=[IF_JOB_UNCHANGED],
+    responses=problems.documented(403, 404, 412, 422, 503),
+)
 def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Has lists leave a job out, unless they are asked for it by `archived`. Nothing else changes: it runs on, and its
     recommendation holds.
@@ -72,7 +79,12 @@ def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) 
     return reader.one(session, set_archived(session, job_id, archived=True, now=now))
 
 
-@router.post("/{job_id}/unarchive", summary="Bring a job back", responses=problems.documented(403, 404, 422, 503))
+@router.post(
+    "/{job_id}/unarchive",
+    summary="Bring a job back",
+    dependencies=[IF_JOB_UNCHANGED],
+    responses=problems.documented(403, 404, 412, 422, 503),
+)
 def unarchive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Has lists show an archived job again."""
     return reader.one(session, set_archived(session, job_id, archived=False, now=now))

@@ -30,6 +30,8 @@ from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from service.store import models
     from service.use_cases.progress import JobProgress
     from service.use_cases.waiting import Waiting
@@ -287,6 +289,23 @@ class JobRead(ReadModel):
         )
 
 
+def _of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:
+    """Changes the schema of what is read alone to that of a row of a list, which may lack any field but one."""
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["required"] = [always]
+        schema["examples"] = [{name: value for name, value in example.items() if name != large}]
+
+    return change
+
+
+class JobItem(JobRead):
+    """A job of a list, with the fields that were asked for: all but `specification`, unless `view` or `fields` say
+    otherwise."""
+
+    model_config = ConfigDict(json_schema_extra=_of_list(examples.JOB, always="id", large="specification"))
+
+
 class JobEstimate(Estimate):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
 
@@ -343,6 +362,13 @@ class TrialRead(ReadModel):
     def of(cls, trial: models.Trial) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
         return cls(num_steps=trial.config["num_steps"], **own)
+
+
+class TrialItem(TrialRead):
+    """A trial of a list, with the fields that were asked for: all but `config`, unless `view` or `fields` say
+    otherwise."""
+
+    model_config = ConfigDict(json_schema_extra=_of_list(examples.TRIAL, always="number", large="config"))
 
 
 class TrialConfigRead(PasteableConfig):

@@ -22,6 +22,14 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
+from service.store.repositories.trial_lists import (
+    ListedTrial,
+    ParameterFilter,
+    Range,
+    TrialListRepository,
+    TrialOrder,
+    TrialQuery,
+)
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -46,12 +54,15 @@ __all__ = [
     "JobRepository",
     "KnownValues",
     "LeadingTrial",
+    "ListedTrial",
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "ParameterFilter",
     "Place",
     "PlottedTrial",
     "ProjectRepository",
+    "Range",
     "RecommendationQuery",
     "RecommendationRepository",
     "SigningKeyRepository",
@@ -62,6 +73,9 @@ __all__ = [
     "TagFilter",
     "TokenRepository",
     "TrialLengths",
+    "TrialListRepository",
+    "TrialOrder",
+    "TrialQuery",
     "TrialRepository",
     "TrialSummary",
     "Usage",
