@@ -188,7 +188,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
     faults.tell()
 
 
-JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
+JobId = Annotated[str, Path(description="The job's id.", examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -204,7 +204,7 @@ def list_measurements(
     job_id: JobId,
     number: TrialNumber,
     after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
-    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS)] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS, description="Measurements, at most.")] = 1000,
 ) -> MeasurementPage:
     """The measurements of a trial, by step."""
     trial = TrialRepository(session).get(job_id, number)

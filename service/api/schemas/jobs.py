@@ -117,6 +117,7 @@ class JobChange(StrictModel):
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
 
     name: JobName = ""
+    """The job's name for people."""
     tags: Tags = Field(default_factory=dict)
     """All of them: those left out go."""
     priority: Priority = 0
@@ -124,6 +125,7 @@ class JobChange(StrictModel):
     notes: Notes = ""
     """Your own text about the job, in place of what was there; empty: none."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
+    """Fields of the budget; those left out stay."""
 
     @model_validator(mode="before")
     @classmethod
@@ -163,6 +165,7 @@ class TrialCreate(StrictModel):
 
 class PhaseProgressRead(ReadModel):
     num_finished: int
+    """Its trials in a final state."""
     num_trials: int
     """At most so many, until the job has ended: a phase may need fewer."""
 
@@ -205,6 +208,7 @@ class WaitingRead(ReadModel):
     """The reason why nothing of a job is being trained, although it is neither paused nor over."""
 
     since: datetime
+    """When it began to wait."""
     reason: str = Field(alias="for")
     """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
 
@@ -217,12 +221,15 @@ class JobRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
 
     id: str
+    """Sorts by the time of submission."""
     name: str
+    """For people."""
     project: str = DEFAULT_PROJECT
     """Only callers of this project see the job."""
     owner: str | None = None
     """The name of the token that submitted it; null: nobody had to say who asks."""
     tags: dict[str, str]
+    """Texts by name to find it by."""
     notes: str | None = None
     """Your own text about the job."""
     cloned_from: str | None = None
@@ -230,7 +237,9 @@ class JobRead(ReadModel):
     archived_at: datetime | None = None
     """When it was archived: lists leave it out unless they are asked for it. Null: it is not."""
     priority: int = 0
+    """Higher goes first: in the queue, and where jobs share a cluster."""
     state: JobState
+    """Where it stands; the last three are final, unless a user has it go on."""
     waiting: WaitingRead | None = None
     """The reason for which a queued or running job waits, and since when; null: it does not wait."""
     requested: JobRequest | None
@@ -254,9 +263,13 @@ class JobRead(ReadModel):
     currency: str | None = None
     """Of its cost."""
     progress: ProgressRead
+    """How far it has come."""
     created_at: datetime
+    """When it was submitted."""
     started_at: datetime | None
+    """When it first ran; null: not yet."""
     finished_at: datetime | None
+    """When it ended; null: it has not."""
 
     @classmethod
     def of(cls, job: models.Job, progress: JobProgress, waiting: Waiting | None) -> JobRead:
@@ -314,8 +327,11 @@ class TrialRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
 
     number: int
+    """0, 1, 2, ... within the job."""
     phase: Phase
+    """The part of the job that it belongs to."""
     state: TrialState
+    """Where it stands; all but the first two are final, unless a user has it tried again."""
     requested: TrialRequest | None
     """`stop`: the trial ends at its next measurement."""
     reason: FailureReason | None
@@ -355,8 +371,11 @@ class TrialRead(ReadModel):
     data_digest: str | None = None
     """Digest of the data; null: there is no telling."""
     created_at: datetime
+    """When it was chosen."""
     started_at: datetime | None
+    """When it was first trained; null: not yet."""
     finished_at: datetime | None
+    """When it ended; null: it has not."""
 
     @classmethod
     def of(cls, trial: models.Trial) -> TrialRead:
@@ -377,6 +396,7 @@ class TrialConfigRead(PasteableConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
 
     number: int
+    """Of the trial."""
     python: str
     """The same as Python to paste."""
 
@@ -387,16 +407,22 @@ class TrialConfigRead(PasteableConfig):
 
 class MeasurementRead(ReadModel):
     step: int
+    """Optimizer steps up to it."""
     epoch: float
+    """Passes over the training data up to it."""
     seconds: float
+    """Training time up to it."""
     metrics: dict[str, float | None]
+    """By name; null: it was not finite."""
     recorded_at: datetime
+    """When it was stored."""
 
 
 class MeasurementPage(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
 
     items: list[MeasurementRead]
+    """By step."""
     next_after_step: int | None
     """`after_step` of the next page; null: this is the last one so far."""
 
@@ -405,7 +431,9 @@ class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
 
     items: list[Item]
+    """In the order of the list."""
     next_page_token: str | None
+    """`page_token` of the next page; null: this is the last one."""
 
 
 class EventRead(ReadModel):
