@@ -22,6 +22,14 @@ class ServiceBusy(ServiceError):
         super().__init__(f"the service works on {num_at_once} {what} at once, and {ended}")
 
 
+class NotDoneYet(ServiceBusy):
+    """A request takes longer than clients wait. The service goes on with it, and answers the same request later."""
+
+    def __init__(self, waited_seconds: float) -> None:
+        told = f"it takes more than {waited_seconds:g} s and goes on: ask again for what comes of it"
+        ServiceError.__init__(self, told)
+
+
 class NotFound(ServiceError):
     """No such thing."""
 
@@ -62,6 +70,13 @@ class CodeForbidden(InvalidInput):
 
 class WorkloadNotDescribed(ServiceError):
     """The process that was to describe the workload, or its model, was killed or too slow; the request may do later."""
+
+
+class CheckpointsOutOfReach(ServiceError):
+    """The checkpoints cannot be read now; the request may do later."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the checkpoints cannot be read now: {why}")
 
 
 class Conflict(ServiceError):

@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import Depends, Header, Response
 from pydantic import BaseModel
 
-from service.api.dependencies import JobId, WriteSession
+from service.api.dependencies import JobId, TrialNumber, WriteSession
 from service.errors import PreconditionFailed
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -78,8 +78,9 @@ def changeable_of_trial(trial: Trial) -> str:
 class Tagged:
     """Answers with a thing and its `ETag`, or with 304."""
 
-    def __init__(self, if_none_match: IfNoneMatch = None) -> None:
-        self._known = if_none_match
+    def __init__(self, known: str | None) -> None:
+        """Args: known: what `If-None-Match` says."""
+        self._known = known
 
     def answer(self, read: BaseModel, changeable: str) -> Response:
         """The answer to a request for one thing.
@@ -97,7 +98,11 @@ class Tagged:
         return Response(content, headers=headers, media_type="application/json")
 
 
-TaggedDependency = Annotated[Tagged, Depends(Tagged)]
+async def _tagged(if_none_match: IfNoneMatch = None) -> Tagged:
+    return Tagged(if_none_match)
+
+
+TaggedDependency = Annotated[Tagged, Depends(_tagged)]
 
 
 def _check(given: str, changeable: Callable[[], str]) -> None:
@@ -114,11 +119,11 @@ def _unchanged_job(session: WriteSession, job_id: JobId, if_match: IfMatch = Non
         _check(if_match, lambda: changeable_of_job(job))
 
 
-def _unchanged_trial(session: WriteSession, request: Request, job_id: JobId, if_match: IfMatch = None) -> None:
+def _unchanged_trial(session: WriteSession, job_id: JobId, number: TrialNumber, if_match: IfMatch = None) -> None:
     """Raises: PreconditionFailed: `If-Match` names a state of the trial that is past; NotFound."""
     if if_match is not None:
         JobRepository(session).get_locked(job_id)
-        trial = TrialRepository(session).get(job_id, int(request.path_params["number"]))
+        trial = TrialRepository(session).get(job_id, number)
         _check(if_match, lambda: changeable_of_trial(trial))
 
 

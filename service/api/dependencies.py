@@ -10,6 +10,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, cast
 
+from anyio import CancelScope, CapacityLimiter, to_thread
 from fastapi import Depends, Header, HTTPException, Path, Request
 from fastapi.concurrency import contextmanager_in_threadpool
 from fastapi.dependencies.models import Dependant
@@ -25,6 +26,7 @@ from service.faults import Faults
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
 from service.store.session import Database, Session
+from service.use_cases.progress import TrialMemory
 
 
 # Coroutines, although they wait for nothing: a function would need a thread for each.
@@ -52,6 +54,10 @@ async def _metrics(request: Request) -> Metrics:
     return cast("Metrics", request.app.state.metrics)
 
 
+async def _trial_memory(request: Request) -> TrialMemory:
+    return cast("TrialMemory", request.app.state.trial_memory)
+
+
 async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
@@ -63,6 +69,7 @@ DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]
 ProbeDependency = Annotated[Probe, Depends(_probe)]
 MetricsDependency = Annotated[Metrics, Depends(_metrics)]
+TrialMemoryDependency = Annotated[TrialMemory, Depends(_trial_memory)]
 Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 
@@ -89,18 +96,6 @@ def address_of(request: Request) -> str | None:
         return None
 
 
-async def refuse_foreign_job(request: Request, doors: DoorsDependency) -> None:
-    """Refuses whatever has to do with a job of another project than the caller's, for every route, as if there were no
-    such job.
-
-    Raises:
-        NotFound: there is none for the caller.
-    """
-    job_id = request.path_params.get("job_id")
-    if job_id is not None and not await doors.sees(request.state.caller, job_id):
-        raise NotFound("job", job_id)
-
-
 @dataclass(slots=True)
 class Deed:
     """What a request that writes does, for the audit trail; an endpoint that makes something says what."""
@@ -117,9 +112,20 @@ async def _deed(request: Request) -> Deed:
 DeedDependency = Annotated[Deed, Depends(_deed)]
 
 
-async def _read_session(database: DatabaseDependency, turns: TurnsDependency) -> AsyncIterator[Session]:
-    async with turns.one(), contextmanager_in_threadpool(database.reading()) as session:
-        yield session
+# Of the application's state, not by further dependencies: nearly every request asks for it, and to resolve one costs as
+# much as a tenth of a look at the database.
+async def _read_session(request: Request) -> AsyncIterator[Session]:
+    state = request.app.state
+    turns, database = cast("Turns", state.turns), cast("Database", state.database)
+    async with turns.one():
+        session = database.session_to_read()
+        try:
+            yield session
+        finally:
+            if session.in_transaction():  # the endpoint has not closed it itself (`service.api.one_thread`)
+                with CancelScope(shield=True):
+                    # A limiter of its own: it waits for no thread that a request without a session may hold.
+                    await to_thread.run_sync(session.close, limiter=CapacityLimiter(1))
 
 
 async def _write_session(
@@ -151,17 +157,25 @@ WriteSession = Annotated[Session, Depends(_write_session, scope="function")]
 made is noted in the audit trail."""
 
 
-async def refuse_nul(request: Request) -> None:
-    """Refuses the one character that an address can hold and PostgreSQL's text cannot, for every route.
+async def check_address(request: Request) -> None:
+    """Refuses what no address may name, for every route: the one character that an address can hold and PostgreSQL's
+    text cannot, and a job of another project than the caller's, as if there were no such job.
 
-    In a path it is 404, as nothing stored has such a name, and in a query it is 422. Headers cannot hold it, and bodies
-    are checked by `check_storable`.
+    The character is 404 in a path, as nothing stored has such a name, and 422 in a query. Headers cannot hold it, and
+    bodies are checked by `check_storable`.
+
+    Raises:
+        NotFound: there is no such job for the caller.
     """
     if "\0" in request.scope["path"]:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    for name, value in request.query_params.multi_items():
-        if "\0" in name + value:
-            raise InvalidInput(name, "must not contain the NUL character")
+    if request.scope["query_string"]:
+        for name, value in request.query_params.multi_items():
+            if "\0" in name + value:
+                raise InvalidInput(name, "must not contain the NUL character")
+    job_id = request.path_params.get("job_id")
+    if job_id is not None and not await cast("Doors", request.app.state.doors).sees(request.state.caller, job_id):
+        raise NotFound("job", job_id)
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:
@@ -189,6 +203,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 
 JobId = Annotated[str, Path(description="The job's id.", examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
+TrialNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="0, 1, 2, ... within the job.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -44,7 +44,7 @@ FieldsParameter = Annotated[
 ]
 
 
-def view_of(model: type[BaseModel], *, always: str, large: str) -> Callable[..., View]:
+def view_of(model: type[BaseModel], *, always: str, large: str) -> Callable[..., Awaitable[View]]:
     """A dependency that reads which fields of a model's rows are asked for.
 
     Args:
@@ -52,7 +52,7 @@ def view_of(model: type[BaseModel], *, always: str, large: str) -> Callable[...,
         large: the one that is left out unless it is asked for.
     """
 
-    def read(view: ViewParameter = ViewName.BASIC, fields: FieldsParameter = None) -> View:
+    async def read(view: ViewParameter = ViewName.BASIC, fields: FieldsParameter = None) -> View:
         known = list(model.model_fields)
         if fields is None:
             return View(frozenset(known) - ({large} if view is ViewName.BASIC else set()))

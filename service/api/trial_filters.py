@@ -10,12 +10,12 @@ from typing import Annotated
 from fastapi import Depends, Query
 
 from search_spaces.nearest import did_you_mean
-from service.api.dependencies import JobId, ReadSession
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput
 from service.faults import Faults
 from service.specification.phases import spaces_of
 from service.store.repositories import JobRepository, ParameterFilter, Range, TrialQuery
+from service.store.session import Session
 
 MAX_PARAMETERS_ASKED = 20
 
@@ -28,9 +28,7 @@ class _Wanted:
     range: Range | None
 
 
-def _trial_query(
-    session: ReadSession,
-    job_id: JobId,
+async def _trial_query(
     state: Annotated[list[TrialState], Query(default_factory=list, description="Repeat it for several states.")],
     parameter: Annotated[
         list[str],
@@ -54,34 +52,43 @@ def _trial_query(
         ),
     ] = None,
 ) -> TrialQuery:
-    if not parameter:
-        JobRepository(session).check_exists(job_id)
     return TrialQuery(
         states=state,
         phase=phase,
         value=None if value is None else _range("value", value),
-        parameters=_parameters(parameter, _names(session, job_id)) if parameter else (),
+        parameters=_parameters(parameter),
     )
 
 
-def _names(session: ReadSession, job_id: str) -> list[str]:
-    """The parameters of a job's search spaces."""
+def checked(session: Session, job_id: str, query: TrialQuery) -> TrialQuery:
+    """The query, if there is such a job with such parameters.
+
+    Raises:
+        NotFound: there is no such job.
+        InvalidInput: no search space of the job has a parameter that is asked for; names it.
+    """
+    if not query.parameters:
+        JobRepository(session).check_exists(job_id)
+        return query
     spaces = spaces_of(JobRepository(session).get(job_id).specification).values()
-    return sorted({parameter.name for space in spaces for parameter in space.parameters})
+    known = sorted({parameter.name for space in spaces for parameter in space.parameters})
+    faults = Faults()
+    for name in (asked.name for asked in query.parameters):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            told = f"the job has no parameter {name[:80]!r} (known: {', '.join(known)}){hint}"
+            faults.note(InvalidInput("parameter", told))
+    faults.tell()
+    return query
 
 
-def _parameters(given: Sequence[str], known: Sequence[str]) -> list[ParameterFilter]:
+def _parameters(given: Sequence[str]) -> list[ParameterFilter]:
     found, faults = [], Faults()
     for asked in given:
         name, separator, text = asked.partition("=")
         with faults.noted():
             if not separator:
                 raise InvalidInput("parameter", f"{asked[:80]!r} must be NAME=VALUE or NAME=LOW..HIGH")
-            if name not in known:
-                hint = did_you_mean(name, known)
-                raise InvalidInput(
-                    "parameter", f"the job has no parameter {name[:80]!r} (known: {', '.join(known)}){hint}"
-                )
             wanted = _read("parameter", text)
             found.append(ParameterFilter(name, wanted.text if wanted.range is None else wanted.range))
     faults.tell()
@@ -120,5 +127,5 @@ def _number(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-TrialFilters = Annotated[TrialQuery, Depends(_trial_query, scope="function")]
-"""Found out once it is clear that there is such a job."""
+TrialFilters = Annotated[TrialQuery, Depends(_trial_query)]
+"""To be `checked`."""

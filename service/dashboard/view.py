@@ -11,7 +11,7 @@ from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.types import Evidence, SeedResult
 from service.evidence.wording import chance
 from service.evidence.words import Answer, answer_by_values, answer_of
-from service.store.models import Trial
+from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
@@ -71,15 +71,6 @@ class SeedTable:
         return repeats | {row.number for row in self.rows}
 
 
-def parameter(value: object) -> str:
-    """A parameter's value, short enough for a table."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return str(value)
-
-
 def ago(then: datetime, now: datetime) -> str:
     """The time before `now`, in one unit; `static/times.js` keeps it true in an open page."""
     seconds = (now - then).total_seconds()
@@ -111,7 +102,7 @@ def bar(progress: JobProgress) -> list[BarSegment]:
     return segments
 
 
-def remarked(trials: Sequence[Trial]) -> Trial | None:
+def remarked(trials: Sequence[ListedTrial]) -> ListedTrial | None:
     """The newest completed trial of those shown whose measurements remarked something of the data."""
     return max(
         (trial for trial in trials if trial.state is TrialState.COMPLETED and trial.detail),
@@ -185,7 +176,7 @@ def _waiting(state: JobState) -> str:
     }.get(state, "So there is no best value.")
 
 
-def parameter_names(trials: Sequence[Trial]) -> list[str]:
+def parameter_names(trials: Sequence[ListedTrial]) -> list[str]:
     """Every parameter that a trial sampled: those of the search first, in the order they appear."""
     names: dict[str, None] = {}
     for phase in Phase:

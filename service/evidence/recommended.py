@@ -41,7 +41,7 @@ class RecommendedConfig(PasteableConfig):
     """The config that a job recommends, with its evidence."""
 
     evidence: Evidence
-    """What was measured, and how sure the difference is."""
+    """The measurements behind it, and how sure the difference is."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""

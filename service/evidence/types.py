@@ -204,7 +204,7 @@ class CurrencyComparison:
     """
 
     currency: Currency
-    """What both have spent equally much of."""
+    """Both have spent equally much of this."""
     verdict: Verdict
     """The difference in a word."""
     spent: float | None = None
@@ -331,9 +331,9 @@ class Alternative:
     recommended_mean: float
     """The recommended config's, over the same seeds."""
     speaks_for_it: list[str]
-    """What it does better, for a person; empty: nothing."""
+    """Its advantages over the recommended config, for a person."""
     speaks_for_recommended: list[str]
-    """What the recommended one does better."""
+    """The advantages of the recommended config over it, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +362,7 @@ class Evidence:
     seeds: list[int]
     """Seeds with which the compared trials were trained."""
     caveats: list[str]
-    """What to know before it is believed, for a person."""
+    """Limits of the evidence, for a person."""
     confirmation: ConfirmationResult | None = None
     """None: no config was trained again with new seeds."""
     front: list[FrontPoint] = field(default_factory=list)

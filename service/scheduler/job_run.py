@@ -21,19 +21,22 @@ from ray import tune
 
 from service.clock import utc_now
 from service.errors import InvalidInput, LeaseLost, NotFound
-from service.monitoring.logs import set_up_logs
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
+from service.scheduler.output.files import OutputPlaces, local_parent
+from service.scheduler.output.keeper import OutputKeeper
+from service.scheduler.output.on_cluster import ClusterOutput
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
-from service.scheduler.stored_job import Stored, is_to_be_judged, read_stored, retries_of, unfinished_configs
+from service.scheduler.stored_job import Stored, is_to_be_judged, plan_of, read_stored, retries_of, unfinished_configs
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
@@ -42,8 +45,7 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.planning import JobPlan, plan_job
-from service.store.models import Job
+from service.specification.planning import JobPlan
 from service.store.repositories import JobRepository
 from service.store.retry import Write, with_retries, write_with_retries
 from service.store.session import Database
@@ -85,6 +87,9 @@ class JobRun:
 def run_job(this: JobRun) -> None:
     """Runs a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
+    output = _output_of_cluster(this)
+    if output is not None:
+        output.start()
     try:
         with _template(this):
             _search(this, read_stored(this.database, this.lease))
@@ -92,7 +97,16 @@ def run_job(this: JobRun) -> None:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
-    _leave(this, ending, failure)
+    _leave(this, ending, failure, output)
+
+
+def _output_of_cluster(this: JobRun) -> OutputKeeper | None:
+    """Keeps what ranks print on other machines; the worker keeps what they print on its own."""
+    if this.address is None or not this.settings.log_bytes_per_rank:
+        return None
+    job_id = this.lease.job_id
+    source = ClusterOutput(job_id, this.groups.node_ids)
+    return OutputKeeper(this.database, job_id, source, bytes_per_rank=this.settings.log_bytes_per_rank)
 
 
 def _template(this: JobRun) -> AbstractContextManager[object]:
@@ -101,7 +115,7 @@ def _template(this: JobRun) -> AbstractContextManager[object]:
     return WorkerTemplate(this.directory) if is_missing else nullcontext()
 
 
-def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
+def _leave(this: JobRun, ending: Ending, failure: str | None, output: OutputKeeper | None) -> None:
     """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
     # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
     this.watch.stop_for_cluster()
@@ -115,11 +129,18 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            this.write(lambda session: run.finish_job(session, this.lease, failure=failure, now=utc_now()))
+            quota_is_spent = ending is Ending.QUOTA_SPENT
+            this.write(
+                lambda session: run.finish_job(
+                    session, this.lease, failure=failure, quota_is_spent=quota_is_spent, now=utc_now()
+                )
+            )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
     with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
+        if output is not None:
+            output.close()
         ray_cluster.leave(this.address)
     if is_to_release:
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
@@ -135,7 +156,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         JobImpossible: the job cannot be run, or not any further.
         WorkloadNotDescribed: not now.
     """
-    plan = plan_of(stored.job)
+    plan = plan_of(stored.job, this.settings)
     _set_limits(this.watch, plan, stored)
     policy = _restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
@@ -169,6 +190,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         groups=this.groups,
         sharing=_sharing(this, journal, nodes, size),
         data_roots=this.settings.data_directories,
+        output=_output_places(this),
     )
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
@@ -184,6 +206,14 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         journal.flush()
         raise JobImpossible(str(error)) from error
     raise AssertionError("Tune ended although the policy has trials left")
+
+
+def _output_places(this: JobRun) -> OutputPlaces | None:
+    """Where ranks write what they print; None: it is not to be kept."""
+    if not this.settings.log_bytes_per_rank:
+        return None
+    parent = str(local_parent(this.settings.data_dir)) if this.address is None else None
+    return OutputPlaces(parent, this.lease.job_id)
 
 
 def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy | InExamples:
@@ -256,19 +286,6 @@ def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, direct
     )
 
 
-def plan_of(job: Job) -> JobPlan:
-    """The plan of a stored job, made anew.
-
-    Raises:
-        JobImpossible: there is none any more, e.g. because the workload has changed.
-        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
-    """
-    try:
-        return plan_job(job.specification)
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
-
-
 def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
     """Has the run end when the job's time is spent."""
     specification = plan.specification
@@ -315,9 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     process_tree.adopt_orphans()
     settings = Settings()
-    # The log of a job, of which a person is shown the end after a crash.
-    log_format = "text" if settings.log_format == "auto" else settings.log_format
-    set_up_logs(log_format, job=options.job, attempt=options.attempt)
+    set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.access.permitted import check_paths, refuse_code_switched_off
 from service.domain import Phase
+from service.errors import InvalidInput
 from service.scheduler.policy.retries import Retries, Setbacks
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
 from service.scheduler.tune.run_end import JobImpossible
+from service.settings import Settings
+from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import with_retries
@@ -34,6 +38,25 @@ def read_stored(database: Database, lease: Lease) -> Stored:
         ),
         give_up_seconds=DATABASE_OUTAGE_SECONDS,
     )
+
+
+def plan_of(job: Job, settings: Settings) -> JobPlan:
+    """The plan of a stored job, made anew. What it names is judged by this worker's settings, which can be others than
+    those of the API that took it, and can have changed since.
+
+    Raises:
+        JobImpossible: there is none any more, e.g. because the workload has changed; or it names code or paths that are
+            not allowed here, and nothing of them has been opened.
+        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
+    """
+    specification = job.specification
+    try:
+        refuse_code_switched_off(specification.workload, specification.sampler, settings)
+        plan = plan_job(specification)
+        check_paths(plan, settings.data_directories, data_are_here=False)
+    except InvalidInput as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
+    return plan
 
 
 def retries_of(stored: Stored) -> Retries:

@@ -39,6 +39,7 @@ from service.scheduler.checkpoint_storage import (
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
 from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
@@ -47,6 +48,7 @@ from service.store.repositories import DeletionRepository, JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
+from service.webhooks.delivering import keep_delivering
 from trainers.storage import Place, StoreFailed, masked
 
 T = TypeVar("T")
@@ -87,6 +89,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
     remove_what_jobs_left(database, settings)
+    keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
@@ -105,6 +108,15 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             )
         )
         helpers[-1].start()
+    helpers.append(
+        threading.Thread(
+            target=keep_delivering,
+            args=(database,),
+            kwargs={"allows_private": settings.webhook_private_addresses, "gone": gone},
+            name="webhooks",
+        )
+    )
+    helpers[-1].start()
     launcher = _launcher(settings)
     try:
         while not stop.is_set():
@@ -196,12 +208,15 @@ def _run_to_its_end(
     disk.begin_log(log)
     directory = make_directory()
     others = process_tree.descendants()
+    output_keeper = local_keeper(settings, database, lease.job_id)
     log_start = log.stat().st_size if log.exists() else 0
     ended = threading.Event()
     keeper = threading.Thread(
         target=_keep_house, args=(lease.job_id, settings, directory, database, ended), name="housekeeping"
     )
     keeper.start()
+    if output_keeper is not None:
+        output_keeper.start()
     try:
         with log.open("ab") as output, held_pipe() as stdin:
             run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
@@ -209,6 +224,8 @@ def _run_to_its_end(
     finally:
         process_tree.end_descendants(spare=others)
         shutil.rmtree(directory, ignore_errors=True)
+        if output_keeper is not None:
+            output_keeper.close()
         ended.set()
         keeper.join()
     return status, describe_crash(status, log, log_start)

@@ -23,12 +23,26 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_foreign_job, refuse_nul, refuse_unknown_parameters
+from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import admin, catalogue, health, jobs, kept_jobs, metrics, plots, recommendations, trials
+from service.api.routers import (
+    admin,
+    catalogue,
+    checkpoints,
+    health,
+    jobs,
+    kept_jobs,
+    measurements,
+    metrics,
+    output,
+    plots,
+    recommendations,
+    trials,
+    webhooks,
+)
 from service.clock import Clock, utc_now
-from service.dashboard import log_in, pages
+from service.dashboard import log_in, output_page, pages
 from service.dashboard.assets import static_mounts
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
@@ -40,6 +54,7 @@ from service.server.head import Head
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
+from service.use_cases.progress import TrialMemory
 from trainers.installation.distribution import version
 
 DESCRIPTION = """\
@@ -54,6 +69,7 @@ TAGS = [
     },
     {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
     {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
+    {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},
     {"name": "catalogue", "description": "What a job can be made of: workloads and search spaces."},
     {"name": "admin", "description": "For whoever looks after the service."},
     {"name": "health", "description": "Probes, which ask for no token."},
@@ -119,7 +135,9 @@ def create_app(
     app.state.turns = turns
     app.state.probe = probe
     app.state.metrics = observed
+    app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
+    app.state.downloads = checkpoints.Downloads()
     app.state.doors = Doors(opened, turns, settings)
     app.state.feed = events.EventFeed(
         opened,
@@ -153,18 +171,19 @@ def _routes() -> tuple[BaseRoute, ...]:
     applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
+        dependencies=[Depends(check_address)],
         responses=problems.documented(421),
     )
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, kept_jobs, plots, trials, events, recommendations, catalogue, admin, metrics):
+    of_trials = (trials, measurements, output, checkpoints)
+    for module in (jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )
     router.include_router(health.router, dependencies=strict)
-    for of_pages in (pages.router, log_in.router):
+    for of_pages in (pages.router, output_page.router, log_in.router):
         router.include_router(of_pages)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)

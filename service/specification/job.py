@@ -187,7 +187,7 @@ class JobSpecification(StrictModel):
     """A tuning job: one workload, one search, and the baselines it is compared with."""
 
     workload: WorkloadChoice
-    """What is trained."""
+    """The model and the data that are trained."""
     search_space: str | dict[str, JsonValue] = "shampoo"
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
     objectives: list[ObjectiveChoice] = Field(
@@ -206,11 +206,11 @@ class JobSpecification(StrictModel):
     training: RequestedTraining = Field(default_factory=Training)
     """How each trial is trained."""
     resources: Resources = Field(default_factory=Resources)
-    """What a trial takes of the cluster."""
+    """The ranks of a trial, and their shares of the cluster."""
     sampler: SamplerChoice = Field(default_factory=SamplerChoice)
-    """What chooses the values of the next trial."""
+    """Chooses the values of the next trial."""
     pruner: PrunerChoice = Field(default_factory=PrunerChoice)
-    """What stops trials that fall behind."""
+    """Stops trials that fall behind."""
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
     baselines: list[Baseline] = Field(

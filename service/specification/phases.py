@@ -135,27 +135,37 @@ def allot_sides(specification: JobSpecification) -> dict[Side, int]:
 def _allot_sides(specification: JobSpecification) -> list[int]:
     """The trials of the search, and of each baseline."""
     budget, baselines = specification.budget, specification.baselines
-    given = [baseline.budget_share for baseline in baselines]
+    allotted = _allotted(budget.num_trials, tuple(baseline.budget_share for baseline in baselines))
+    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
+    return [own + more for own, more in zip(allotted, extra, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ...]:
+    """The trials of the budget of the search, and of each baseline.
+
+    Args:
+        given: the share of each baseline; None: an even one.
+
+    Raises:
+        InvalidInput: there are too few, or the baselines' shares leave the search none.
+    """
     left = 1 - sum(
         (Fraction(share).limit_denominator(_FINEST_SHARE) for share in given if share is not None), Fraction()
     )
     if left <= 0:
         index = max(index for index, share in enumerate(given) if share is not None)
         raise InvalidInput(f"baselines[{index}].budget_share", "leaves nothing to the search: they add up to 1 or more")
-    if budget.num_trials < 1 + len(baselines):
-        of = "a baseline" if len(baselines) == 1 else f"{len(baselines)} baselines"
+    if num_trials < 1 + len(given):
+        of = "a baseline" if len(given) == 1 else f"{len(given)} baselines"
         raise InvalidInput(
-            "budget.num_trials",
-            f"a job with {of} needs at least {1 + len(baselines)} trials, got {budget.num_trials}",
+            "budget.num_trials", f"a job with {of} needs at least {1 + len(given)} trials, got {num_trials}"
         )
     even = left / (1 + given.count(None))
     shares = [even if share is None else Fraction(share).limit_denominator(_FINEST_SHARE) for share in given]
-    allotted = _divided(budget.num_trials, (1 - sum(shares, Fraction()), *shares))
-    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
-    return [own + more for own, more in zip(allotted, extra, strict=True)]
+    return _divided(num_trials, (1 - sum(shares, Fraction()), *shares))
 
 
-@lru_cache(maxsize=256)
 def _divided(num_trials: int, shares: tuple[Fraction, ...]) -> tuple[int, ...]:
     """`num_trials` divided by `shares`, at least one each; of equal claims the first named has it.
 

@@ -29,8 +29,8 @@ from service.specification.phases import (
     pinned_of,
     spaces_of,
 )
-from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
-from service.specification.search_method import SamplerOfJob, search_method
+from service.specification.search.method import SamplerOfJob, search_method
+from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription

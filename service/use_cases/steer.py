@@ -31,7 +31,7 @@ from service.errors import (
 from service.specification.job import MAX_TRIALS, Budget, JobSpecification
 from service.specification.phases import allot, allot_sides
 from service.specification.planning import JobPlan, check_proposal, plan_job, proposed_side
-from service.specification.population import population_sizes
+from service.specification.search.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session

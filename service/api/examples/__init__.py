@@ -6,6 +6,7 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
+from service.api.examples.checkpoints import CHECKPOINT
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -24,12 +25,16 @@ from service.api.examples.jobs import (
     TRIAL_CONFIG_TO_PASTE,
     TRIAL_CREATE,
 )
+from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )
+from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEBHOOK_SECRET
 
 __all__ = [
     "AUDIT_ENTRY",
+    "CHECKPOINT",
+    "DELIVERY",
     "EVENT",
     "EVENT_STREAM",
     "JOB",
@@ -43,11 +48,16 @@ __all__ = [
     "JOB_OUTCOMES",
     "JOB_PATCH",
     "MEASUREMENTS",
+    "OUTPUT",
+    "OUTPUT_STREAM",
     "PROBLEM",
     "RECOMMENDATION",
     "SEARCH_SPACE",
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",
+    "WEBHOOK",
+    "WEBHOOK_CREATE",
+    "WEBHOOK_SECRET",
     "WORKLOAD",
 ]

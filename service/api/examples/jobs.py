@@ -138,6 +138,7 @@ JOB: dict[str, Any] = {
     "waiting": None,
     "requested": None,
     "failure": None,
+    "cut_off": None,
     "workload": "digits-mlp",
     "model": "my-mlp",
     "objectives": [{"metric": "validation_loss", "direction": "minimize"}],

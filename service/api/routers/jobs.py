@@ -13,6 +13,7 @@ from service.api.dependencies import JobId, Now, ReadSession, WriteSession
 from service.api.job_filters import JobFilters
 from service.api.job_reader import Reader
 from service.api.list_views import View, view_of
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_specification
 from service.api.schemas.jobs import JobChange, JobItem, JobRead, Page
@@ -33,7 +34,7 @@ SORTED_BY: dict[JobOrder, type] = {
 }
 """The kind of value that each order goes by."""
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 
 @router.post(

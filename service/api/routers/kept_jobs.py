@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from service.access.audit import record_deed
-from service.api import problems, submission
+from service.access.permitted import refuse_user_code
+from service.api import examples, problems, submission
 from service.api.conditional import IF_JOB_UNCHANGED
 from service.api.dependencies import (
     CallerDependency,
@@ -33,7 +34,6 @@ from service.api.schemas.many_jobs import JobIds, JobOutcome, JobOutcomes, JobPa
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
 from service.errors import NotFound, ServiceError
-from service.specification.permitted import refuse_user_code
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -43,8 +43,6 @@ from service.use_cases.keeping.clone import merged, submission_of
 from service.use_cases.keeping.deletion import delete_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-_AS_IT_IS = JobPatch({})
 
 
 @router.delete(
@@ -98,13 +96,15 @@ async def _prepared_clone(
     database: DatabaseDependency,
     turns: TurnsDependency,
     preparations: PreparationsDependency,
-    patch: JobPatch = _AS_IT_IS,
+    patch: Annotated[
+        JobPatch | None, Body(openapi_examples={"longer": {"summary": "With more trials", "value": examples.JOB_PATCH}})
+    ] = None,
     dry_run: DryRun = False,
 ) -> Prepared:
     def read() -> JobCreate:
         with database.reading() as session:
             document = submission_of(JobRepository(session).get(job_id))
-        changed = merged(document, patch.root)
+        changed = merged(document, {} if patch is None else patch.root)
         try:
             return JobCreate.model_validate(changed)
         except ValidationError as error:
@@ -186,9 +186,7 @@ class _Many:
 
     def _check_code(self, session: Session, job_id: str) -> None:
         specification = JobRepository(session).get(job_id).specification
-        refuse_user_code(
-            specification.workload, specification.sampler, self._settings, caller_scopes=self._caller.scopes
-        )
+        refuse_user_code(specification.workload, specification.sampler, self._settings, caller=self._caller)
 
 
 Many = Annotated[_Many, Depends(_Many)]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import conditional, problems
 from service.api.conditional import IF_TRIAL_UNCHANGED, TaggedDependency, changeable_of_trial
-from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, WriteSession
+from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
 from service.api.list_views import View, view_of
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
-    LARGEST_INT,
     PageSize,
     PageToken,
     cut,
@@ -21,8 +21,6 @@ from service.api.paging import (
 )
 from service.api.preparation import JobWorkload, permitted_specification
 from service.api.schemas.jobs import (
-    MeasurementPage,
-    MeasurementRead,
     Page,
     TrialConfigRead,
     TrialCreate,
@@ -30,28 +28,25 @@ from service.api.schemas.jobs import (
     TrialRead,
 )
 from service.api.strict_json import refuse_repeated_names
-from service.api.trial_filters import TrialFilters
+from service.api.trial_filters import TrialFilters, checked
 from service.domain import Phase
+from service.errors import NotFound
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
 from service.store.repositories import (
+    FoundTrial,
     JobRepository,
-    ListedTrial,
-    MeasurementRepository,
     TrialListRepository,
     TrialOrder,
     TrialRepository,
 )
 from service.use_cases import steer
+from service.use_cases.rank_output import last_lines
 from service.use_cases.submit import parameter_groups_of
 
-MAX_MEASUREMENTS = 10_000
-
-router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"])
-
-TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ... within the job.")]
+router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
 
 @router.get(
@@ -63,7 +58,7 @@ TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ..
 def list_trials(
     session: ReadSession,
     job_id: JobId,
-    query: TrialFilters,
+    asked: TrialFilters,
     view: Annotated[View, Depends(view_of(TrialRead, always="number", large="config"))],
     order_by: Annotated[
         TrialOrder, Query(description="A minus: descending. Trials without a value come last by `value`.")
@@ -72,6 +67,7 @@ def list_trials(
     page_token: PageToken = None,
 ) -> Response:
     """A job's trials, by number unless told otherwise. Of each, `config` is left out: `view=full` has it."""
+    query = checked(session, job_id, asked)
     kind = f"trial {order_by}"
     after = None if page_token is None else decode_place(kind, page_token, order_by.value_type, tie_type=int)
     rows = TrialListRepository(session).page(
@@ -83,10 +79,9 @@ def list_trials(
     return Response(page.model_dump_json(by_alias=True, exclude_unset=True), media_type="application/json")
 
 
-def _row(listed: ListedTrial, view: View) -> TrialItem:
-    values: dict[str, Any] = {name: getattr(listed.trial, name) for name in view.fields - {"num_steps"}}
-    if "num_steps" in view.fields:
-        values["num_steps"] = listed.num_steps
+def _row(listed: FoundTrial, view: View) -> TrialItem:
+    of_others: dict[str, Any] = {"num_steps": listed.num_steps, "last_lines": []}  # lines are of what is read alone
+    values = {name: of_others[name] if name in of_others else getattr(listed.trial, name) for name in view.fields}
     return TrialItem.model_construct(**values)
 
 
@@ -150,9 +145,11 @@ def propose_trial(
 )
 def read_trial(session: ReadSession, tagged: TaggedDependency, job_id: JobId, number: TrialNumber) -> Response:
     """A trial with its config and its last measurement."""
-    JobRepository(session).check_exists(job_id)
-    trial = TrialRepository(session).get(job_id, number)
-    return tagged.answer(TrialRead.of(trial), changeable_of_trial(trial))
+    trial = TrialRepository(session).find(job_id, number)
+    if trial is None:
+        JobRepository(session).check_exists(job_id)
+        raise NotFound("trial", f"{job_id}/{number}")
+    return tagged.answer(TrialRead.of(trial, last_lines=last_lines(session, trial)), changeable_of_trial(trial))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
@@ -196,18 +193,3 @@ def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNum
     """
     _, trial = steer.retry_trial(session, job_id, number, now=now)
     return TrialRead.of(trial)
-
-
-@router.get("/{number}/measurements", summary="Read a trial's curve", responses=problems.documented(404, 422, 503))
-def list_measurements(
-    session: ReadSession,
-    job_id: JobId,
-    number: TrialNumber,
-    after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
-    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS, description="Measurements, at most.")] = 1000,
-) -> MeasurementPage:
-    """The measurements of a trial, by step."""
-    trial = TrialRepository(session).get(job_id, number)
-    rows = MeasurementRepository(session).of_trial(trial.id, after_step=after_step, limit=limit + 1)
-    items = [MeasurementRead.model_validate(row) for row in rows[:limit]]
-    return MeasurementPage(items=items, next_after_step=items[-1].step if len(rows) > limit else None)

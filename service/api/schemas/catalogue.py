@@ -26,7 +26,7 @@ class WorkloadRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WORKLOAD]})
 
     name: str
-    """What a job calls it."""
+    """The name that a job gives."""
     title: str
     """For people."""
     metrics: dict[str, Direction]

@@ -50,7 +50,7 @@ class FieldError(ReadModel):
     pointer: str | None = None
     """Of a field of the body: the same as a JSON Pointer (RFC 6901), e.g. `/budget/num_trials`."""
     message: str
-    """What is wrong with it, for a person."""
+    """The fault, for a person."""
     value: JsonValue = None
     """The value that was given, if it is small."""
 
@@ -71,4 +71,4 @@ class Problem(BaseModel):
     instance: str | None = None
     """The path of the request."""
     errors: list[FieldError] = Field(default_factory=list)
-    """What is wrong with each field."""
+    """The fields at fault, if there are any."""

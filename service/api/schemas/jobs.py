@@ -3,6 +3,7 @@ web framework."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
@@ -246,6 +247,8 @@ class JobRead(ReadModel):
     """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
     """Why the job failed, for a person."""
+    cut_off: str | None = None
+    """What ended it before its trials had, for a person: its budget, or its project's quota of device-hours."""
     workload: str
     """The workload's name."""
     model: str | None = None
@@ -287,6 +290,7 @@ class JobRead(ReadModel):
             waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
+            cut_off=job.cut_off,
             workload=job.workload,
             model=job.model,
             objectives=list(job.objectives),
@@ -370,6 +374,8 @@ class TrialRead(ReadModel):
     the options of the model that the search does not vary. Null until it was measured."""
     data_digest: str | None = None
     """Digest of the data; null: there is no telling."""
+    last_lines: list[str] = Field(default_factory=list)
+    """Of a failed trial that is read alone: the end of what its ranks printed."""
     created_at: datetime
     """When it was chosen."""
     started_at: datetime | None
@@ -378,9 +384,9 @@ class TrialRead(ReadModel):
     """When it ended; null: it has not."""
 
     @classmethod
-    def of(cls, trial: models.Trial) -> TrialRead:
-        own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
-        return cls(num_steps=trial.config["num_steps"], **own)
+    def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
+        own = {name: getattr(trial, name) for name in cls.model_fields if name not in ("num_steps", "last_lines")}
+        return cls(num_steps=trial.config["num_steps"], last_lines=list(last_lines), **own)
 
 
 class TrialItem(TrialRead):
@@ -442,8 +448,20 @@ class EventRead(ReadModel):
     id: int
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
+    """Of the job that it happened to."""
     kind: str
     """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
+    """The details, by its kind."""
     created_at: datetime
+    """When it happened."""
+
+
+class EventPage(ReadModel):
+    """Events, the oldest first."""
+
+    items: list[EventRead]
+    """The oldest first."""
+    next_after: int | None
+    """`after` of the next page; null: these are all so far. What comes later has ids above that of the last item."""

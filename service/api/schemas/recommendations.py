@@ -59,7 +59,7 @@ class RecommendationRead(RecommendedConfig):
     superseded: bool
     """True if there is newer evidence for the same key, at least as well confirmed."""
     key: RecommendationKey
-    """What it holds for."""
+    """The model, data and training that it holds for."""
     environment: EnvironmentRead | None = None
     """Null: it was found before this was kept."""
     python: str

@@ -22,8 +22,9 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
+from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
 from service.store.repositories.trial_lists import (
-    ListedTrial,
+    FoundTrial,
     ParameterFilter,
     Range,
     TrialListRepository,
@@ -48,6 +49,7 @@ __all__ = [
     "CompletedTrial",
     "DeletionRepository",
     "EventRepository",
+    "FoundTrial",
     "JobListRepository",
     "JobOrder",
     "JobQuery",
@@ -72,6 +74,7 @@ __all__ = [
     "StudyTrial",
     "TagFilter",
     "TokenRepository",
+    "TrialColumnsRepository",
     "TrialLengths",
     "TrialListRepository",
     "TrialOrder",

@@ -53,15 +53,15 @@ class ProjectRepository:
         return self._session.scalar(statement) or 0
 
     def device_hours(self, name: str) -> float:
-        """Training time of all trials of its jobs times their ranks, of deleted ones, too."""
-        there = (Job.project == name, Job.deleted_at.is_(None))
-        seconds = select(Job.id, func.sum(Trial.spent_seconds)).join(Trial, Trial.job_id == Job.id)
-        spent = {
-            job_id: found or 0.0 for job_id, found in self._session.execute(seconds.where(*there).group_by(Job.id))
-        }
-        jobs = self._session.scalars(select(Job).where(*there))
-        seconds_there = sum(spent.get(job.id, 0.0) * job.specification.resources.workers_per_trial for job in jobs)
-        return (seconds_there + DeletionRepository(self._session).rank_seconds(name)) / 3600
+        """Training time of all trials of its jobs times their ranks, of deleted ones, too. It reads the trials of
+        running jobs alone.
+        """
+        own, is_running = (Job.project == name, Job.deleted_at.is_(None)), Job.state == JobState.RUNNING
+        spent = self._session.scalar(select(func.sum(Job.spent_device_seconds)).where(*own, ~is_running)) or 0.0
+        of_trials = select(func.sum(Trial.spent_seconds)).where(Trial.job_id == Job.id).scalar_subquery()
+        for job, seconds in self._session.execute(select(Job, of_trials).where(*own, is_running)):
+            spent += (seconds or 0.0) * job.specification.resources.workers_per_trial
+        return (spent + DeletionRepository(self._session).rank_seconds(name)) / 3600
 
     def stored_bytes(self, name: str) -> int:
         """Of its jobs, when their workers last looked; of deleted ones until their files are gone."""

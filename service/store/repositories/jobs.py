@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -161,14 +161,22 @@ class EventRepository:
         self._session = session
 
     def add(self, job_id: str, kind: str, data: dict[str, Any], now: datetime) -> None:
-        """Appends an event. Ids grow in commit order, so that a reader who saw id n has seen all before it.
+        """Appends an event; see `add_all`."""
+        self.add_all(job_id, kind, [data], now)
+
+    def add_all(self, job_id: str, kind: str, data: Iterable[dict[str, Any]], now: datetime) -> None:
+        """Appends an event for each of the data, in their order. Ids grow in commit order, so that a reader who saw
+        id n has seen all before it.
 
         PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
         commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
         """
+        rows = [{"job_id": job_id, "kind": kind, "data": each, "created_at": now} for each in data]
+        if not rows:
+            return
         lock_event_order(self._session)
-        self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
+        self._session.execute(insert(Event), rows)
 
     def after(self, last_id: int, *, job_id: str | None = None, project: str | None = None, limit: int) -> list[Event]:
         """Up to `limit` events with an id above `last_id`, oldest first; of one job or one project, if it is given."""
@@ -178,6 +186,11 @@ class EventRepository:
         if job_id is not None:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
+
+    def with_projects_after(self, last_id: int, *, limit: int) -> list[tuple[Event, str]]:
+        """Up to `limit` events of all jobs with an id above `last_id`, oldest first, each with its project."""
+        statement = select(Event, Job.project).join(Job, Job.id == Event.job_id).where(Event.id > last_id)
+        return [(row[0], row[1]) for row in self._session.execute(statement.order_by(Event.id).limit(limit))]
 
     def delete_of_trials(self, job_id: str, *, limit: int) -> int:
         """Deletes up to `limit` events of a job's trials, the oldest first; how many there were. Those of the job

@@ -70,7 +70,7 @@ class TrialQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTrial:
+class FoundTrial:
     """A trial of a list. Its config is there only if it was asked for."""
 
     trial: Trial
@@ -91,7 +91,7 @@ class TrialListRepository:
         after: Place | None = None,
         with_config: bool,
         limit: int,
-    ) -> list[ListedTrial]:
+    ) -> list[FoundTrial]:
         """Up to `limit` trials of a job, beginning behind a place in the order."""
         keyset = Keyset(
             getattr(Trial, order.removeprefix("-")), Trial.number, order.is_descending, nullable=order.endswith("value")
@@ -108,7 +108,7 @@ class TrialListRepository:
         statement = statement.where(*(self._has(wanted) for wanted in query.parameters))
         if after is not None:
             statement = statement.where(keyset.after(after))
-        return [ListedTrial(*row) for row in self._session.execute(statement.order_by(*keyset.order_by).limit(limit))]
+        return [FoundTrial(*row) for row in self._session.execute(statement.order_by(*keyset.order_by).limit(limit))]
 
     def _has(self, asked: ParameterFilter) -> ColumnElement[bool]:
         """True of the trials whose parameter has a value. What is of another kind in one trial is never compared."""
