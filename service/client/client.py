@@ -85,7 +85,9 @@ class Client(WebhookRequests):
                 None: not asked for.
         """
         given = {name: value for name, value in asked.items() if value is not None}
-        return self._items(Page[JobRead], "/v1/jobs", {"state": [state.value for state in states], **given})
+        return self._items(
+            Page[JobRead], "/v1/jobs", {"view": "full", "state": [state.value for state in states], **given}
+        )
 
     def job(self, job_id: str) -> JobRead:
         """Raises: ApiError (404)."""
@@ -158,13 +160,23 @@ class Client(WebhookRequests):
         return self._read(JobRead, "PATCH", _job_path(job_id), body=body)
 
     def trials(
-        self, job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None
+        self,
+        job_id: str,
+        *,
+        states: Sequence[TrialState] = (),
+        phase: Phase | None = None,
+        parameters: Sequence[str] = (),
+        **asked: str | int | None,
     ) -> Iterator[TrialRead]:
-        """A job's trials by number."""
-        params: dict[str, Any] = {"state": [state.value for state in states]}
-        if phase is not None:
-            params["phase"] = phase.value
-        return self._items(Page[TrialRead], f"{_job_path(job_id)}/trials", params)
+        """A job's trials, by number unless asked otherwise.
+
+        Args:
+            parameters: values that they have, e.g. `lr=1e-4..1e-2`.
+            asked: further parameters of the list: `value`, `order_by`; None: not asked for.
+        """
+        given = {name: value for name, value in {"phase": phase, **asked}.items() if value is not None}
+        which = {"state": [state.value for state in states], "parameter": list(parameters), **given}
+        return self._items(Page[TrialRead], f"{_job_path(job_id)}/trials", {"view": "full", **which})
 
     def trial(self, job_id: str, number: int) -> TrialRead:
         """Raises: ApiError (404)."""

@@ -11,11 +11,10 @@ from pydantic import AwareDatetime
 
 from search_spaces.nearest import did_you_mean
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, ReadSession, TrialNumber
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead
 from service.errors import InvalidInput
 from service.store.repositories import MeasurementRepository, TrialRepository

@@ -15,11 +15,10 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import AwareDatetime
 
 from service.api import examples, media_types, problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, ReadSession, TrialNumber
 from service.api.events import HEARTBEAT_SECONDS, RETRY_MS, Accept, EventStream, LastEventId, Reader, StreamReader
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT, LARGEST_INT
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.output import OutputPage, OutputRead
 from service.domain import OutputStream
 from service.errors import InvalidInput, NotFound, ServiceBusy
