@@ -90,6 +90,15 @@ class JobAlreadyFinished(Conflict):
         self.state = state
 
 
+class JobNotFinished(Conflict):
+    """What has not ended is not deleted."""
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(f"job {job_id!r} is {state}: only one that has ended can be deleted; cancel it first")
+        self.job_id = job_id
+        self.state = state
+
+
 class TrialAlreadyFinished(Conflict):
     def __init__(self, job_id: str, number: int, state: str) -> None:
         super().__init__(f"trial {number} of job {job_id!r} has already ended: {state}")

@@ -1,7 +1,7 @@
 """Live streams of events (server-sent events), fed from the events table.
 
-Every stream reads its own events from SQL, so nothing is lost between them; one query every `POLL_SECONDS` for all
-streams of the process tells them when to look.
+One query every `POLL_SECONDS` for all streams of the process tells them when there is something new, and what is new is
+read once for all of them (`service.api.recent_events`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from service.api.dependencies import CallerDependency, DoorsDependency, JobId, R
 from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
+from service.api.recent_events import RecentEvents
 from service.api.schemas.jobs import EventPage, EventRead
 from service.clock import Clock
 from service.domain import JobState
@@ -35,13 +36,12 @@ from service.store.repositories import EventRepository, JobRepository
 from service.store.repositories.outputs import OutputRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 
-Found = TypeVar("Found")
-
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 3000
 """Milliseconds until a browser connects again."""
-BATCH = 200
+
+Found = TypeVar("Found")
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class EventFeed:
         self._max_streams = max_streams
         self._max_streams_per_address = max_streams_per_address
         self._streams: Counter[str] = Counter()
+        self.recent = RecentEvents(self.read)
 
     def begin_stream(self, address: str) -> None:
         """Counts a stream to an address; `end_stream` is to follow.
@@ -180,16 +181,6 @@ class Newest:
                 waiter.set_result(None)
 
 
-def _events_after(after: int, job_id: str | None, project: str | None) -> Callable[[Session], list[EventRead]]:
-    """Reads the next events of a stream: of one job, of one project, or of all."""
-
-    def look(session: Session) -> list[EventRead]:
-        events = EventRepository(session).after(after, job_id=job_id, project=project, limit=BATCH)
-        return [EventRead.model_validate(event) for event in events]
-
-    return look
-
-
 async def _stream(
     reader: StreamReader, after: int, job_id: str | None, *, is_over: bool = False
 ) -> AsyncIterator[bytes]:
@@ -203,24 +194,23 @@ async def _stream(
             try:
                 if not await reader.is_let_in():
                     return
-                events = await feed.read(_events_after(after, job_id, reader.project if job_id is None else None))
+                project = reader.project if job_id is None else None
+                stretch = await feed.recent.after(after, newest, job_id=job_id, project=project)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("a stream of events ends, its reader will connect again: %s", error)
                 return
-            chunk = list[bytes]()
-            for event in events:
-                after = event.id
-                chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
+            after = stretch.seen
+            for event in (message.event for message in stretch.messages):
                 if job_id is not None and event.kind == "job.state":
                     is_over = JobState(str(event.data["state"])).is_final
                 if has_caught_up:
                     feed.note_lag(event)
-            if chunk:
+            if stretch.messages:
                 # In one piece: each piece sent to a reader that has gone would be a warning in the log.
-                yield b"".join(chunk)
-            if is_over and len(events) < BATCH:  # a job that was resumed has ended before, with further events after it
+                yield b"".join([message.content for message in stretch.messages])
+            if is_over and stretch.is_all:  # a job that was resumed has ended before, with further events after it
                 return
-            has_caught_up = len(events) < BATCH
+            has_caught_up = stretch.is_all
             if has_caught_up and not await feed.events.wait(newest):
                 yield KEEPALIVE_COMMENT
 

@@ -20,6 +20,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
+from service.access.caller import Caller
 from service.access.permitted import check_paths, refuse_user_code
 from service.api.dependencies import (
     CallerDependency,
@@ -155,6 +156,24 @@ async def _prepared(
     preparations: PreparationsDependency,
     dry_run: DryRun = False,
 ) -> Prepared:
+    return await prepare(body, settings, caller, preparations, data_are_here=data_are_here, dry_run=dry_run)
+
+
+async def prepare(
+    body: JobCreate,
+    settings: Settings,
+    caller: Caller,
+    preparations: Preparations,
+    *,
+    data_are_here: bool,
+    dry_run: bool,
+) -> Prepared:
+    """A submission, checked.
+
+    Raises:
+        InvalidInput: names the field.
+        ServiceBusy: too many others are being prepared.
+    """
     refuse_user_code(body.workload, body.sampler, settings, caller=caller)
     price = price_of(body.specification.resources, settings.device_hour_prices, currency=settings.currency)
     check_cost(body.specification.budget, price)

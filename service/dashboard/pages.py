@@ -13,8 +13,9 @@ from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
 from service.api import problems
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.dependencies import Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
+from service.api.job_filters import JobFilters
 from service.api.media_types import JSON, weights_of
 from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
@@ -26,7 +27,13 @@ from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
-from service.store.repositories import JobRepository, RecommendationRepository, TrialColumnsRepository
+from service.store.repositories import (
+    JobListRepository,
+    JobRepository,
+    Place,
+    RecommendationRepository,
+    TrialColumnsRepository,
+)
 from service.store.repositories.outputs import OutputRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
@@ -85,16 +92,16 @@ templates = Jinja2Templates(env=_environment())
 def jobs_page(
     request: Request,
     session: ReadSession,
-    caller: CallerDependency,
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
-    state: Annotated[JobState | None, Query()] = None,
+    query: JobFilters,
     before: Annotated[str | None, Query(max_length=40)] = None,
 ) -> HTMLResponse:
-    """The jobs, newest first; `before` is the id of the last job of the page before."""
-    states = [state] if state else []
-    found = JobRepository(session).page(states=states, project=caller.sees, before_id=before, limit=JOBS_PER_PAGE + 1)
+    """The jobs, newest first, found by what the API's list takes; `before` is the id of the last job of the page
+    before."""
+    after = None if before is None else Place(before, before)
+    found = JobListRepository(session).page(query, after=after, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
     progress = progress_of(session, jobs, now=now, memory=memory)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
@@ -106,7 +113,8 @@ def jobs_page(
         "rows": rows,
         "now": now,
         "states": list(JobState),
-        "state": state,
+        "query": query,
+        "address": view.ListAddress(request.query_params.multi_items()),
         "before": before,
         "next_before": jobs[-1].id if more else None,
         "service_url": str(request.base_url).rstrip("/"),

@@ -20,7 +20,7 @@ from typing import NoReturn
 from ray import tune
 
 from service.clock import utc_now
-from service.errors import InvalidInput, LeaseLost
+from service.errors import InvalidInput, LeaseLost, NotFound
 from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
@@ -312,11 +312,14 @@ def _group_size(plan: JobPlan) -> GroupSize:
 
 
 def _is_final(database: Database, lease: Lease) -> bool:
-    return with_retries(
-        database.reading,
-        lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-        give_up_seconds=DATABASE_OUTAGE_SECONDS,
-    )
+    try:
+        return with_retries(
+            database.reading,
+            lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+        )
+    except NotFound:
+        return True  # it has ended, and was deleted
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

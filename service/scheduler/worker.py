@@ -40,10 +40,11 @@ from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.launcher import Launcher, RunProcess
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
+from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
 from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
-from service.store.repositories import JobRepository
+from service.store.repositories import DeletionRepository, JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
@@ -87,33 +88,14 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     writing = _Writing(database, stop)
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
-    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_what_jobs_left(database, settings)
     keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
-    heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
-    heart.start()
-    helpers = [heart]
-    if settings.thin_after_days is not None:
-        helpers.append(
-            threading.Thread(
-                target=keep_thinning,
-                args=(database,),
-                kwargs={"after_days": settings.thin_after_days, "gone": gone},
-                name="retention",
-            )
-        )
-        helpers[-1].start()
-    helpers.append(
-        threading.Thread(
-            target=keep_delivering,
-            args=(database,),
-            kwargs={"allows_private": settings.webhook_private_addresses, "gone": gone},
-            name="webhooks",
-        )
-    )
-    helpers[-1].start()
+    helpers = _helpers(database, worker_id, settings, gone)
+    for helper in helpers:
+        helper.start()
     launcher = _launcher(settings)
     try:
         while not stop.is_set():
@@ -132,6 +114,19 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         for helper in helpers:
             helper.join()
         database.close()
+
+
+def _helpers(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> list[threading.Thread]:
+    """The threads of a worker beside its runs, which end once `gone` is set."""
+    tasks: dict[str, Callable[[], None]] = {
+        "heartbeat": lambda: _keep_beating(database, worker_id, settings, gone),
+        "removal": lambda: keep_removing(database, settings, gone=gone),
+        "webhooks": lambda: keep_delivering(database, allows_private=settings.webhook_private_addresses, gone=gone),
+    }
+    days = settings.thin_after_days
+    if days is not None:
+        tasks["retention"] = lambda: keep_thinning(database, after_days=days, gone=gone)
+    return [threading.Thread(target=task, name=name) for name, task in tasks.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +184,8 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
         is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
         when = " after the job's end" if is_written else ""
         logger.warning("the run of job %s crashed%s: %s", lease.job_id, when, crash)
-    logger.info("job %s is %s", lease.job_id, state)
-    remove_checkpoints_of_finished_jobs(writing.database, settings.checkpoint_place)
+    logger.info("job %s is %s", lease.job_id, state or "deleted")
+    remove_what_jobs_left(writing.database, settings)
 
 
 def _run_to_its_end(
@@ -355,8 +350,15 @@ def is_abandoned(directory: Path) -> bool:
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 
 
+def remove_what_jobs_left(database: Database, settings: Settings) -> None:
+    """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
+    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_logs_of_deleted_jobs(database, settings)
+
+
 def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
-    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance.
+    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
+    while a run was still leaving.
 
     Those of unknown jobs stay: they can be another database's.
     """
@@ -370,13 +372,14 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
             continue
         try:
             with database.reading() as session:
-                job = JobRepository(session).get(name)
-        except NotFound:
-            continue
+                try:
+                    can_go = JobRepository(session).get(name).state.is_final
+                except NotFound:
+                    can_go = bool(DeletionRepository(session).among([name]))
         except DATABASE_ERRORS as error:
             logger.warning("cannot see whose checkpoints can go: %s", error)
             return  # they go at the next call
-        if job.state.is_final:
+        if can_go:
             remove(checkpoints_of(checkpoints, name))
 
 

@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_foreign_job, refuse_nul
+from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import (
@@ -32,6 +32,7 @@ from service.api.routers import (
     checkpoints,
     health,
     jobs,
+    kept_jobs,
     measurements,
     metrics,
     output,
@@ -153,16 +154,23 @@ def _routes() -> tuple[BaseRoute, ...]:
     applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
+        dependencies=[Depends(check_address)],
         responses=problems.documented(421),
     )
+    strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_trials = (trials, measurements, output, checkpoints)
-    for module in (jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, metrics):
-        router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
-    for open_to_all in (health.router, pages.router, output_page.router, log_in.router):
-        router.include_router(open_to_all)
+    for module in (
+        *(jobs, kept_jobs, plots, *of_trials, events, webhooks),
+        *(recommendations, catalogue, admin, metrics),
+    ):
+        router.include_router(
+            module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
+        )
+    router.include_router(health.router, dependencies=strict)
+    for of_pages in (pages.router, output_page.router, log_in.router):
+        router.include_router(of_pages)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)
 

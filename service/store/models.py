@@ -19,6 +19,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Text,
     TypeDecorator,
     UniqueConstraint,
     text,
@@ -129,6 +130,13 @@ class Job(Base):
         Index("ix_jobs_project_id", "project", "id"),
         # Holds all that a project's quotas ask of its jobs.
         Index("ix_jobs_project_state_spent_device_seconds", "project", "state", "spent_device_seconds"),
+        # Nearly empty: workers look often whether there is one to remove.
+        Index(
+            "ix_jobs_deleted_at",
+            "deleted_at",
+            sqlite_where=text("deleted_at IS NOT NULL"),
+            postgresql_where=text("deleted_at IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -138,6 +146,14 @@ class Job(Base):
     owner: Mapped[str | None] = mapped_column(String(100))
     """The name of the token that submitted it; None: nobody had to say who asks."""
     tags: Mapped[dict[str, Any]]
+    notes: Mapped[str | None] = mapped_column(Text())
+    """A user's own text, shown as it stands."""
+    cloned_from: Mapped[str | None] = mapped_column(String(40))
+    """The id of the job whose specification it was made from, which may be deleted since."""
+    archived_at: Mapped[datetime | None]
+    """When it was put away: lists leave it out."""
+    deleted_at: Mapped[datetime | None]
+    """When it was deleted: to users it is not there any more, and a worker removes it."""
     priority: Mapped[int] = mapped_column(default=0)
     """Higher goes first, in the queue and on a cluster that jobs share."""
     state: Mapped[JobState]
@@ -166,6 +182,8 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
     reopened_at: Mapped[datetime | None]
     """When a user last had it go on after its end; errors before that are taken as mended."""
+    reopened_from: Mapped[JobState | None]
+    """The state that it had then; None: it has ended since, or for the first time not yet."""
     running_seconds: Mapped[float] = mapped_column(default=0.0)
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]

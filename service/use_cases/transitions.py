@@ -43,6 +43,8 @@ def move_job(
     if to is JobState.RUNNING and job.started_at is None:
         job.started_at = now
     job.finished_at = now if to.is_final else None
+    if to.is_final:
+        job.reopened_from = None
     job.failure = None if failure is None else storable(failure)
     job.cut_off = cut_off
     if to is not JobState.RUNNING:
@@ -56,6 +58,11 @@ def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
     EventRepository(session).add(job.id, "job.state", {"state": job.state.value, "failure": job.failure}, now)
 
 
+def record_deletion_event(session: Session, job: Job, *, now: datetime) -> None:
+    """Appends the event that tells that a job was deleted, the last one there is of it."""
+    EventRepository(session).add(job.id, "job.deleted", {}, now)
+
+
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
     """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
     data = {
@@ -63,6 +70,7 @@ def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
         "priority": job.priority,
         "name": job.name,
         "tags": job.tags,
+        "archived": job.archived_at is not None,
         "requested": job.requested.value if job.requested else None,
         "waiting_for": job.waiting_for,
     }

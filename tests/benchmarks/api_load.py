@@ -11,6 +11,8 @@ of its own. Then, on each database:
   processes and of the client;
 - single jobs and trials: so many clients that each ask again as soon as they are answered, and 16 that together send
   100 requests a second, whose times count from when each was due;
+- 64 streams of events, of all jobs and of one each, while events are stored: how late they are told, and the shares of
+  a processor that API and database take;
 - the longest page of jobs, many times at once, while `/readyz` and `/healthz` are asked over and over.
 
 `others` are the processors that were busy with something else: times of a machine where they are not near 0 say little.
@@ -38,6 +40,7 @@ from tests.benchmarks.api.asking import Asked, Client, Paths, Series, closed_loo
 from tests.benchmarks.api.filling import Sizes, job_ids_of
 from tests.benchmarks.api.machine import Meter
 from tests.benchmarks.api.process import served_database, serving
+from tests.benchmarks.api.streams import follow
 from tests.benchmarks.report import Cell, print_table, report
 
 LONGEST_PAGE = 200
@@ -46,6 +49,7 @@ PROBE_PAUSE_SECONDS = 0.2
 OPEN_CLIENTS = 16
 P50, P99 = 50, 99
 COST_COLUMNS = ("ms", "API ms", "database ms", "clients ms", "others", "bytes")
+STREAM_COLUMNS = ("events", "told", "p50 ms", "p99 ms", "API %", "database %", "others")
 LOOP_COLUMNS = (
     *("database", "loop", "clients", "answers/s", "p50 ms", "p99 ms"),
     *("API ms", "database ms", "clients ms", "others", "failures"),
@@ -137,6 +141,28 @@ def loops(meter: Meter, paths: Paths, *, clients: Sequence[int], offered: float,
     return rows
 
 
+def streams(
+    meter: Meter, job_ids: Sequence[str], *, number: int, per_second: float, seconds: float
+) -> list[list[Cell]]:
+    """Rows for `STREAM_COLUMNS`: all streams of all jobs, and each stream of a job of its own."""
+    running = list(job_ids)[: max(1, len(job_ids) // 3)]  # those of the jobs that have not ended
+    rows: list[list[Cell]] = []
+    for what, paths in (
+        ("of all jobs", ["/v1/events"] * number),
+        ("of a job each", [f"/v1/jobs/{running[index % len(running)]}/events?after=0" for index in range(number)]),
+    ):
+        before = meter.read()
+        heard = follow(meter.api.address, meter.database.url, paths, running, per_second=per_second, seconds=seconds)
+        spent = meter.read().since(before)
+        lags = statistics.quantiles(heard.lags, n=100)
+        share = [100 * own / spent.wall for own in (spent.api, spent.database)]
+        rows.append(
+            [f"{number} {what}", heard.num_told, len(heard.lags), 1000 * lags[P50 - 1], 1000 * lags[P99 - 1], *share]
+        )
+        rows[-1].append(spent.other_processors)
+    return rows
+
+
 def crowd(address: str, path: str, *, clients: int) -> tuple[list[Asked], dict[str, list[Asked]]]:
     """Listings at once, and the probes meanwhile."""
     probes: dict[str, list[Asked]] = {probe: [] for probe in PROBES}
@@ -190,6 +216,8 @@ def main() -> None:
     parser.add_argument("--offered", type=float, default=100.0, help="requests a second of 16 clients (default: 100)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each series of requests (default: 20)")
     parser.add_argument("--concurrent", type=int, default=40, help="listings at once; 0: none (default: 40)")
+    parser.add_argument("--streams", type=int, default=64, help="of events, read at once; 0: none (default: 64)")
+    parser.add_argument("--events", type=float, default=20.0, help="a second that they tell of (default: 20)")
     parser.add_argument("--keep", type=Path, help="keep the databases in this directory, and take those that are there")
     parser.add_argument("--fill-only", action="store_true", help="fill the databases to be kept, and end")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
@@ -210,7 +238,8 @@ def main() -> None:
             _directory(options.keep) as directory,
             served_database(kind, directory, keeps=options.keep is not None) as served,
         ):
-            kinds = kinds_of(job_ids_of(served.url, sizes), sizes)
+            job_ids = job_ids_of(served.url, sizes)
+            kinds = kinds_of(job_ids, sizes)
             if options.fill_only:
                 continue
             with serving(served.url, directory) as api:
@@ -224,6 +253,12 @@ def main() -> None:
                 first_bytes = api.resident_bytes()
                 again = closed_loop(api.address, single_of(kinds), clients=max(clients), seconds=options.seconds)
                 last_bytes = api.resident_bytes()
+                if options.streams:
+                    streamed = streams(
+                        meter, job_ids, number=options.streams, per_second=options.events, seconds=options.seconds
+                    )
+                    print_table((f"{kind}: streams", *STREAM_COLUMNS), streamed)
+                    figures[f"{kind}_streams"] = streamed
                 if options.concurrent:
                     answers, probes = crowd(
                         api.address, f"/v1/jobs?page_size={LONGEST_PAGE}", clients=options.concurrent

@@ -9,7 +9,10 @@ from service.store.repositories.access import (
     TokenRepository,
     Usage,
 )
+from service.store.repositories.deletions import DeletionRepository
+from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
 from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.keyset import Place, Sortable
 from service.store.repositories.measurements import MeasurementRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
@@ -32,10 +35,15 @@ from service.store.repositories.workers import ClusterShareRepository, WorkerRep
 
 __all__ = [
     "Answer",
+    "Archived",
     "AuditRepository",
     "ClusterShareRepository",
     "CompletedTrial",
+    "DeletionRepository",
     "EventRepository",
+    "JobListRepository",
+    "JobOrder",
+    "JobQuery",
     "JobRepository",
     "KnownValues",
     "LeadingTrial",
@@ -43,14 +51,17 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "Place",
     "PlottedTrial",
     "ProjectRepository",
     "RecommendationQuery",
     "RecommendationRepository",
     "SigningKeyRepository",
+    "Sortable",
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
+    "TagFilter",
     "TokenRepository",
     "TrialColumnsRepository",
     "TrialLengths",

@@ -103,7 +103,9 @@ class TrialRepository:
         self._session.flush()
 
     def find(self, job_id: str, number: int) -> Trial | None:
+        """The trial of a job that was not deleted, if there is one with this number."""
         statement = select(Trial).where(Trial.job_id == job_id, Trial.number == number)
+        statement = statement.join(Job, Job.id == Trial.job_id).where(Job.deleted_at.is_(None))
         return self._session.scalars(statement).one_or_none()
 
     def get(self, job_id: str, number: int) -> Trial:

@@ -15,8 +15,8 @@ from service.settings import Settings
 from service.store.access_models import Token
 from service.store.repositories import TokenRepository
 from service.store.session import Database
-from tests.service.cli.conftest import run
 from tests.support.service.callers import asking, give_token
+from tests.support.service.commands import run
 from tests.support.service.scenarios import submit
 
 

@@ -36,6 +36,25 @@ def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_
     with sqlite_database.reading() as session:
         assert JobRepository(session).get(running.job_id).state is JobState.CANCELLED
 
+    # What has ended is annotated, put away, cloned and deleted.
+    page.get_by_role("button", name="Edit notes").click()
+    page.get_by_role("textbox", name="Notes").fill("# why\n<b>so</b>")
+    page.get_by_role("button", name="Keep notes").click()
+    expect(page.locator("#notes")).to_have_text("# why\n<b>so</b>")
+    page.get_by_role("button", name="Archive").click()
+    expect(page.locator("#facts")).to_contain_text("archived")
+    address = page.url
+    page.get_by_role("button", name="Clone", exact=True).click()
+    page.get_by_role("textbox", name="Name").fill("the second")
+    page.get_by_role("button", name="Clone job").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("the second")
+    page.get_by_role("link", name=f"…{running.job_id[-6:]}").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Delete job").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert page.request.get(address).status == 404
+
 
 def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_database: Database) -> None:
     running.begin(5)
