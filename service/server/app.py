@@ -73,6 +73,7 @@ TAGS = [
     {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
     {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
     {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},
+    {"name": "external trials", "description": "Trials that clients of yours train: they ask for one and report."},
     {"name": "catalogue", "description": "What a job can be made of: workloads and search spaces."},
     {"name": "admin", "description": "For whoever looks after the service."},
     {"name": "health", "description": "Probes, which ask for no token."},

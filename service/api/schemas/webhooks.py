@@ -13,7 +13,9 @@ from service.domain import DeliveryState
 from service.specification.strict_model import StrictModel
 from service.webhooks.addresses import MAX_URL_LENGTH
 
-EventKind: TypeAlias = Literal["job.state", "job.changed", "job.recommendation", "trial.state", "trial.measured"]
+EventKind: TypeAlias = Literal[
+    "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"
+]
 
 
 class WebhookCreate(StrictModel):
@@ -22,7 +24,7 @@ class WebhookCreate(StrictModel):
     url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]
     """Where messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is looked up each
     time; addresses that are not public are refused, unless the service's settings allow them."""
-    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=5)] = Field(
+    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=6)] = Field(
         default=["job.state", "job.recommendation"]
     )
     """Of the events that it is told."""
