@@ -123,13 +123,15 @@ class Objective:
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes
 # there when a user wants more of it, a finished trial when it is to be tried again: `service.use_cases.steer` says
-# when.
+# when. A job that had succeeded, and is cancelled before it has more, goes back to that.
 JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.PAUSED, JobState.FAILED, JobState.CANCELLED}),
+    JobState.QUEUED: frozenset(
+        {JobState.RUNNING, JobState.PAUSED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
+    ),
     JobState.RUNNING: frozenset(
         {JobState.QUEUED, JobState.PAUSED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
     ),
-    JobState.PAUSED: frozenset({JobState.QUEUED, JobState.CANCELLED}),
+    JobState.PAUSED: frozenset({JobState.QUEUED, JobState.SUCCEEDED, JobState.CANCELLED}),
     JobState.SUCCEEDED: frozenset({JobState.QUEUED}),
     JobState.FAILED: frozenset({JobState.QUEUED}),
     JobState.CANCELLED: frozenset({JobState.QUEUED}),

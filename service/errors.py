@@ -22,6 +22,14 @@ class ServiceBusy(ServiceError):
         super().__init__(f"the service works on {num_at_once} {what} at once, and {ended}")
 
 
+class NotDoneYet(ServiceBusy):
+    """A request takes longer than clients wait. The service goes on with it, and answers the same request later."""
+
+    def __init__(self, waited_seconds: float) -> None:
+        told = f"it takes more than {waited_seconds:g} s and goes on: ask again for what comes of it"
+        ServiceError.__init__(self, told)
+
+
 class NotFound(ServiceError):
     """No such thing."""
 
@@ -71,6 +79,15 @@ class Conflict(ServiceError):
 class JobAlreadyFinished(Conflict):
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(f"job {job_id!r} has already finished: {state}")
+        self.job_id = job_id
+        self.state = state
+
+
+class JobNotFinished(Conflict):
+    """What has not ended is not deleted."""
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(f"job {job_id!r} is {state}: only one that has ended can be deleted; cancel it first")
         self.job_id = job_id
         self.state = state
 

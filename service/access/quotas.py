@@ -1,6 +1,6 @@
 """Quotas of projects: checked where jobs come into the queue, and where they begin.
 
-A job that runs is not ended by them; it has a budget of its own. Where there is no quota, nothing is counted.
+A job that runs is ended by that of device-hours, as by its own budget. Where there is no quota, nothing is counted.
 """
 
 from __future__ import annotations
@@ -60,9 +60,26 @@ def why_resting(session: Session, project: Project) -> str | None:
             return (
                 f"project {project.name} runs {running} of the {project.max_running_jobs} jobs that it may run at once"
             )
-    if project.max_device_hours is not None and projects.device_hours(project.name) >= project.max_device_hours:
+    if _hours_are_spent(projects, project):
         return f"project {project.name} has spent its {project.max_device_hours:g} device-hours"
     return None
+
+
+def hours_are_spent(session: Session, name: str) -> bool:
+    """True if a project has spent the device-hours of its quota: what it runs is to end."""
+    projects = ProjectRepository(session)
+    project = projects.find(name)
+    return project is not None and _hours_are_spent(projects, project)
+
+
+def quota_spent(project: str) -> str:
+    """What cut off a job whose project has spent its device-hours, for a person."""
+    return f"project {project} has spent the device-hours of its quota (max_device_hours)"
+
+
+def _hours_are_spent(projects: ProjectRepository, project: Project) -> bool:
+    allowed = project.max_device_hours
+    return allowed is not None and projects.device_hours(project.name) >= allowed
 
 
 def _none_of(*limits: float | None) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from starlette.concurrency import run_in_threadpool
 
@@ -57,6 +58,9 @@ class Doors:
         self._without_tokens: datetime | None = None
         """When there was last found to be no token; None: not yet, or there is one."""
         self._has_tokens = False
+        self._looking = asyncio.Lock()
+        self._looking_for: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By prefix of the token: of many who ask at once with the same, as streams do, one looks."""
         self._noting: set[asyncio.Task[None]] = set()
 
     async def anybody(self, now: datetime) -> Caller | None:
@@ -65,14 +69,17 @@ class Doors:
             return ANYBODY
         if self._access is Access.TOKENS or not self._is_local or self._has_tokens:
             return None
-        if self._without_tokens is None or not _is_fresh(self._without_tokens, now):
-            try:
-                self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
-            except DATABASE_ERRORS:
-                if self._without_tokens is None:
-                    raise
-                return ANYBODY  # as it was: without the database there is nothing to see or to change, but `/metrics`
-            self._without_tokens = now
+        if self._without_tokens is not None and _is_fresh(self._without_tokens, now):
+            return ANYBODY
+        async with self._looking:
+            if self._without_tokens is None or not _is_fresh(self._without_tokens, now):
+                try:
+                    self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
+                except DATABASE_ERRORS:
+                    if self._without_tokens is None:
+                        raise
+                    return ANYBODY  # as it was: without the database there is nothing to see or change, but `/metrics`
+                self._without_tokens = now
         return None if self._has_tokens else ANYBODY
 
     async def by_token(self, text: TokenText, now: datetime, *, address: str | None = None) -> Caller | None:
@@ -141,13 +148,16 @@ class Doors:
     async def _token(self, prefix: str, now: datetime) -> KnownToken | None:
         seen = self._tokens.get(prefix)
         if seen is None or not _is_fresh(seen.at, now):
-            found = await self._read(lambda session: look_up(session, prefix))
-            self._tokens.pop(prefix, None)
-            if found is None:
-                return None
-            seen = self._tokens[prefix] = _Seen(found, now)
-            if len(self._tokens) > MAX_REMEMBERED:
-                self._tokens.popitem(last=False)
+            async with self._looking_for.setdefault(prefix, asyncio.Lock()):
+                seen = self._tokens.get(prefix)
+                if seen is None or not _is_fresh(seen.at, now):
+                    found = await self._read(lambda session: look_up(session, prefix))
+                    self._tokens.pop(prefix, None)
+                    if found is None:
+                        return None
+                    seen = self._tokens[prefix] = _Seen(found, now)
+                    if len(self._tokens) > MAX_REMEMBERED:
+                        self._tokens.popitem(last=False)
         return None if seen.token.has_ended(now) else seen.token
 
     def _note_use(self, token: KnownToken, now: datetime) -> None:

@@ -1,7 +1,7 @@
 """Live streams of events (server-sent events), fed from the events table.
 
-Every stream reads its own events from SQL, so nothing is lost between them; one query every `POLL_SECONDS` for all
-streams of the process tells them when to look.
+One query every `POLL_SECONDS` for all streams of the process tells them when there is something new, and what is new is
+read once for all of them (`service.api.recent_events`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -24,20 +24,23 @@ from service.api import examples, problems
 from service.api.capacity import Turns
 from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, address_of
 from service.api.doors import Doors
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT
+from service.api.recent_events import RecentEvents
 from service.api.schemas.jobs import EventRead
 from service.clock import Clock
 from service.domain import JobState
 from service.errors import ServiceBusy
 from service.monitoring.metrics import Metrics
 from service.store.repositories import EventRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.session import DATABASE_ERRORS, Database, Session
 
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 3000
 """Milliseconds until a browser connects again."""
-BATCH = 200
+
+Found = TypeVar("Found")
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +91,7 @@ class EventFeed:
         self._max_streams = max_streams
         self._max_streams_per_address = max_streams_per_address
         self._streams: Counter[str] = Counter()
+        self.recent = RecentEvents(self.read)
         self.newest = 0
         """The newest event's id, when last looked."""
         self._waiters: set[asyncio.Future[None]] = set()
@@ -133,8 +137,7 @@ class EventFeed:
         """Looks for new events for as long as anyone waits for them."""
         while self._waiters and not self.closed:
             try:
-                async with self._turns.one():
-                    newest = await run_in_threadpool(self._last_id)
+                newest = await self.read(lambda session: EventRepository(session).last_id())
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("cannot look for events: %s", error)
                 newest = self.newest
@@ -142,10 +145,6 @@ class EventFeed:
                 self.newest = newest
                 self._wake()
             await asyncio.sleep(POLL_SECONDS)
-
-    def _last_id(self) -> int:
-        with self.database.reading() as session:
-            return EventRepository(session).last_id()
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -156,15 +155,15 @@ class EventFeed:
         """Counts how long an event that just happened took to come here."""
         self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
 
-    async def read(self, after: int, job_id: str | None, project: str | None) -> list[EventRead]:
-        """The next events of a stream: of one job, of one project, or of all."""
-        async with self._turns.one():
-            return await run_in_threadpool(self._read, after, job_id, project)
+    async def read(self, look: Callable[[Session], Found]) -> Found:
+        """What `look` finds in a reading session, when it is its turn."""
 
-    def _read(self, after: int, job_id: str | None, project: str | None) -> list[EventRead]:
-        with self.database.reading() as session:
-            events = EventRepository(session).after(after, job_id=job_id, project=project, limit=BATCH)
-            return [EventRead.model_validate(event) for event in events]
+        def read() -> Found:
+            with self.database.reading() as session:
+                return look(session)
+
+        async with self._turns.one():
+            return await run_in_threadpool(read)
 
 
 async def _stream(reader: _Reader, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
@@ -178,24 +177,23 @@ async def _stream(reader: _Reader, after: int, job_id: str | None, *, is_over: b
             try:
                 if not await reader.is_let_in():
                     return
-                events = await feed.read(after, job_id, reader.project if job_id is None else None)
+                project = reader.project if job_id is None else None
+                stretch = await feed.recent.after(after, newest, job_id=job_id, project=project)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("a stream of events ends, its reader will connect again: %s", error)
                 return
-            chunk = list[bytes]()
-            for event in events:
-                after = event.id
-                chunk.append(format_sse_event(data_str=event.model_dump_json(), event=event.kind, id=str(event.id)))
+            after = stretch.seen
+            for event in (message.event for message in stretch.messages):
                 if job_id is not None and event.kind == "job.state":
                     is_over = JobState(str(event.data["state"])).is_final
                 if has_caught_up:
                     feed.note_lag(event)
-            if chunk:
+            if stretch.messages:
                 # In one piece: each piece sent to a reader that has gone would be a warning in the log.
-                yield b"".join(chunk)
-            if is_over and len(events) < BATCH:  # a job that was resumed has ended before, with further events after it
+                yield b"".join([message.content for message in stretch.messages])
+            if is_over and stretch.is_all:  # a job that was resumed has ended before, with further events after it
                 return
-            has_caught_up = len(events) < BATCH
+            has_caught_up = stretch.is_all
             if has_caught_up and not await feed.wait(newest):
                 yield KEEPALIVE_COMMENT
 
@@ -223,7 +221,7 @@ async def _reader(request: Request, doors: DoorsDependency, caller: CallerDepend
 
 Reader = Annotated[_Reader, Depends(_reader)]
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], route_class=OneThreadRoute)
 
 LastEventId = Annotated[
     int | None,

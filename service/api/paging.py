@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
 
+from service.api.request_body import check_storable
 from service.errors import InvalidInput
+from service.store.repositories import Place
 
 Row = TypeVar("Row")
 
@@ -20,8 +24,11 @@ LARGEST_BIGINT = 2**63 - 1
 
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description="Items per page, at most.")]
 PageToken = Annotated[
-    str | None, Query(max_length=200, description="`next_page_token` of the page before, with the same filters.")
+    str | None, Query(max_length=2000, description="`next_page_token` of the page before, with the same filters.")
 ]
+
+
+NOT_OURS = InvalidInput("page_token", "is not a token that this list gave")
 
 
 def encode_token(kind: str, value: str | int) -> str:
@@ -35,20 +42,54 @@ def decode_token(kind: str, token: str) -> str:
         InvalidInput: this list gave no such token.
     """
     try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode("ascii")
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         text = ""
     found, separator, value = text.partition(":")
-    if found != kind or not separator or (not value.isalnum() and not value.replace("_", "").isalnum()):
-        raise InvalidInput("page_token", "is not a token that this list gave")
+    if found != kind or not separator:
+        raise NOT_OURS
+    return value
+
+
+def encode_place(kind: str, place: Place) -> str:
+    value = place.value.isoformat() if isinstance(place.value, datetime) else place.value
+    return encode_token(kind, json.dumps([value, place.tie], ensure_ascii=False))
+
+
+def decode_place(kind: str, token: str, value_type: type, *, tie_type: type = str) -> Place:
+    """The place that `encode_place` was given, in an order by values of a type, or of none.
+
+    Raises:
+        InvalidInput: this list gave no such token.
+    """
+    try:
+        found: Any = json.loads(decode_token(kind, token))
+        check_storable(found)
+        value, tie = found
+        if value is not None and value_type is datetime:
+            value = datetime.fromisoformat(value)
+            if value.tzinfo is None:
+                raise NOT_OURS
+        elif value is not None:
+            value = _of_type(value, value_type)
+        return Place(value, _of_type(tie, tie_type))
+    except (ValueError, TypeError, RecursionError, InvalidInput):
+        raise NOT_OURS from None
+
+
+def _of_type(value: Any, kind: type) -> Any:
+    """`value`, if it is of a type and the database can hold it. Raises: ValueError."""
+    is_of_type = type(value) is kind
+    if not is_of_type or (kind is int and not -LARGEST_INT <= value <= LARGEST_INT):
+        raise ValueError(f"{value!r} is no {kind}")
     return value
 
 
 def decode_number(kind: str, token: str) -> int:
     """`decode_token` of a number. Raises: InvalidInput."""
     value = decode_token(kind, token)
-    if not value.isdecimal() or int(value[:20]) > LARGEST_INT:
-        raise InvalidInput("page_token", "is not a token that this list gave")
+    if not (value.isascii() and value.isdecimal()) or int(value[:20]) > LARGEST_INT:
+        raise NOT_OURS
     return int(value)
 
 

@@ -3,7 +3,7 @@ process keeps nobody from anything else.
 
 A process describes a workload of somebody's own, makes a sampler, predicts memory, tells a fingerprint. Few run at
 once, a few more requests wait, and further ones are told that the service is busy. What is asked for twice at the same
-time is found out once.
+time is found out once. What takes longer than a client waits goes on without it, and who asks again has the result.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
+from service.access.caller import Caller
+from service.access.permitted import check_paths, refuse_user_code
 from service.api.dependencies import (
     CallerDependency,
     DataAreHere,
@@ -29,15 +31,14 @@ from service.api.dependencies import (
     TurnsDependency,
 )
 from service.api.schemas.jobs import JobCreate
-from service.errors import ServiceBusy
+from service.errors import NotDoneYet, ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
 from service.specification.external.trials import EXTERNAL
 from service.specification.job import JobSpecification, SamplerReference
-from service.specification.permitted import check_paths, refuse_user_code
 from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
-from service.specification.samplers import check_sampler
+from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import JobRepository
 from service.use_cases.budgets import check_cost
 from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
@@ -49,8 +50,12 @@ AT_ONCE = 4
 """Requests whose processes run at the same time."""
 WAITING = 8
 """Further ones that wait for these."""
-WAIT_SECONDS = 20.0  # clients commonly give up after 30
-"""A request that has waited for so long is told that the service is busy."""
+WAIT_SECONDS = 20.0
+"""Work that has had no turn for so long is given up: the service is busy."""
+ANSWER_SECONDS = 25.0  # clients commonly give up after 30
+"""A request is answered after so long: whoever asks again is given what the work, which goes on, finds out."""
+KEPT_SECONDS = 120.0
+"""So long is kept for who asks again what was found out after the first answer."""
 
 WHAT = "requests that need a process of their own"
 
@@ -66,14 +71,22 @@ class Preparations:
         self._free = asyncio.Semaphore(at_once)
         self._threads = CapacityLimiter(at_once)
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self._late: dict[str, asyncio.Task[Any]] = {}
+        """Work that took longer than a request may; first all of it, then what has ended and nobody has asked for."""
+
+    @property
+    def num_running(self) -> int:
+        """Calls whose work goes on or waits, equal ones counted once."""
+        return len(self._running)
 
     async def do(self, what: str, work: Callable[[], T]) -> T:
         """The result of `work`, which a thread is given; of a call with an equal `what` that is under way, if any.
 
         Raises:
             ServiceBusy: there are too many already, or there was no turn in time.
+            NotDoneYet: it takes longer than clients wait.
         """
-        task = self._running.get(what)
+        task = self._running.get(what) or self._late.pop(what, None)
         if task is None:
             if len(self._running) >= self._at_once + self._waiting:
                 raise ServiceBusy(self._at_once, 0.0, what=WHAT)
@@ -81,7 +94,12 @@ class Preparations:
             self._running[what] = task
             task.add_done_callback(lambda done: self._end(what, done))
         # Of its own: whoever leaves does not end it for the others.
-        return cast("T", await asyncio.shield(task))
+        done, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
+        if not done:
+            self._late[what] = task
+            raise NotDoneYet(ANSWER_SECONDS)
+        self._late.pop(what, None)
+        return cast("T", task.result())
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:
@@ -90,7 +108,8 @@ class Preparations:
         except TimeoutError as error:
             raise ServiceBusy(self._at_once, WAIT_SECONDS, what=WHAT) from error
         try:
-            return await to_thread.run_sync(work, limiter=self._threads)
+            # The end of the service waits for no thread: it ends the process that the thread waits for.
+            return await to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
         finally:
             self._free.release()
 
@@ -98,6 +117,12 @@ class Preparations:
         del self._running[what]
         if not task.cancelled():
             task.exception()  # whoever asked may have left: asyncio would log it
+        if self._late.get(what) is task:
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, what, task)
+
+    def _forget(self, what: str, task: asyncio.Task[Any]) -> None:
+        if self._late.get(what) is task:
+            del self._late[what]
 
 
 async def _preparations(request: Request) -> Preparations:
@@ -132,7 +157,25 @@ async def _prepared(
     preparations: PreparationsDependency,
     dry_run: DryRun = False,
 ) -> Prepared:
-    refuse_user_code(body.workload, body.sampler, settings, caller_scopes=caller.scopes)
+    return await prepare(body, settings, caller, preparations, data_are_here=data_are_here, dry_run=dry_run)
+
+
+async def prepare(
+    body: JobCreate,
+    settings: Settings,
+    caller: Caller,
+    preparations: Preparations,
+    *,
+    data_are_here: bool,
+    dry_run: bool,
+) -> Prepared:
+    """A submission, checked.
+
+    Raises:
+        InvalidInput: names the field.
+        ServiceBusy: too many others are being prepared.
+    """
+    refuse_user_code(body.workload, body.sampler, settings, caller=caller)
     price = price_of(body.specification.resources, settings.device_hour_prices, currency=settings.currency)
     check_cost(body.specification.budget, price)
     work = functools.partial(_prepare, body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
@@ -201,7 +244,7 @@ async def permitted_specification(
 
     async with turns.one():
         specification = await run_in_threadpool(read)
-    refuse_user_code(specification.workload, specification.sampler, settings, caller_scopes=caller.scopes)
+    refuse_user_code(specification.workload, specification.sampler, settings, caller=caller)
     return specification
 
 

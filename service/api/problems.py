@@ -19,7 +19,7 @@ from starlette.routing import Match
 
 from search_spaces.nearest import did_you_mean
 from service.api import examples
-from service.api.request_body import field_as_sent, field_of, fields_at, join_field, small, value_at
+from service.api.request_body import field_as_sent, field_of, fields_at, join_field, small, spot_of
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
@@ -29,6 +29,7 @@ from service.errors import (
     IdempotencyKeyReused,
     InvalidInput,
     JobAlreadyFinished,
+    JobNotFinished,
     NotFound,
     QuotaExceeded,
     ScopeMissing,
@@ -41,6 +42,7 @@ from service.errors import (
     UnknownName,
     WorkloadNotDescribed,
 )
+from service.faults import all_of
 from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 
@@ -52,12 +54,13 @@ MAX_ERRORS_LOOKED_AT = 200
 """A value that is none of several kinds has an error for each of them."""
 MAX_CHARACTERS = 2000
 """Of a text in a problem: what was sent may be in it."""
-METHODS = ("GET", "PATCH", "POST")
+METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 ONE_OF_SOME = ("literal_error", "enum")
 """The names that it gives to a value which is none of those there are."""
+NOT_VALID = "The request is not valid"
 _QUOTED = re.compile("'([^']*)'")
 
 logger = logging.getLogger(__name__)
@@ -65,11 +68,12 @@ logger = logging.getLogger(__name__)
 # The first class that matches counts.
 _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (CodeForbidden, HTTPStatus.FORBIDDEN, "code-forbidden", "The request may not name code"),
-    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "The request is not valid"),
+    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", NOT_VALID),
     (NotFound, HTTPStatus.NOT_FOUND, "not-found", "There is no such thing"),
     (UnknownName, HTTPStatus.NOT_FOUND, "unknown-name", "There is nothing of that name"),
     (ScopeMissing, HTTPStatus.FORBIDDEN, "scope-missing", "The token does not allow it"),
     (QuotaExceeded, HTTPStatus.FORBIDDEN, "quota-exceeded", "The project's quota is used up"),
+    (JobNotFinished, HTTPStatus.CONFLICT, "job-not-finished", "The job has not ended"),
     (JobAlreadyFinished, HTTPStatus.CONFLICT, "job-already-finished", "The job has already finished"),
     (BudgetSpent, HTTPStatus.CONFLICT, "budget-spent", "The job's budget is spent"),
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
@@ -98,20 +102,41 @@ def problem_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """A problem as a response. `slug` None: the status says it all (`about:blank`)."""
-    problem = Problem(
+    problem = _problem(status, slug, title, detail, instance=instance, errors=errors)
+    content = problem.model_dump(mode="json", exclude_none=True)
+    if not errors:
+        del content["errors"]
+    return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def problem_of(error: ServiceError, *, instance: str) -> Problem | None:
+    """The problem that answers an error of a use case; None: it has none of its own, as where the service is busy."""
+    for kind, status, slug, title in _SITUATIONS:
+        if isinstance(error, kind):
+            return _problem(status, slug, title, str(error), instance=instance, errors=_errors_of(error))
+    return None
+
+
+def _problem(
+    status: int, slug: str | None, title: str, detail: str, *, instance: str, errors: Sequence[FieldError]
+) -> Problem:
+    return Problem(
         type=f"{TYPE_PREFIX}{slug}" if slug else "about:blank",
         title=title,
         status=status,
         detail=_cut(detail),
         instance=_cut(instance),
         errors=[
-            error.model_copy(update={"field": _cut(error.field), "message": _cut(error.message)}) for error in errors
+            error.model_copy(
+                update={
+                    "field": _cut(error.field),
+                    "message": _cut(error.message),
+                    "pointer": error.pointer if len(error.pointer or "") <= MAX_CHARACTERS else None,
+                }
+            )
+            for error in errors
         ],
     )
-    content = problem.model_dump(mode="json", exclude_none=True)
-    if not errors:
-        del content["errors"]
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
 
 
 def _cut(text: str) -> str:
@@ -157,10 +182,9 @@ async def answer_to(request: Request, error: Exception) -> Response:
 async def _service_error(request: Request, error: Exception) -> Response:
     for kind, status, slug, title in _SITUATIONS:
         if isinstance(error, kind):
-            body = await _body_of(request) if isinstance(error, InvalidInput) else None
             if isinstance(error, InvalidInput):
-                error = InvalidInput(field_as_sent(error.field, body), error.message)
-            errors = _errors_of(error, body)
+                return _invalid(request, _invalid_fields(error, await _body_of(request)), status, slug, title)
+            errors = _errors_of(error)
             return problem_response(status, slug, title, str(error), instance=request.url.path, errors=errors)
     return await _unexpected(request, error)
 
@@ -173,16 +197,34 @@ async def _body_of(request: Request) -> object:
         return None
 
 
-def _errors_of(error: Exception, body: object) -> list[FieldError]:
+def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
     if isinstance(error, QuotaExceeded):
-        return [FieldError(field=error.quota, message=f"{error.used:g} of {error.limit:g} are used", value=error.limit)]
+        message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
+        return [FieldError(field=error.quota, message=message, value=error.limit)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
-    if not isinstance(error, InvalidInput):
-        return []
-    return [FieldError(field=error.field, message=error.message, value=value_at(body, error.field))]
+    if isinstance(error, InvalidInput):
+        return _invalid_fields(error, None)
+    return []
+
+
+def _invalid_fields(error: InvalidInput, body: object) -> list[FieldError]:
+    """Each field that an error names; `body` None: of no body."""
+    found = []
+    for one in all_of(error):
+        field = field_as_sent(one.field, body)
+        spot = None if body is None else spot_of(body, field)
+        found.append(
+            FieldError(
+                field=field,
+                pointer=None if spot is None else spot.pointer,
+                message=one.message,
+                value=None if spot is None else spot.value,
+            )
+        )
+    return found
 
 
 async def _invalid_request(request: Request, error: Exception) -> Response:
@@ -202,10 +244,13 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     messages: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
+    of_body = set[str]()
     for one in found:
         source, *path = one["loc"]
         field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
+        if source == "body":
+            of_body.add(field)
         given = messages.setdefault(field, [])
         message = _unknown_field(request, path) if one["type"] in UNKNOWN_FIELD else _message(one)
         if message not in given:
@@ -218,6 +263,7 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
             field=field,
             message="; ".join(given) + did_you_mean(values[field], choices.get(field, ())),
             value=values[field],
+            pointer=spot_of(error.body, field).pointer if field in of_body else None,
         )
         for field, given in messages.items()
     ]
@@ -251,11 +297,16 @@ def _malformed(request: Request, message: str) -> Response:
     return _invalid(request, [FieldError(field="body", message=message)])
 
 
-def _invalid(request: Request, errors: Sequence[FieldError]) -> Response:
+def _invalid(
+    request: Request,
+    errors: Sequence[FieldError],
+    status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY,
+    slug: str = "invalid-input",
+    title: str = NOT_VALID,
+) -> Response:
     detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
     if len(errors) > 3:
         detail += f", and {len(errors) - 3} more"
-    _, status, slug, title = next(situation for situation in _SITUATIONS if situation[0] is InvalidInput)
     return problem_response(status, slug, title, detail, instance=request.url.path, errors=errors[:MAX_ERRORS])
 
 

@@ -15,16 +15,21 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from service.errors import InvalidInput
+from service.faults import Faults
 
 MAX_DEPTH = 32
 """Levels of arrays and objects in a request body; a job needs about seven."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+QUOTED = 80
+"""Characters of an odd name that a path shows."""
 LARGEST_VALUE = 200
 """Characters of JSON up to which a value is given back with its error."""
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 _FIRST = "baselines[0]"
+MAX_FAULTS = 20
+"""Told at once of what cannot be stored."""
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -33,36 +38,45 @@ def join_field(path: str, part: str | int) -> str:
     if isinstance(part, int):
         return f"{path}[{part}]"
     if not _PLAIN_NAME.fullmatch(part):
-        return f"{path}[{part[:80]!a}]"
+        return f"{path}[{part[:QUOTED]!a}]"
     return f"{path}.{part}" if path else part
 
 
-def check_storable(value: object, field: str = "", depth: int = 0) -> None:
+def check_storable(value: object) -> None:
     """Checks a decoded JSON value for NUL characters, lone surrogates, NaN, infinities and excessive nesting.
 
     PostgreSQL's text holds no NUL, UTF-8 no lone surrogates, and JSON itself no NaN.
 
     Raises:
-        InvalidInput: names the first offending field.
+        InvalidInput: names the offending fields.
     """
-    if depth > MAX_DEPTH:
-        raise InvalidInput(field or "body", f"is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, str):
-        problem = _text_problem(value)
-        if problem:
+    faults = Faults()
+    for number, (field, problem) in enumerate(_unstorable(value, "", 0)):
+        with faults.noted():
             raise InvalidInput(field or "body", problem)
+        if number == MAX_FAULTS:
+            break
+    faults.tell()
+
+
+def _unstorable(value: object, field: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Paths of what cannot be stored, and why."""
+    if depth > MAX_DEPTH:
+        yield field, f"is nested deeper than {MAX_DEPTH} levels"
+    elif isinstance(value, str):
+        if problem := _text_problem(value):
+            yield field, problem
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidInput(field or "body", f"must be a finite number, got {value}")
+            yield field, f"must be a finite number, got {value}"
     elif isinstance(value, dict):
         for key, item in value.items():
-            problem = _text_problem(key)
-            if problem:
-                raise InvalidInput(join_field(field, key), f"the name {problem}")
-            check_storable(item, join_field(field, key), depth + 1)
+            if problem := _text_problem(key):
+                yield join_field(field, key), f"the name {problem}"
+            yield from _unstorable(item, join_field(field, key), depth + 1)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            check_storable(item, join_field(field, index), depth + 1)
+            yield from _unstorable(item, join_field(field, index), depth + 1)
 
 
 def _text_problem(text: str) -> str | None:
@@ -127,17 +141,50 @@ def _fields(kind: type) -> dict[str, Any]:
     )
 
 
-def value_at(body: object, field: str) -> JsonValue:
-    """The value at a path of `body` if it is there and small, else None."""
-    node = body
-    for name, index, quoted in _PART.findall(field):
-        if index and isinstance(node, list) and int(index) < len(node):
-            node = node[int(index)]
-        elif isinstance(node, Mapping) and (name or quoted) in node:
-            node = node[name or quoted]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in a body."""
+
+    pointer: str
+    """Where it is, as a JSON Pointer (RFC 6901)."""
+    value: JsonValue
+    """What stands there, if it is small; None: nothing, or too much."""
+
+
+def spot_of(body: object, field: str) -> Spot:
+    """The place of a path in a body, or where it would be. A name may hold what a path is made of, as `betas[0]`."""
+    if field in ("", "body"):
+        return Spot("", None if field == "body" else small(body))
+    node, rest, pointer = body, field, ""
+    is_there = True
+    while rest:
+        known = [name for name in node if _begins(rest, name)] if isinstance(node, Mapping) else []
+        name: str | int | None = max(known, key=len, default=None)
+        if name is not None:
+            taken = len(str(name))
         else:
-            return None
-    return small(node)
+            match = _PART.match(rest)
+            if match is None:
+                return Spot(pointer, None)
+            plain, index, quoted = match.groups()
+            name, taken = (int(index) if index else plain or _unquoted(quoted, node)), match.end()
+        is_in_list = isinstance(node, list) and isinstance(name, int) and name < len(node)
+        is_there = is_in_list or (isinstance(node, Mapping) and name in node)
+        node = node[name] if is_there else None
+        pointer += "/" + str(name).replace("~", "~0").replace("/", "~1")
+        rest = rest[taken:].removeprefix(".")
+    return Spot(pointer, small(node) if is_there else None)
+
+
+def _unquoted(quoted: str, node: object) -> str:
+    """The name in an object that a path writes with escapes, as `join_field` does; itself, where there is none."""
+    names = node if isinstance(node, Mapping) else ()
+    return next((name for name in names if ascii(name[:QUOTED])[1:-1] == quoted), quoted)
+
+
+def _begins(path: str, name: object) -> bool:
+    """True if a path begins with a name, whole."""
+    return isinstance(name, str) and name != "" and path.startswith(name) and path[len(name) :][:1] in ("", ".", "[")
 
 
 def small(value: object) -> JsonValue:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -11,14 +13,17 @@ import typer
 from service.access.caller import Scope
 from service.cli.asking import say
 from service.cli.here import DatabaseUrl, DataDir, own_database
+from service.cli.shared_options import with_shared_options
 from service.domain import DEFAULT_PROJECT
 from service.inert import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from service.access.projects import Quotas
+    from service.store.session import Database
 
 _DURATION = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdw])")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -34,18 +39,59 @@ app = typer.Typer()
 app.add_typer(tokens, name="token")
 app.add_typer(projects, name="project")
 
-Quota = Annotated[str | None, typer.Option(metavar="NUMBER", help="`none`: no limit.")]
-Size = Annotated[str | None, typer.Option(metavar="SIZE", help="E.g. 500GB; `none`: no limit.")]
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The options that say which database a command works on."""
+
+    data_dir: DataDir = None
+    database_url: DatabaseUrl = None
+
+    def database(self) -> AbstractContextManager[Database]:
+        """As `own_database`."""
+        return own_database(self.data_dir, self.database_url)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaOptions:
+    """The options that say what a project may take; None: not given."""
+
+    running_jobs: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Run at once; others wait. `none`: no limit.")
+    ] = None
+    queued_jobs: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Wait at once; others are refused. `none`: no limit.")
+    ] = None
+    device_hours: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Of all its trials, ever. `none`: no limit.")
+    ] = None
+    stored_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of checkpoints and logs, e.g. 500GB. `none`: no limit.")
+    ] = None
+
+    def read(self) -> tuple[Quotas, tuple[str, ...]]:
+        """The quotas, and the names of those that were given."""
+        from service.access.projects import QUOTAS, Quotas
+
+        given = (self.running_jobs, self.queued_jobs, self.device_hours, self.stored_bytes)
+        quotas = Quotas(
+            max_running_jobs=_number("--running-jobs", self.running_jobs, int),
+            max_queued_jobs=_number("--queued-jobs", self.queued_jobs, int),
+            max_device_hours=_number("--device-hours", self.device_hours, float),
+            max_stored_bytes=_number("--stored-bytes", self.stored_bytes, _bytes),
+        )
+        return quotas, tuple(field for field, text in zip(QUOTAS, given, strict=True) if text is not None)
 
 
 @tokens.command("create")
+@with_shared_options
 def create_token(
     name: Annotated[str, typer.Argument(help="Says in jobs and in the audit trail who did something.")],
-    scope: Annotated[list[Scope], typer.Option(help="read, submit, code or admin. Repeatable.")],
+    scope: Annotated[list[Scope], typer.Option(help="What it may do. Repeatable.")],
     project: Annotated[str, typer.Option(help="In which its jobs are made, and which it sees.")] = DEFAULT_PROJECT,
     expires: Annotated[str, typer.Option(help="After 30m, 12h, 90d or 4w; `never`.")] = "90d",
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
+    *,
+    here: Here,
 ) -> None:
     """Makes a token and prints it, this once: the database keeps a digest of it."""
     from service.access import tokens as access
@@ -54,7 +100,7 @@ def create_token(
 
     now = utc_now()
     expires_at = None if expires == "never" else now + _duration(expires)
-    with own_database(data_dir, database_url) as database, database.writing() as session:
+    with here.database() as database, database.writing() as session:
         text = access.create_token(session, name, project=project, scopes=set(scope), expires_at=expires_at, now=now)
         record_command(session, "create_token", f"{name} ({text.prefix})", now=now)
     typer.echo(str(text))
@@ -71,13 +117,14 @@ def generate_token() -> None:
 
 
 @tokens.command("list")
-def list_tokens(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+@with_shared_options
+def list_tokens(here: Here) -> None:
     """Lists all tokens there have been, without their secrets."""
     from service.clock import utc_now
     from service.store.repositories import TokenRepository
 
     now = utc_now()
-    with own_database(data_dir, database_url) as database, database.reading() as session:
+    with here.database() as database, database.reading() as session:
         found = TokenRepository(session).all()
     rows = []
     for token in found:
@@ -89,10 +136,10 @@ def list_tokens(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> N
 
 
 @tokens.command("revoke")
+@with_shared_options
 def revoke_token(
     token: Annotated[str, typer.Argument(help="Its name, or its prefix.")],
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
+    here: Here,
 ) -> None:
     """Ends a token: what is asked with it is refused within seconds, also from pages that were logged in with it."""
     from service.access import tokens as access
@@ -100,67 +147,62 @@ def revoke_token(
     from service.clock import utc_now
 
     now = utc_now()
-    with own_database(data_dir, database_url) as database, database.writing() as session:
+    with here.database() as database, database.writing() as session:
         ended = access.revoke_token(session, token, now=now)
         record_command(session, "revoke_token", f"{ended.name} ({ended.prefix})", now=now)
     say(f"token {ended.name} ({ended.prefix}) is revoked")
 
 
 @projects.command("create")
+@with_shared_options
 def create_project(
     name: Annotated[str, typer.Argument(help="Small letters, digits, _ and -.")],
-    running_jobs: Quota = None,
-    queued_jobs: Quota = None,
-    device_hours: Quota = None,
-    stored_bytes: Size = None,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
+    quotas: QuotaOptions,
+    here: Here,
 ) -> None:
     """Makes a project; tokens and their jobs can belong to it from then on."""
     from service.access import projects as access
     from service.access.audit import record_command
     from service.clock import utc_now
 
-    quotas, _ = _quotas(running_jobs, queued_jobs, device_hours, stored_bytes)
+    limits, _ = quotas.read()
     now = utc_now()
-    with own_database(data_dir, database_url) as database, database.writing() as session:
-        access.create_project(session, name, quotas, now=now)
+    with here.database() as database, database.writing() as session:
+        access.create_project(session, name, limits, now=now)
         record_command(session, "create_project", name, now=now)
     say(f"project {name} is made")
 
 
 @projects.command("set")
+@with_shared_options
 def set_quotas(
     name: Annotated[str, typer.Argument(help="The project.")],
-    running_jobs: Quota = None,
-    queued_jobs: Quota = None,
-    device_hours: Quota = None,
-    stored_bytes: Size = None,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
+    quotas: QuotaOptions,
+    here: Here,
 ) -> None:
     """Sets quotas of a project; what is left out stays."""
     from service.access import projects as access
     from service.access.audit import record_command
     from service.clock import utc_now
 
-    quotas, fields = _quotas(running_jobs, queued_jobs, device_hours, stored_bytes)
+    limits, fields = quotas.read()
     if not fields:
         raise typer.BadParameter("give at least one quota", param_hint="NAME")
     now = utc_now()
-    with own_database(data_dir, database_url) as database, database.writing() as session:
-        access.change_project(session, name, quotas, fields=fields)
+    with here.database() as database, database.writing() as session:
+        access.change_project(session, name, limits, fields=fields)
         record_command(session, "set_project", name, now=now)
-    say(f"project {name}: {', '.join(f'{field} {getattr(quotas, field)}' for field in fields)}")
+    say(f"project {name}: {', '.join(f'{field} {getattr(limits, field)}' for field in fields)}")
 
 
 @projects.command("list")
-def list_projects(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+@with_shared_options
+def list_projects(here: Here) -> None:
     """Lists the projects with what they have taken, and what they may take."""
     from service.store.repositories import ProjectRepository
 
     rows = []
-    with own_database(data_dir, database_url) as database, database.reading() as session:
+    with here.database() as database, database.reading() as session:
         repository = ProjectRepository(session)
         for project in repository.all():
             usage = repository.usage(project.name)
@@ -170,7 +212,7 @@ def list_projects(data_dir: DataDir = None, database_url: DatabaseUrl = None) ->
                     _of(usage.running_jobs, project.max_running_jobs),
                     _of(usage.queued_jobs, project.max_queued_jobs),
                     _of(round(usage.device_hours, 2), project.max_device_hours),
-                    _of(usage.stored_bytes, project.max_stored_bytes),
+                    _of(usage.stored_bytes, project.max_stored_bytes, _size),
                 ]
             )
     _print_table(
@@ -179,17 +221,18 @@ def list_projects(data_dir: DataDir = None, database_url: DatabaseUrl = None) ->
 
 
 @app.command()
+@with_shared_options
 def audit(
     project: Annotated[str | None, typer.Option(help="Only of those of this project.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only of this token, by its name.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 50,
-    data_dir: DataDir = None,
-    database_url: DatabaseUrl = None,
+    *,
+    here: Here,
 ) -> None:
     """Lists who did what to which thing, and when; newest first."""
     from service.store.repositories import AuditRepository
 
-    with own_database(data_dir, database_url) as database, database.reading() as session:
+    with here.database() as database, database.reading() as session:
         found = AuditRepository(session).page(project=project, actor=actor, limit=limit)
     rows = [
         [_moment(entry.at), entry.actor or "-", entry.project, entry.action, entry.target, entry.address or "-"]
@@ -203,22 +246,6 @@ def _duration(text: str) -> timedelta:
     if found is None:
         raise typer.BadParameter(f"{text!r}; e.g. 30m, 12h, 90d, 4w or never", param_hint="--expires")
     return int(found["count"]) * _UNITS[found["unit"]]
-
-
-def _quotas(
-    running_jobs: str | None, queued_jobs: str | None, device_hours: str | None, stored_bytes: str | None
-) -> tuple[Quotas, tuple[str, ...]]:
-    """The quotas that options give, and the names of those that were given."""
-    from service.access.projects import QUOTAS, Quotas
-
-    given = (running_jobs, queued_jobs, device_hours, stored_bytes)
-    quotas = Quotas(
-        max_running_jobs=_number("--running-jobs", running_jobs, int),
-        max_queued_jobs=_number("--queued-jobs", queued_jobs, int),
-        max_device_hours=_number("--device-hours", device_hours, float),
-        max_stored_bytes=_number("--stored-bytes", stored_bytes, _bytes),
-    )
-    return quotas, tuple(field for field, text in zip(QUOTAS, given, strict=True) if text is not None)
 
 
 def _number(option: str, text: str | None, read: Callable[[str], Number]) -> Number | None:
@@ -240,8 +267,14 @@ def _bytes(text: str) -> int:
     return round(float(found["count"]) * float(1000 ** _POWERS[found["unit"]]))
 
 
-def _of(used: float, limit: float | None) -> str:
-    return f"{used:g}" if limit is None else f"{used:g} of {limit:g}"
+def _of(used: float, limit: float | None, written: Callable[[float], str] = "{:g}".format) -> str:
+    return written(used) if limit is None else f"{written(used)} of {written(limit)}"
+
+
+def _size(num_bytes: float) -> str:
+    """As `--stored-bytes` takes it, to four figures."""
+    unit = min(int(math.log10(max(num_bytes, 1))) // 3, len(_POWERS) - 1)
+    return f"{num_bytes / 1000**unit:.4g}{list(_POWERS)[unit]}B"
 
 
 def _moment(moment: datetime | None) -> str:

@@ -123,6 +123,11 @@ def jobs(
     state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
     model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Only jobs with this tag, e.g. team=vision. Repeatable.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Only jobs with this in their name or notes.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived jobs, too.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -138,7 +143,9 @@ def jobs(
     except ValueError as error:
         raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
     with client_at(url, token) as client:
-        found = list(islice(client.jobs(states=states, workload=workload, model=model), limit))
+        which = "all" if archived else "false"
+        asked = client.jobs(states=states, workload=workload, model=model, tag=tag, text=text, archived=which)
+        found = list(islice(asked, limit))
     if found:
         console = _console()
         console.print(terminal.jobs_table(found, width=console.width))

@@ -65,6 +65,7 @@ def api(
 def worker(
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    allow_code: AllowCode = None,
     stop_with_stdin: StopWithStdin = False,
 ) -> None:
     """Runs jobs until it is stopped."""
@@ -78,7 +79,7 @@ def worker(
 
     require(SERVICE_EXTRA)
     check_packages_here()
-    settings = read_settings(data_dir=data_dir, database_url=database_url)
+    settings = read_settings(data_dir=data_dir, database_url=database_url, allow_code=allow_code)
     if stop_with_stdin:
         stop_when_stdin_ends()
     with contextlib.closing(open_database(settings)) as database:

@@ -1,4 +1,5 @@
-"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, stop, retry, try."""
+"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, stop, retry, try; and that keep,
+clone or delete it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,46 @@ class _TakesNegativeNumbers(TyperCommand):
 def cancel(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Cancels a job."""
     with client_at(url, token) as client:
-        say(f"job {client.cancel(job).id} is cancelled")
+        ended = client.cancel(job)
+        say(f"job {ended.id} {'is cancelled' if ended.state == 'cancelled' else 'has succeeded, as before'}")
+
+
+@app.command()
+def delete(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Deletes a job that has ended, with all that belongs to it, for good."""
+    with client_at(url, token) as client:
+        client.delete(job)
+        say(f"job {job} is deleted")
+
+
+@app.command()
+def archive(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Has lists leave a job out; `jobs --archived` shows it."""
+    with client_at(url, token) as client:
+        say(f"job {client.archive(job).id} is archived")
+
+
+@app.command()
+def unarchive(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Has lists show an archived job again."""
+    with client_at(url, token) as client:
+        say(f"job {client.unarchive(job).id} is listed again")
+
+
+@app.command()
+def clone(
+    job: JobId,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="E.g. budget.num_trials=8. Repeatable.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Submits a job like another one, with some fields changed; null: back to its default."""
+    from service.cli.job_file import apply_settings
+
+    with client_at(url, token) as client:
+        say(client.clone(job, apply_settings({}, setting or [])).id)
 
 
 @app.command()

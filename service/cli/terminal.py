@@ -183,8 +183,8 @@ def progress_line(job: JobRead, *, steps_per_second: float | None = None) -> str
         parts.append(cost)
     if job.waiting is not None:
         parts.append(waiting_words(job.waiting))
-    if job.failure:
-        parts.append(job.failure)
+    if ended := job.failure or job.cut_off:
+        parts.append(ended)
     return " · ".join(parts)
 
 
@@ -229,6 +229,8 @@ def progress_panel(
         table.add_row("took", duration(progress.seconds_elapsed))
     if job.failure:
         table.add_row("failure", Text(job.failure, style="red"))
+    if job.cut_off:
+        table.add_row("cut off", Text(job.cut_off))
     if trouble is not None:
         table.add_row("trouble", Text(trouble, style="yellow"))
     return table

@@ -24,6 +24,7 @@ from service.api.schemas.jobs import (
     TrialConfigRead,
     TrialRead,
 )
+from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
 from service.client.own_token import find_token
@@ -120,16 +121,15 @@ class Client:
             specification = specification.model_dump(mode="json")
         return self._read(JobEstimate, "POST", "/v1/jobs", params={"dry_run": "true"}, body=dict(specification))
 
-    def jobs(
-        self, *, states: Sequence[JobState] = (), workload: str | None = None, model: str | None = None
-    ) -> Iterator[JobRead]:
-        """Jobs, newest first; pages are asked for as they are needed."""
-        params: dict[str, Any] = {"state": [state.value for state in states]}
-        if workload is not None:
-            params["workload"] = workload
-        if model is not None:
-            params["model"] = model
-        return self._items(Page[JobRead], "/v1/jobs", params)
+    def jobs(self, *, states: Sequence[JobState] = (), **asked: str | int | Sequence[str] | None) -> Iterator[JobRead]:
+        """Jobs, newest first unless asked otherwise; pages are asked for as they are needed.
+
+        Args:
+            asked: further parameters of `GET /v1/jobs`: `workload`, `model`, `tag`, `text`, `archived`, `order_by`, ...
+                None: not asked for.
+        """
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self._items(Page[JobRead], "/v1/jobs", {"state": [state.value for state in states], **given})
 
     def job(self, job_id: str) -> JobRead:
         """Raises: ApiError (404)."""
@@ -138,6 +138,33 @@ class Client:
     def cancel(self, job_id: str) -> JobRead:
         """Raises: ApiError (404; 409: it had finished)."""
         return self._read(JobRead, "POST", f"{_job_path(job_id)}/cancel")
+
+    def delete(self, job_id: str) -> None:
+        """Deletes a job that has ended, for good. Raises: ApiError (404; 409: it has not ended)."""
+        self._send("DELETE", _job_path(job_id))
+
+    def archive(self, job_id: str) -> JobRead:
+        """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/archive")
+
+    def unarchive(self, job_id: str) -> JobRead:
+        """Has lists show an archived job again. Raises: ApiError (404)."""
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/unarchive")
+
+    def clone(
+        self, job_id: str, changes: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> JobRead:
+        """Submits a job like another one; `changes`: the fields that it has otherwise, as a merge patch.
+
+        Raises:
+            ApiError: 404; 422: the problem names the field.
+        """
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key is not None else {}
+        return self._read(JobRead, "POST", f"{_job_path(job_id)}/clone", body=dict(changes or {}), headers=headers)
+
+    def each(self, verb: Literal["pause", "resume", "cancel"], job_ids: Sequence[str]) -> list[JobOutcome]:
+        """Does to each of up to 100 jobs what the method of that name does to one; what became of each."""
+        return self._read(JobOutcomes, "POST", f"/v1/jobs:{verb}", body={"job_ids": list(job_ids)}).items
 
     def pause(self, job_id: str) -> JobRead:
         """Pauses a job; one that runs is `paused` when its run has ended.
@@ -162,6 +189,7 @@ class Client:
         name: str | None = None,
         tags: Mapping[str, str] | None = None,
         priority: int | None = None,
+        notes: str | None = None,
         budget: Mapping[str, Any] | None = None,
     ) -> JobRead:
         """Changes a job: what is given, and of its budget the fields that are given; all else stays.
@@ -169,7 +197,7 @@ class Client:
         Raises:
             ApiError: 404; 422: the problem names the field.
         """
-        given = {"name": name, "tags": tags, "priority": priority, "budget": budget}
+        given = {"name": name, "tags": tags, "priority": priority, "notes": notes, "budget": budget}
         body = {field: value for field, value in given.items() if value is not None}
         return self._read(JobRead, "PATCH", _job_path(job_id), body=body)
 
@@ -387,6 +415,21 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Read:
+        response = self._send(method, path, params=params, body=body, headers=headers)
+        try:
+            return schema.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
         try:
@@ -395,10 +438,7 @@ class Client:
             raise ServiceUnreachable(self.base_url, error) from error
         if not response.is_success:
             raise self._error(response)
-        try:
-            return schema.model_validate_json(response.content)
-        except ValidationError as error:
-            raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
+        return response
 
     def _error(self, response: httpx.Response) -> ServiceError:
         try:

@@ -13,18 +13,29 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from service.access.caller import Scope
+from service.access.permitted import may_have_run
 from service.api import problems
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
+from service.api.job_filters import JobFilters
+from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
+from service.dashboard.cells import parameter, parameter_cells
 from service.domain import JobState
 from service.errors import NotFound
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, currency_lines, has_own_examples, ratio_words
-from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
+from service.store.repositories import (
+    JobListRepository,
+    JobRepository,
+    Place,
+    RecommendationRepository,
+    TrialColumnsRepository,
+)
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
@@ -58,7 +69,8 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         number=number,
         spread=spread,
-        parameter=view.parameter,
+        parameter=parameter,
+        parameter_cells=parameter_cells,
         duration=duration,
         alternative_words=alternative_words,
         branches_words=branches_words,
@@ -74,7 +86,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-router = APIRouter()
+router = APIRouter(route_class=OneThreadRoute)
 templates = Jinja2Templates(env=_environment())
 
 
@@ -84,15 +96,17 @@ def jobs_page(
     session: ReadSession,
     caller: CallerDependency,
     settings: SettingsDependency,
+    memory: TrialMemoryDependency,
     now: Now,
-    state: Annotated[JobState | None, Query()] = None,
+    query: JobFilters,
     before: Annotated[str | None, Query(max_length=40)] = None,
 ) -> HTMLResponse:
-    """The jobs, newest first; `before` is the id of the last job of the page before."""
-    states = [state] if state else []
-    found = JobRepository(session).page(states=states, project=caller.sees, before_id=before, limit=JOBS_PER_PAGE + 1)
+    """The jobs, newest first, found by what the API's list takes; `before` is the id of the last job of the page
+    before."""
+    after = None if before is None else Place(before, before)
+    found = JobListRepository(session).page(query, after=after, limit=JOBS_PER_PAGE + 1)
     jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
-    progress = progress_of(session, jobs, now=now)
+    progress = progress_of(session, jobs, now=now, memory=memory)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
     rows = [
         {"job": job, "progress": progress[job.id], "bar": view.bar(progress[job.id]), "waiting": waiting[job.id]}
@@ -102,9 +116,12 @@ def jobs_page(
         "rows": rows,
         "now": now,
         "states": list(JobState),
-        "state": state,
+        "query": query,
+        "address": view.ListAddress(request.query_params.multi_items()),
         "before": before,
         "next_before": jobs[-1].id if more else None,
+        "may_submit": caller.may(Scope.SUBMIT),
+        "sends_token": caller.name is not None,
         "service_url": str(request.base_url).rstrip("/"),
     }
     return templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
@@ -112,12 +129,18 @@ def jobs_page(
 
 @router.get("/jobs/{job_id}", include_in_schema=False)
 def job_page(
-    request: Request, session: ReadSession, settings: SettingsDependency, now: Now, job_id: str
+    request: Request,
+    session: ReadSession,
+    caller: CallerDependency,
+    settings: SettingsDependency,
+    memory: TrialMemoryDependency,
+    now: Now,
+    job_id: str,
 ) -> HTMLResponse:
     """One job: what it found, its charts, its trials."""
     job = JobRepository(session).get(job_id)
     specification = job.specification
-    progress = progress_of(session, [job], now=now)[job.id]
+    progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     labels = phase_labels(specification)
     stored = RecommendationRepository(session).of_job(job.id)
     recommendation = recommendation_from_json(stored.content) if stored else None
@@ -125,10 +148,10 @@ def job_page(
     seeds = view.seed_table(evidence)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
-    trials = TrialRepository(session)
+    trials = TrialColumnsRepository(session)
     shown = trials.newest(job.id, limit=TRIALS_SHOWN, always=best_numbers | front | (seeds.numbers if seeds else set()))
     has_baseline = bool(specification.baselines)
-    label_of = {trial.number: optimizer_title(trial.config["optimizer"]["name"]) for trial in shown}
+    label_of = {trial.number: optimizer_title(trial.optimizer) for trial in shown}
     named = {str(phase): label for phase, label in labels.items()}
     if progress.baseline_best is not None:
         named["baseline"] = label_of[progress.baseline_best.number]
@@ -140,6 +163,8 @@ def job_page(
         "bar": view.bar(progress),
         "labels": named,
         "label_of": label_of,
+        "may_steer": caller.may(Scope.SUBMIT),
+        "may_run_again": may_have_run(specification.workload, specification.sampler, settings, caller=caller),
         "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,

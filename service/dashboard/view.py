@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.types import Evidence, SeedResult
 from service.evidence.wording import chance
 from service.evidence.words import Answer, answer_by_values, answer_of
-from service.store.models import Trial
+from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
@@ -70,15 +71,6 @@ class SeedTable:
         return repeats | {row.number for row in self.rows}
 
 
-def parameter(value: object) -> str:
-    """A parameter's value, short enough for a table."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return str(value)
-
-
 def ago(then: datetime, now: datetime) -> str:
     """The time before `now`, in one unit; `static/times.js` keeps it true in an open page."""
     seconds = (now - then).total_seconds()
@@ -110,7 +102,7 @@ def bar(progress: JobProgress) -> list[BarSegment]:
     return segments
 
 
-def remarked(trials: Sequence[Trial]) -> Trial | None:
+def remarked(trials: Sequence[ListedTrial]) -> ListedTrial | None:
     """The newest completed trial of those shown whose measurements remarked something of the data."""
     return max(
         (trial for trial in trials if trial.state is TrialState.COMPLETED and trial.detail),
@@ -184,7 +176,7 @@ def _waiting(state: JobState) -> str:
     }.get(state, "So there is no best value.")
 
 
-def parameter_names(trials: Sequence[Trial]) -> list[str]:
+def parameter_names(trials: Sequence[ListedTrial]) -> list[str]:
     """Every parameter that a trial sampled: those of the search first, in the order they appear."""
     names: dict[str, None] = {}
     for phase in Phase:
@@ -192,3 +184,41 @@ def parameter_names(trials: Sequence[Trial]) -> list[str]:
             if trial.phase is phase:
                 names.update(dict.fromkeys(trial.parameters))
     return list(names)
+
+
+@dataclass(frozen=True, slots=True)
+class ListAddress:
+    """The address of a page of the list of jobs, and of others beside it with the same filters."""
+
+    asked: Sequence[tuple[str, str]]
+    """Names and values of the query."""
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """What the search form keeps as it is: all that it has no field for."""
+        tags = [pair for pair in self.asked if pair[0] == "tag"][1:]
+        return self._without("before", "text", "archived", "tag") + tags
+
+    @property
+    def first_tag(self) -> str:
+        """Of those that are asked for, the one in the search form."""
+        return next((value for name, value in self.asked if name == "tag"), "")
+
+    @property
+    def is_narrowed(self) -> bool:
+        """True if jobs may be left out by what was asked."""
+        return any(value for pair in self.asked if pair != ("archived", "false") for value in pair[1:])
+
+    def with_state(self, state: str | None) -> str:
+        """The first page with jobs in a state alone; None: in any."""
+        return self._to([*self._without("state", "before"), *([] if state is None else [("state", state)])])
+
+    def before(self, job_id: str | None) -> str:
+        """The page that begins behind a job; None: the first one."""
+        return self._to([*self._without("before"), *([] if job_id is None else [("before", job_id)])])
+
+    def _without(self, *names: str) -> list[tuple[str, str]]:
+        return [(name, value) for name, value in self.asked if name not in names]
+
+    def _to(self, pairs: Sequence[tuple[str, str]]) -> str:
+        return f"/?{urlencode(pairs)}" if pairs else "/"

@@ -41,6 +41,15 @@ def set_up_logs(log_format: LogFormat, *, stream: TextIO | None = None, **ids: s
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
 
 
+def set_up_job_log(log_format: LogFormat, **ids: str | int) -> None:
+    """Has this process write to a job's log, whose end people are shown: lines, unless JSON was asked for.
+
+    Args:
+        ids: as of `set_up_logs`.
+    """
+    set_up_logs("text" if log_format == "auto" else log_format, stream=None, **ids)
+
+
 def is_json(log_format: LogFormat, stream: TextIO) -> bool:
     """True if lines that go to `stream` are for programs."""
     return log_format == "json" or (log_format == "auto" and not stream.isatty())

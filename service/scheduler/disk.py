@@ -28,6 +28,18 @@ def log_of(data_dir: Path, job_id: str) -> Path:
     return data_dir / "logs" / f"{job_id}.log"
 
 
+def jobs_with_logs(data_dir: Path) -> set[str]:
+    """The jobs of which there are logs on this machine, by id."""
+    return {path.name.partition(".")[0] for path in log_of(data_dir, "job_*").parent.glob("job_*.log*")}
+
+
+def remove_log(data_dir: Path, job_id: str) -> None:
+    """Removes the log of a job's runs, if there is one."""
+    log = log_of(data_dir, job_id)
+    for path in (log, _earlier(log)):
+        path.unlink(missing_ok=True)
+
+
 def disk_bytes(data_dir: Path, job_id: str, *, checkpoints: Place, run_directory: Path) -> int:
     """Bytes of all files of a job: checkpoints, logs, and what its run keeps on this machine.
 

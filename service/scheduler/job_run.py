@@ -21,7 +21,7 @@ from ray import tune
 
 from service.clock import utc_now
 from service.errors import LeaseLost
-from service.monitoring.logs import set_up_logs
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -124,7 +124,12 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            this.write(lambda session: run.finish_job(session, this.lease, failure=failure, now=utc_now()))
+            quota_is_spent = ending is Ending.QUOTA_SPENT
+            this.write(
+                lambda session: run.finish_job(
+                    session, this.lease, failure=failure, quota_is_spent=quota_is_spent, now=utc_now()
+                )
+            )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
@@ -144,7 +149,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         JobImpossible: the job cannot be run, or not any further.
         WorkloadNotDescribed: not now.
     """
-    plan = plan_of(stored.job)
+    plan = plan_of(stored.job, this.settings)
     set_limits(this.watch, plan, stored)
     policy = restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
@@ -257,9 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(arguments)
     process_tree.adopt_orphans()
     settings = Settings()
-    # The log of a job, of which a person is shown the end after a crash.
-    log_format = "text" if settings.log_format == "auto" else settings.log_format
-    set_up_logs(log_format, job=options.job, attempt=options.attempt)
+    set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)

@@ -8,7 +8,7 @@ A run that is forked is like one that the worker starts: in a session of its own
 and the streams that the worker gives it. The variables that `/proc` shows of it are the launcher's, which has no run's
 secrets.
 
-`Launcher` is the worker's side, and imports the standard library alone; `python -m service.scheduler.launcher` is the
+`Launcher` is the worker's side, and imports neither torch nor Ray; `python -m service.scheduler.launcher` is the
 other. Where processes cannot be forked, or the launcher has died, runs start by themselves.
 """
 
@@ -31,9 +31,11 @@ from typing import NoReturn, Protocol
 
 import psutil
 
+from service.monitoring.logs import set_up_job_log, set_up_logs
 from service.scheduler.cluster import worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE, STANDARD_STREAMS, send_request
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +218,7 @@ def _become(arguments: Sequence[str], environment: dict[str, str], streams: Sequ
             end, _held = os.pipe()  # it comes to its end with this process
             if os.fork() == 0:
                 os.close(_held)
+                set_up_job_log(Settings().log_format)
                 worker_template.serve(listener, end)
                 os._exit(0)
         os.close(end)
@@ -244,7 +247,7 @@ def _run(module: str, *arguments: str) -> int:
 
 def main() -> None:
     """Imports, then serves the connection whose file descriptor is the first argument; the other is room."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logs(Settings().log_format)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         connection.set_inheritable(False)
         if worker_template.can_fork_after_imports(MODULES):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from service.access.permitted import check_paths
 from service.domain import Phase, TrialState
 from service.errors import InvalidInput
 from service.scheduler.cluster.gpu_memory import largest_gpu_bytes
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.stored_job import Stored
 from service.scheduler.tune.run_end import JobImpossible
-from service.specification.permitted import check_paths
 from service.specification.planning import JobPlan, check_population_is_measured
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig

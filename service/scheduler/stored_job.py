@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.access.permitted import check_paths, refuse_code_switched_off
 from service.clock import utc_now
 from service.domain import Phase
-from service.errors import InvalidInput
+from service.errors import InvalidInput, NotFound
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.in_examples import InExamples
@@ -18,6 +19,7 @@ from service.scheduler.policy.searching.sampling.user_sampler import SamplerFail
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded, Signals
 from service.scheduler.watch import Watch
+from service.settings import Settings
 from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
@@ -46,6 +48,26 @@ def read_stored(database: Database, lease: Lease) -> Stored:
         ),
         give_up_seconds=DATABASE_OUTAGE_SECONDS,
     )
+
+
+def plan_of(job: Job, settings: Settings) -> JobPlan:
+    """The plan of a stored job, made anew. What it names is judged by this worker's settings, which can be others than
+    those of the API that took it, and can have changed since.
+
+    Raises:
+        JobImpossible: there is none any more, e.g. because the workload has changed; or it names code or paths that are
+            not allowed here, and nothing of them has been opened.
+        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
+    """
+    specification = job.specification
+    try:
+        refuse_code_switched_off(specification.workload, specification.sampler, settings)
+        plan = plan_job(specification)
+        if specification.external is None:  # else its clients open what it names
+            check_paths(plan, settings.data_directories, data_are_here=False)
+    except InvalidInput as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
+    return plan
 
 
 def retries_of(stored: Stored) -> Retries:
@@ -79,19 +101,6 @@ def is_to_be_judged(trial: Trial) -> bool:
     was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
     was_launched = trial.runs > 0 or trial.spared or was_trained
     return not was_launched and not trial.state.is_final
-
-
-def plan_of(job: Job) -> JobPlan:
-    """The plan of a stored job, made anew.
-
-    Raises:
-        JobImpossible: there is none any more, e.g. because the workload has changed.
-        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
-    """
-    try:
-        return plan_job(job.specification)
-    except InvalidInput as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
 
 
 def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolicy | InExamples:
@@ -146,8 +155,11 @@ def trackers_of(job: Job, directory: Path) -> LiveTrackers:
 
 def is_final(database: Database, lease: Lease) -> bool:
     """True if the leased job has come to its end."""
-    return with_retries(
-        database.reading,
-        lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-        give_up_seconds=DATABASE_OUTAGE_SECONDS,
-    )
+    try:
+        return with_retries(
+            database.reading,
+            lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+        )
+    except NotFound:
+        return True  # it has ended, and was deleted

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import psutil
 
+from service.access.quotas import hours_are_spent
 from service.errors import NotFound
 from service.scheduler.cluster import process_tree
 from service.scheduler.tune.run_end import Ending, ExitStatus
@@ -46,6 +47,7 @@ class Watch:
         self._told: Ending | None = None
         self._deadline: float | None = None
         self._allowed_seconds: float | None = None
+        self._quota_is_spent = False
         self._to_stop: frozenset[int] = frozenset()
         self._is_starting_ray = False
         self._leaving = threading.Event()
@@ -111,7 +113,7 @@ class Watch:
     def ending(self) -> Ending | None:
         """The reason for which the run ends, if there is one."""
         if self._told is None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return Ending.BUDGET_SPENT
+            return Ending.QUOTA_SPENT if self._quota_is_spent else Ending.BUDGET_SPENT
         return self._told
 
     def end(self, ending: Ending) -> None:
@@ -154,6 +156,9 @@ class Watch:
                 return Ending.ASKED
             self._to_stop = frozenset(trials.numbers_to_stop(job.id))
             if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
+                self.limit(0.0)
+            elif hours_are_spent(session, job.project):
+                self._quota_is_spent = True
                 self.limit(0.0)
         return None
 

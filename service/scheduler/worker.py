@@ -41,10 +41,11 @@ from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_en
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
 from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
-from service.store.repositories import JobRepository
+from service.store.repositories import DeletionRepository, JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
@@ -87,13 +88,15 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     writing = _Writing(database, stop)
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
-    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_what_jobs_left(database, settings)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
     heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
     heart.start()
-    helpers = [heart]
+    remover = threading.Thread(target=keep_removing, args=(database, settings), kwargs={"gone": gone}, name="removal")
+    remover.start()
+    helpers = [heart, remover]
     if settings.thin_after_days is not None:
         helpers.append(
             threading.Thread(
@@ -214,8 +217,8 @@ def _run(
         is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
         when = " after the job's end" if is_written else ""
         logger.warning("the run of job %s crashed%s: %s", lease.job_id, when, crash)
-    logger.info("job %s is %s", lease.job_id, state)
-    remove_checkpoints_of_finished_jobs(writing.database, settings.checkpoint_place)
+    logger.info("job %s is %s", lease.job_id, state or "deleted")
+    remove_what_jobs_left(writing.database, settings)
 
 
 def _run_to_its_end(
@@ -398,8 +401,15 @@ def is_abandoned(directory: Path) -> bool:
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
 
 
+def remove_what_jobs_left(database: Database, settings: Settings) -> None:
+    """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
+    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_logs_of_deleted_jobs(database, settings)
+
+
 def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
-    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance.
+    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
+    while a run was still leaving.
 
     Those of unknown jobs stay: they can be another database's.
     """
@@ -413,13 +423,14 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
             continue
         try:
             with database.reading() as session:
-                job = JobRepository(session).get(name)
-        except NotFound:
-            continue
+                try:
+                    can_go = JobRepository(session).get(name).state.is_final
+                except NotFound:
+                    can_go = bool(DeletionRepository(session).among([name]))
         except DATABASE_ERRORS as error:
             logger.warning("cannot see whose checkpoints can go: %s", error)
             return  # they go at the next call
-        if job.state.is_final:
+        if can_go:
             remove(checkpoints_of(checkpoints, name))
 
 

@@ -24,7 +24,7 @@ from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.answers import Answers
 from service.api.capacity import Probe, Turns
-from service.api.dependencies import refuse_foreign_job, refuse_nul
+from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import (
@@ -34,6 +34,7 @@ from service.api.routers import (
     external,
     health,
     jobs,
+    kept_jobs,
     metrics,
     plots,
     recommendations,
@@ -52,6 +53,7 @@ from service.server.head import Head
 from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
+from service.use_cases.progress import TrialMemory
 from trainers.installation.distribution import version
 
 DESCRIPTION = """\
@@ -115,6 +117,7 @@ def create_app(
     app.state.turns = turns
     app.state.probe = probe
     app.state.metrics = observed
+    app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
     app.state.doors = Doors(opened, turns, settings)
     app.state.answers = Answers(opened, turns)
@@ -150,15 +153,31 @@ def _routes() -> tuple[BaseRoute, ...]:
     applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
-        dependencies=[Depends(refuse_nul), Depends(refuse_foreign_job)],
+        dependencies=[Depends(check_address)],
         responses=problems.documented(421),
     )
+    strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (jobs, plots, trials, external, export, events, recommendations, catalogue, admin, metrics):
-        router.include_router(module.router, dependencies=schemes, responses=problems.documented(401, 403, 429))
-    for open_to_all in (health.router, pages.router, log_in.router):
-        router.include_router(open_to_all)
+    for module in (
+        jobs,
+        kept_jobs,
+        plots,
+        trials,
+        external,
+        export,
+        events,
+        recommendations,
+        catalogue,
+        admin,
+        metrics,
+    ):
+        router.include_router(
+            module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
+        )
+    router.include_router(health.router, dependencies=strict)
+    for of_pages in (pages.router, log_in.router):
+        router.include_router(of_pages)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -16,6 +17,7 @@ from service.domain import Phase, Side
 from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
+from service.faults import Faults
 from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
 from service.specification.length import with_batch_size_of_search
 from trainers.workload.description import WorkloadDescription
@@ -55,15 +57,17 @@ def fields_of(specification: JobSpecification) -> dict[Side, SideFields]:
     Raises:
         InvalidInput: a baseline's space is none, or two have the same optimizer; names the field.
     """
-    fields = {Phase.SEARCH.value: SideFields("search_space", "pinned")}
+    fields, faults = {Phase.SEARCH.value: SideFields("search_space", "pinned")}, Faults()
     for index, baseline in enumerate(specification.baselines):
         own = SideFields(f"baselines[{index}].search_space", f"baselines[{index}].pinned")
-        optimizer = _space(own.space, baseline.search_space).optimizer
-        if optimizer in fields:
-            raise InvalidInput(
-                own.space, f"tunes {optimizer!r}, as {fields[optimizer].space} does: leave one of them out"
-            )
-        fields[optimizer] = own
+        with faults.noted():
+            optimizer = _space(own.space, baseline.search_space).optimizer
+            if optimizer in fields:
+                raise InvalidInput(
+                    own.space, f"tunes {optimizer!r}, as {fields[optimizer].space} does: leave one of them out"
+                )
+            fields[optimizer] = own
+    faults.tell()
     return fields
 
 
@@ -74,6 +78,12 @@ def spaces_of(specification: JobSpecification) -> dict[Side, SearchSpace]:
         InvalidInput: one is none, or two baselines have the same optimizer; names what is wrong.
     """
     given = [specification.search_space, *(baseline.search_space for baseline in specification.baselines)]
+    faults = Faults()
+    with faults.noted():
+        _space("search_space", specification.search_space)
+    with faults.noted():
+        fields_of(specification)
+    faults.tell()
     fields = {side: own.space for side, own in fields_of(specification).items()}
     own = {side: _space(field, space) for (side, field), space in zip(fields.items(), given, strict=True)}
     return with_batch_size_of_search(own, fields)
@@ -88,11 +98,12 @@ def pinned_of(
         InvalidInput: the space has no such values; names the parameter.
     """
     given = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
-    fields = fields_of(specification)
-    return {
-        side: _pinned(own.pinned, pinned, spaces[side])
-        for (side, own), pinned in zip(fields.items(), given, strict=True)
-    }
+    fields, found, faults = fields_of(specification), dict[Side, tuple[dict[str, Scalar], ...]](), Faults()
+    for (side, own), pinned in zip(fields.items(), given, strict=True):
+        with faults.noted():
+            found[side] = _pinned(own.pinned, pinned, spaces[side])
+    faults.tell()
+    return found
 
 
 def allot(specification: JobSpecification) -> dict[Phase, int]:
@@ -124,27 +135,37 @@ def allot_sides(specification: JobSpecification) -> dict[Side, int]:
 def _allot_sides(specification: JobSpecification) -> list[int]:
     """The trials of the search, and of each baseline."""
     budget, baselines = specification.budget, specification.baselines
-    given = [baseline.budget_share for baseline in baselines]
+    allotted = _allotted(budget.num_trials, tuple(baseline.budget_share for baseline in baselines))
+    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
+    return [own + more for own, more in zip(allotted, extra, strict=True)]
+
+
+@lru_cache(maxsize=256)
+def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ...]:
+    """The trials of the budget of the search, and of each baseline.
+
+    Args:
+        given: the share of each baseline; None: an even one.
+
+    Raises:
+        InvalidInput: there are too few, or the baselines' shares leave the search none.
+    """
     left = 1 - sum(
         (Fraction(share).limit_denominator(_FINEST_SHARE) for share in given if share is not None), Fraction()
     )
     if left <= 0:
         index = max(index for index, share in enumerate(given) if share is not None)
         raise InvalidInput(f"baselines[{index}].budget_share", "leaves nothing to the search: they add up to 1 or more")
-    if budget.num_trials < 1 + len(baselines):
-        of = "a baseline" if len(baselines) == 1 else f"{len(baselines)} baselines"
+    if num_trials < 1 + len(given):
+        of = "a baseline" if len(given) == 1 else f"{len(given)} baselines"
         raise InvalidInput(
-            "budget.num_trials",
-            f"a job with {of} needs at least {1 + len(baselines)} trials, got {budget.num_trials}",
+            "budget.num_trials", f"a job with {of} needs at least {1 + len(given)} trials, got {num_trials}"
         )
     even = left / (1 + given.count(None))
     shares = [even if share is None else Fraction(share).limit_denominator(_FINEST_SHARE) for share in given]
-    allotted = _divided(budget.num_trials, (1 - sum(shares, Fraction()), *shares))
-    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
-    return [own + more for own, more in zip(allotted, extra, strict=True)]
+    return _divided(num_trials, (1 - sum(shares, Fraction()), *shares))
 
 
-@lru_cache(maxsize=256)
 def _divided(num_trials: int, shares: tuple[Fraction, ...]) -> tuple[int, ...]:
     """`num_trials` divided by `shares`, at least one each; of equal claims the first named has it.
 
@@ -223,20 +244,29 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
 def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:
     """The assignments of a space that are to be tried first."""
     found: list[dict[str, Scalar]] = []
+    faults = Faults()
     for index, entry in enumerate(given):
-        try:
-            if entry == "winners":
-                continue  # they are found when the job is submitted
-            if entry != "algoperf":
-                values = entry.parameters if isinstance(entry, EarlierWinner) else entry
-                found.append(space.defaults(values))  # type: ignore[arg-type]  # it checks the values
-                continue
-            points = algoperf_points(space)
-        except SpaceError as error:
-            where = f"{field}[{index}]{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
-            names_one = error.field in {parameter.name for parameter in space.parameters}
-            raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
-        if not points:
-            raise InvalidInput(f"{field}[{index}]", f"'algoperf': no point is of {space.optimizer!r} in this space")
-        found.extend(points)
+        with faults.noted():
+            found += _assignments(f"{field}[{index}]", entry, space)
+    faults.tell()
     return tuple(found)
+
+
+def _assignments(
+    field: str, entry: Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], space: SearchSpace
+) -> Sequence[dict[str, Scalar]]:
+    """The assignments that an entry stands for."""
+    try:
+        if entry == "winners":
+            return []  # they are found when the job is submitted
+        if entry != "algoperf":
+            values = entry.parameters if isinstance(entry, EarlierWinner) else entry
+            return [space.defaults(values)]  # type: ignore[arg-type]  # it checks the values
+        points = algoperf_points(space)
+    except SpaceError as error:
+        where = f"{field}{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
+        names_one = error.field in {parameter.name for parameter in space.parameters}
+        raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
+    if not points:
+        raise InvalidInput(field, f"'algoperf': no point is of {space.optimizer!r} in this space")
+    return points

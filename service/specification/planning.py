@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Direction, Objective, Phase, PrunerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
+from service.faults import Faults
 from service.specification.external.trials import EXTERNAL, describe_external
 from service.specification.job import JobSpecification
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
@@ -29,8 +31,8 @@ from service.specification.phases import (
     pinned_of,
     spaces_of,
 )
-from service.specification.population import PopulationPlan, plan_populations, refuse_without_pbt
-from service.specification.search_method import SamplerOfJob, search_method
+from service.specification.search.method import SamplerOfJob, search_method
+from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, SUMMARY_PREFIXES, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
@@ -148,26 +150,56 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
         workload: what `workload_of` says of it, where it was asked already.
 
     Raises:
-        InvalidInput: names the first field that is impossible.
+        InvalidInput: names every field that is impossible by itself, or else those that do not go together.
         WorkloadNotDescribed: the process that was to describe the workload was killed; it may do later.
     """
-    workload = workload or workload_of(specification)
-    _check_external(specification)
-    _check_options(workload, specification.workload.options)
-    objectives = objectives_of(specification, workload)
-    has_target = specification.target is not None
-    for index, constraint in enumerate(specification.constraints):
-        check_constraint(f"constraints[{index}]", constraint, workload, has_target=has_target)
-    specification.resources.check()
-    specification.training.check_averaging()
+    faults = Faults()
+    own_workload = workload
+    with faults.noted():
+        own_workload = workload or workload_of(specification)
+    objectives: tuple[Objective, ...] = ()
+    if own_workload is not None:
+        with faults.noted():
+            _check_options(own_workload, specification.workload.options)
+        with faults.noted():
+            objectives = objectives_of(specification, own_workload)
+        for index, constraint in enumerate(specification.constraints):
+            with faults.noted():
+                check_constraint(
+                    f"constraints[{index}]", constraint, own_workload, has_target=specification.target is not None
+                )
+    for check in (
+        specification.resources.check,
+        specification.training.check_averaging,
+        functools.partial(_check_external, specification),
+        functools.partial(search_method, specification),
+        functools.partial(_check_shards, specification),
+        functools.partial(_check_mode, specification),
+        functools.partial(allot, specification),
+        functools.partial(_check_sides, specification),
+    ):
+        with faults.noted():
+            check()
+    faults.tell()
+    assert own_workload is not None, "there would have been a fault"
+    plan = _planned(specification, own_workload, objectives)
+    for side in plan.spaces:
+        with faults.noted():
+            _check_default_trial(plan, side)
+    faults.tell()
+    return plan
+
+
+def _planned(
+    specification: JobSpecification, workload: WorkloadDescription, objectives: tuple[Objective, ...]
+) -> JobPlan:
+    """The plan of a specification whose fields are possible, each for itself."""
     sampler, pruner = search_method(specification)
     spaces = spaces_of(specification)
     fields = {side: own.space for side, own in fields_of(specification).items()}
     length = job_length(specification, workload, spaces, fields, pruner=None if pruner == "auto" else pruner)
-    _check_shards(specification)
-    pinned = pinned_of(specification, spaces)
     side_allotments = allot_sides(specification)
-    plan = JobPlan(
+    return JobPlan(
         specification=specification,
         workload=workload,
         objectives=objectives,
@@ -179,14 +211,19 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
         spaces=spaces,
         allotments=allot(specification),
         side_allotments=side_allotments,
-        pinned=pinned,
+        pinned=pinned_of(specification, spaces),
     )
-    for side in spaces:
-        _check_default_trial(plan, side)
+
+
+def _check_sides(specification: JobSpecification) -> None:
+    """Checks the search spaces, and what they try first."""
+    pinned_of(specification, spaces_of(specification))
+
+
+def _check_mode(specification: JobSpecification) -> None:
     mode = specification.training.parallelism.mode
     if specification.resources.workers_per_trial == 1 and mode != "ddp":
         raise InvalidInput("training.parallelism.mode", f"{mode!r} has no effect with workers_per_trial = 1")
-    return plan
 
 
 def workload_of(specification: JobSpecification) -> WorkloadDescription:
@@ -339,11 +376,13 @@ def check_proposal(
     """
     space = plan.spaces[side]
     names = {parameter.name for parameter in space.parameters}
-    for name in given:
-        if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            hint = did_you_mean(name, names)
+    faults = Faults()
+    for name in sorted(given.keys() - names):
+        known = ", ".join(sorted(names)) or "none"
+        hint = did_you_mean(name, names)
+        with faults.noted():
             raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
+    faults.tell()
     try:
         values = space.defaults(given, beyond_bounds=beyond_bounds)  # type: ignore[arg-type]  # it checks the values
     except SpaceError as error:

@@ -7,6 +7,7 @@ import re
 from pydantic import Field
 
 from service.errors import InvalidInput
+from service.faults import Faults
 from service.specification.strict_model import StrictModel
 from trainers.config import MAX_COUNT
 
@@ -37,8 +38,21 @@ class Resources(StrictModel):
         """Checks what fields say together.
 
         Raises:
-            InvalidInput: names the first field that is impossible.
+            InvalidInput: names the fields that are impossible.
         """
+        faults = Faults()
+        with faults.noted():
+            self._check_gpus()
+        if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
+            raise InvalidInput(
+                "resources.custom_resources", f"at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}"
+            )
+        for name, amount in self.custom_resources.items():
+            with faults.noted():
+                _check_custom(name, amount)
+        faults.tell()
+
+    def _check_gpus(self) -> None:
         gpus, workers = self.gpus_per_worker, self.workers_per_trial
         if 0 < gpus < MIN_SHARE:
             raise InvalidInput("resources.gpus_per_worker", f"a part of a GPU is at least {MIN_SHARE:g}, got {gpus:g}")
@@ -48,19 +62,17 @@ class Resources(StrictModel):
                 f"a part of a GPU needs workers_per_trial = 1, because NCCL wants a GPU for each rank; got {gpus:g} "
                 f"with workers_per_trial = {workers}",
             )
-        if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
-            raise InvalidInput(
-                "resources.custom_resources", f"at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}"
-            )
-        for name, amount in self.custom_resources.items():
-            field = f"resources.custom_resources.{name}"
-            if name.lower() in _OF_RAY or not _NAME.fullmatch(name):
-                raise InvalidInput(
-                    field,
-                    "a name has up to 64 letters, digits, '_', '-' and '.', a letter first, and is none of "
-                    f"{', '.join(_OF_RAY)}",
-                )
-            if not MIN_SHARE <= amount <= MAX_COUNT:
-                raise InvalidInput(field, f"must be in [{MIN_SHARE:g}, {MAX_COUNT}], got {amount:g}")
-            if amount > 1 and amount % 1:
-                raise InvalidInput(field, f"must be whole above 1, got {amount:g}")
+
+
+def _check_custom(name: str, amount: float) -> None:
+    field = f"resources.custom_resources.{name}"
+    if name.lower() in _OF_RAY or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            field,
+            "a name has up to 64 letters, digits, '_', '-' and '.', a letter first, and is none of "
+            f"{', '.join(_OF_RAY)}",
+        )
+    if not MIN_SHARE <= amount <= MAX_COUNT:
+        raise InvalidInput(field, f"must be in [{MIN_SHARE:g}, {MAX_COUNT}], got {amount:g}")
+    if amount > 1 and amount % 1:
+        raise InvalidInput(field, f"must be whole above 1, got {amount:g}")

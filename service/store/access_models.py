@@ -23,7 +23,7 @@ class Project(Base):
     max_queued_jobs: Mapped[int | None]
     """That wait at once; further ones are refused."""
     max_device_hours: Mapped[float | None]
-    """Of all trials of all its jobs, ever. Once they are spent, no job is taken or begun."""
+    """Of all trials of all its jobs, ever. Once they are spent, no job is taken or begun, and those that run end."""
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Of checkpoints, temporary files and logs of all its jobs. Beyond them, no job is taken."""
 

@@ -46,8 +46,6 @@ class Database:
         self.url = url
         self.num_connections = num_connections
         self._engine = _create_engine(url, num_connections)
-        assert isinstance(self._engine.pool, QueuePool)
-        self._pool = self._engine.pool
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
         isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
         self._read = sessionmaker(self._engine.execution_options(**isolation), expire_on_commit=False)
@@ -60,13 +58,18 @@ class Database:
     @property
     def connections_in_use(self) -> int:
         """Those that sessions have at this moment."""
-        return self._pool.checkedout()
+        assert isinstance(self._engine.pool, QueuePool)
+        return self._engine.pool.checkedout()
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one state of the database and commits nothing."""
         with self._read() as session:
             yield session
+
+    def session_to_read(self) -> Session:
+        """As `reading`, for whoever closes it; it takes a connection with its first statement."""
+        return self._read()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:

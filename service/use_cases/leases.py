@@ -14,7 +14,7 @@ from ulid import ULID
 
 from service.access.quotas import resting_projects
 from service.domain import JobRequest, JobState, TrialRequest, TrialState
-from service.errors import LeaseLost
+from service.errors import LeaseLost, NotFound
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
 from service.store.session import Session
@@ -106,16 +106,19 @@ def lock_leased_job(session: Session, lease: Lease) -> Job:
     """The leased job, locked for this transaction.
 
     Raises:
-        LeaseLost: the job was cancelled, finished, or claimed by another worker.
+        LeaseLost: the job was cancelled, finished, deleted, or claimed by another worker.
     """
-    job = JobRepository(session).get_locked(lease.job_id)
+    try:
+        job = JobRepository(session).get_locked(lease.job_id)
+    except NotFound:
+        raise LeaseLost(lease.job_id) from None
     if not lease.is_held_on(job):
         raise LeaseLost(lease.job_id)
     return job
 
 
-def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | None) -> JobState:
-    """Gives a job back whose run has ended without finishing it; the state the job is in now.
+def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | None) -> JobState | None:
+    """Gives a job back whose run has ended without finishing it; the state the job is in now, None: it was deleted.
 
     Args:
         crash: what killed the run, for a person; None: it ended because it was told to.
@@ -123,7 +126,10 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
     try:
         job = lock_leased_job(session, lease)
     except LeaseLost:
-        return JobRepository(session).get(lease.job_id).state
+        try:
+            return JobRepository(session).get(lease.job_id).state
+        except NotFound:
+            return None
     return put_back(session, job, now=now, crash=crash)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ulid import ULID
 
+from service.access.quotas import quota_spent
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.specification.identity import StoredIdentity
@@ -27,7 +28,7 @@ from service.store.session import Session
 from service.use_cases.leases import Lease, lock_leased_job, put_back
 from service.use_cases.recommending import store_recommendation
 from service.use_cases.transitions import (
-    CUT_OFF,
+    BUDGET_SPENT,
     cancel_unfinished_trials,
     move_job,
     move_trial,
@@ -269,7 +270,9 @@ def _waits_for_its_pause(session: Session, job: Job) -> bool:
     return any(trial.proposed or trial.spared for trial in queued)
 
 
-def finish_job(session: Session, lease: Lease, *, failure: str | None, now: datetime) -> JobState:
+def finish_job(
+    session: Session, lease: Lease, *, failure: str | None, quota_is_spent: bool = False, now: datetime
+) -> JobState:
     """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
 
     A job without failure succeeds if at least one search trial completed. If its budget or trials have changed since
@@ -277,6 +280,7 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
 
     Args:
         failure: what ended the run early, for a person.
+        quota_is_spent: whether the device-hours of its project did.
 
     Raises:
         LeaseLost: the job is no longer this run's.
@@ -285,20 +289,23 @@ def finish_job(session: Session, lease: Lease, *, failure: str | None, now: date
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or CUT_OFF)
+    cut_off = quota_spent(job.project) if quota_is_spent else BUDGET_SPENT
+    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or cut_off)
     trials = TrialRepository(session).with_measurements(job.id)
     if failure is None and not was_cut_off:
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if not store_recommendation(session, job, trials, now=now) and failure is None:
-        failure = _no_recommendation(job, trials)
-    move_job(session, job, JobState.FAILED if failure else JobState.SUCCEEDED, now=now, failure=failure)
+        failure = _no_recommendation(job, trials, cut_off if was_cut_off else None)
+    to, told = (JobState.FAILED, None) if failure else (JobState.SUCCEEDED, cut_off if was_cut_off else None)
+    move_job(session, job, to, now=now, failure=failure, cut_off=told)
     return job.state
 
 
-def _no_recommendation(job: Job, trials: Sequence[Trial]) -> str:
+def _no_recommendation(job: Job, trials: Sequence[Trial], cut_off: str | None) -> str:
     search = [trial for trial in trials if trial.phase is Phase.SEARCH]
     ended = ", ".join(f"trial {t.number} {t.state}{f' ({t.reason})' if t.reason else ''}" for t in search[:5])
     more = f" and {len(search) - 5} more" if len(search) > 5 else ""
     told = next((f"; trial {t.number}: {t.detail}" for t in search if t.reason and t.detail), "")
     tried = f"{ended or 'none was started'}{more}{told}"
-    return f"no search trial completed, so {job.workload!r} gets no recommendation: {tried}"
+    why = "" if cut_off is None else f"; {cut_off}"
+    return f"no search trial completed, so {job.workload!r} gets no recommendation: {tried}{why}"

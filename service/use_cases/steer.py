@@ -31,7 +31,7 @@ from service.errors import (
 from service.specification.job import MAX_TRIALS, Budget, JobSpecification
 from service.specification.phases import allot, allot_sides
 from service.specification.planning import JobPlan, check_proposal, plan_job, proposed_side
-from service.specification.population import population_sizes
+from service.specification.search.population import population_sizes
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
@@ -95,7 +95,8 @@ def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Cancels a job and its unfinished trials; the run, if any, notices and ends.
 
     One whose search was over and that was confirming its configs has an answer by what is known, a provisional one
-    unless they had been compared.
+    unless they had been compared. One that had succeeded, and was to try more, has succeeded again: its answer stands,
+    or is made anew where more was tried.
 
     Raises:
         NotFound: no such job.
@@ -104,6 +105,13 @@ def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
     job = _unfinished_job(session, job_id)
     cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
     trials = TrialRepository(session)
+    if job.reopened_from is JobState.SUCCEEDED:
+        all_trials = trials.with_measurements(job.id)
+        if any(_completed_since(trial, job.reopened_at) for trial in all_trials):
+            store_recommendation(session, job, all_trials, now=now)
+        job.num_trials = len(all_trials)
+        move_job(session, job, JobState.SUCCEEDED, now=now)
+        return job
     if trials.page(job.id, phase=Phase.CONFIRMATION, limit=1):
         store_recommendation(session, job, trials.with_measurements(job.id), now=now)
     move_job(session, job, JobState.CANCELLED, now=now)
@@ -150,19 +158,22 @@ def change_job(
     name: str | None = None,
     tags: Mapping[str, str] | None = None,
     priority: int | None = None,
+    notes: str | None = None,
     now: datetime,
 ) -> Job:
-    """Changes what a job is called and how soon its turn comes; None: as it is. Nothing starts anew for it.
+    """Changes what a job is called, what is noted of it, and how soon its turn comes; None: as it is. Nothing starts
+    anew for it.
 
     Raises:
         NotFound: no such job.
     """
     job = JobRepository(session).get_locked(job_id)
-    before = job.name, job.tags, job.priority
+    before = job.name, job.tags, job.priority, job.notes
     job.name = job.name if name is None else name
     job.tags = job.tags if tags is None else dict(tags)
     job.priority = job.priority if priority is None else priority
-    if (job.name, job.tags, job.priority) != before:
+    job.notes = job.notes if notes is None else notes or None
+    if (job.name, job.tags, job.priority, job.notes) != before:
         record_change_event(session, job, now=now)
     return job
 
@@ -345,6 +356,12 @@ def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
     return [trial for trial in found if trial.detail != STOPPED]
 
 
+def _completed_since(trial: Trial, moment: datetime | None) -> bool:
+    """True of a trial that completed after a moment; None: no."""
+    ended = trial.finished_at if trial.state is TrialState.COMPLETED else None
+    return ended is not None and moment is not None and ended >= moment
+
+
 def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
     check_room(session, job.project)
     if job.state.is_final:
@@ -352,7 +369,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         why = why_spent(job.specification, _spent(session, job, now=now), num_trials=num_trials)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
-        job.reopened_at = now
+        job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in _cut_off_confirmations(session, job):
             _begin_again(session, trial, now=now, detail="cut off by the end of the job; begins again")

@@ -39,6 +39,8 @@ def create_job(
     fingerprint: str | None = None,
     plan: JobPlan | None = None,
     priority: int = 0,
+    notes: str | None = None,
+    cloned_from: str | None = None,
     project: str = DEFAULT_PROJECT,
     owner: str | None = None,
     price: Price | None = None,
@@ -52,6 +54,7 @@ def create_job(
         model: the user's own name of the model.
         fingerprint: what `fingerprint_for_winners` says of the specification.
         owner: the name of whoever submits it, where that is known.
+        cloned_from: the id of the job that it is a clone of.
         plan: its plan, where it has been made already: that may take seconds.
         price: of each of its ranks; None: nobody knows.
 
@@ -64,6 +67,8 @@ def create_job(
     check_cost(specification.budget, price)
     requested = specification.model_dump(mode="json")
     asked = [requested, name, tags, priority, *([] if model is None else [model])]
+    # What a request cannot have had before has a name, so that digests of earlier ones stay.
+    asked += [{field: given} for field, given in (("notes", notes), ("cloned_from", cloned_from)) if given is not None]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     jobs = JobRepository(session)
     key = None if idempotency_key is None else hashlib.sha256(f"{project}\0{idempotency_key}".encode()).hexdigest()
@@ -81,6 +86,8 @@ def create_job(
         tags=dict(tags),
         project=project,
         owner=owner,
+        notes=notes,
+        cloned_from=cloned_from,
         priority=priority,
         state=JobState.QUEUED,
         specification=resolve_winners(session, plan, fingerprint, project=project),

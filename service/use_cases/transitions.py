@@ -9,22 +9,32 @@ from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, Jo
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Session
-from service.use_cases.budgets import running_seconds
+from service.use_cases.budgets import SECONDS_PER_HOUR, device_hours, running_seconds
 
 STOPPED = "stopped by a user"
 """Detail of a trial that was cancelled alone."""
-CUT_OFF = "the budget was spent"
-"""Detail of a trial that was cancelled with its job's time."""
+BUDGET_SPENT = "the budget was spent"
+"""What cut off a job whose time, device-hours or cost are over, and its trials."""
 
 
 class IllegalTransition(RuntimeError):
     """Our own mistake: a use case asked for a move that the domain does not know."""
 
 
-def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure: str | None = None) -> None:
-    """Moves a locked job to another state. Leaving `running` drops the lease and what was asked of the run."""
+def move_job(
+    session: Session, job: Job, to: JobState, *, now: datetime, failure: str | None = None, cut_off: str | None = None
+) -> None:
+    """Moves a locked job to another state. Leaving `running` drops the lease and what was asked of the run.
+
+    Args:
+        failure: why it failed, for a person.
+        cut_off: what ended it before its trials had, likewise.
+    """
     if to not in JOB_TRANSITIONS[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state} -> {to}")
+    if job.state is JobState.RUNNING:
+        hours = device_hours(job.specification, TrialRepository(session).spent_seconds(job.id))
+        job.spent_device_seconds = hours * SECONDS_PER_HOUR
     job.running_seconds = running_seconds(job, now)
     job.running_since = now if to is JobState.RUNNING else None
     job.requested = None
@@ -33,7 +43,10 @@ def move_job(session: Session, job: Job, to: JobState, *, now: datetime, failure
     if to is JobState.RUNNING and job.started_at is None:
         job.started_at = now
     job.finished_at = now if to.is_final else None
+    if to.is_final:
+        job.reopened_from = None
     job.failure = None if failure is None else storable(failure)
+    job.cut_off = cut_off
     if to is not JobState.RUNNING:
         job.lease_worker_id = None
         job.lease_expires_at = None
@@ -45,6 +58,11 @@ def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
     EventRepository(session).add(job.id, "job.state", {"state": job.state.value, "failure": job.failure}, now)
 
 
+def record_deletion_event(session: Session, job: Job, *, now: datetime) -> None:
+    """Appends the event that tells that a job was deleted, the last one there is of it."""
+    EventRepository(session).add(job.id, "job.deleted", {}, now)
+
+
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
     """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
     data = {
@@ -52,6 +70,7 @@ def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
         "priority": job.priority,
         "name": job.name,
         "tags": job.tags,
+        "archived": job.archived_at is not None,
         "requested": job.requested.value if job.requested else None,
         "waiting_for": job.waiting_for,
     }

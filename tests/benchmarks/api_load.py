@@ -2,14 +2,20 @@
 
     python -m tests.benchmarks.api_load --databases sqlite,postgresql
     python -m tests.benchmarks.api_load --jobs 5 --trials 200 --measurements 10 --seconds 3
+    python -m tests.benchmarks.api_load --keep /var/tmp/api-load --fill-only  # once; then without --fill-only
 
 Fills a database with 50 jobs of 2,000 trials of 50 measurements, unless told otherwise, and starts the API as a process
 of its own. Then, on each database:
 
-- each kind of request, one after the other: milliseconds, and processor milliseconds of the API;
+- each kind of request, one after the other: milliseconds, and processor milliseconds of the API, of PostgreSQL's
+  processes and of the client;
 - single jobs and trials: so many clients that each ask again as soon as they are answered, and 16 that together send
   100 requests a second, whose times count from when each was due;
+- 64 streams of events, of all jobs and of one each, while events are stored: how late they are told, and the shares of
+  a processor that API and database take;
 - the longest page of jobs, many times at once, while `/readyz` and `/healthz` are asked over and over.
+
+`others` are the processors that were busy with something else: times of a machine where they are not near 0 say little.
 
 The ratios: `page_200_over_50`, the processor time of lists whose pages are four times as long (4: linear, with nothing
 fixed), `answered_over_asked` of the listings at once, and `memory_last_over_first`: what the process has in memory
@@ -23,15 +29,18 @@ import statistics
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 
-from service.store.session import Database
-from tests.benchmarks.api.asking import Asked, Client, Paths, closed_loop, one_after_the_other, open_loop
-from tests.benchmarks.api.filling import Sizes, fill
-from tests.benchmarks.api.process import ApiProcess, database_url, serving
+from tests.benchmarks.api.asking import Asked, Client, Paths, Series, closed_loop, one_after_the_other, open_loop
+from tests.benchmarks.api.filling import Sizes, job_ids_of
+from tests.benchmarks.api.machine import Meter
+from tests.benchmarks.api.process import served_database, serving
+from tests.benchmarks.api.streams import follow
 from tests.benchmarks.report import Cell, print_table, report
 
 LONGEST_PAGE = 200
@@ -39,6 +48,12 @@ PROBES = ("/readyz", "/healthz")
 PROBE_PAUSE_SECONDS = 0.2
 OPEN_CLIENTS = 16
 P50, P99 = 50, 99
+COST_COLUMNS = ("ms", "API ms", "database ms", "clients ms", "others", "bytes")
+STREAM_COLUMNS = ("events", "told", "p50 ms", "p99 ms", "API %", "database %", "others")
+LOOP_COLUMNS = (
+    *("database", "loop", "clients", "answers/s", "p50 ms", "p99 ms"),
+    *("API ms", "database ms", "clients ms", "others", "failures"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +62,12 @@ class Cost:
 
     milliseconds: float
     """The median."""
-    processor_milliseconds: float
-    """Of the API's process, per request."""
+    api_milliseconds: float
+    """Of processors, per request; so are the two below."""
+    database_milliseconds: float
+    client_milliseconds: float
+    other_processors: float
+    """Busy with something else meanwhile."""
     num_bytes: int
 
 
@@ -68,7 +87,9 @@ def kinds_of(job_ids: Sequence[str], sizes: Sizes) -> dict[str, Paths]:
         "measurements": lambda number: f"{trial(number)}/measurements",
         "job": job,
         "best so far": lambda number: f"{job(number)}/plots/best-so-far",
+        "learning curves": lambda number: f"{job(number)}/plots/learning-curves",
         "page of a job": lambda number: f"/jobs/{job_ids[number % len(job_ids)]}",
+        "page of jobs": lambda _: "/",
         "50 trials": lambda number: f"{job(number)}/trials?page_size=50",
         f"{LONGEST_PAGE} trials": lambda number: f"{job(number)}/trials?page_size={LONGEST_PAGE}",
         "50 jobs": lambda _: "/v1/jobs?page_size=50",
@@ -81,34 +102,64 @@ def single_of(kinds: dict[str, Paths]) -> Paths:
     return lambda number: kinds["job" if number % 2 else "trial"](number // 2)
 
 
-def cost_of(api: ApiProcess, paths: Paths, *, requests: int) -> Cost:
+def cost_of(meter: Meter, paths: Paths, *, requests: int) -> Cost:
     """Raises: RuntimeError: one was not answered with 200."""
-    one_after_the_other(api.address, paths, requests=3)  # what the first of a kind imports and builds
-    before = api.own_seconds()
-    series = one_after_the_other(api.address, paths, requests=requests)
-    processor = api.own_seconds() - before
+    one_after_the_other(meter.api.address, paths, requests=3)  # what the first of a kind imports and builds
+    before = meter.read()
+    series = one_after_the_other(meter.api.address, paths, requests=requests)
+    spent = meter.read().since(before)
     if series.failures:
         raise RuntimeError(f"{paths(0)} was answered with {Counter(answer.status for answer in series.answers)}")
     num_bytes = round(statistics.mean(answer.num_bytes for answer in series.answers))
-    return Cost(series.milliseconds(P50), 1000 * processor / requests, num_bytes)
+    return Cost(
+        series.milliseconds(P50),
+        1000 * spent.api / requests,
+        1000 * spent.database / requests,
+        1000 * spent.clients / requests,
+        spent.other_processors,
+        num_bytes,
+    )
 
 
-def loops(api: ApiProcess, paths: Paths, *, clients: Sequence[int], offered: float, seconds: float) -> list[list[Cell]]:
-    """Rows: kind, clients, answers a second, p50 and p99 in ms, processor ms of the API per request, failures."""
+def loops(meter: Meter, paths: Paths, *, clients: Sequence[int], offered: float, seconds: float) -> list[list[Cell]]:
+    """Rows for `LOOP_COLUMNS`."""
     rows: list[list[Cell]] = []
 
-    def row(kind: str, num_clients: int, before: float) -> None:
-        processor = 1000 * (api.own_seconds() - before) / len(series.answers)
+    def row(kind: str, num_clients: int, ask: Callable[[], Series]) -> None:
+        before = meter.read()
+        series = ask()
+        spent = meter.read().since(before)
         times = series.milliseconds(P50), series.milliseconds(P99)
-        rows.append([kind, num_clients, series.per_second, *times, processor, series.failures])
+        each = [1000 * own / len(series.answers) for own in (spent.api, spent.database, spent.clients)]
+        rows.append([kind, num_clients, series.per_second, *times, *each, spent.other_processors, series.failures])
 
+    address = meter.api.address
     for number in clients:
-        before = api.own_seconds()
-        series = closed_loop(api.address, paths, clients=number, seconds=seconds)
-        row("closed", number, before)
-    before = api.own_seconds()
-    series = open_loop(api.address, paths, clients=OPEN_CLIENTS, per_second=offered, seconds=seconds)
-    row(f"{offered:g}/s", OPEN_CLIENTS, before)
+        row("closed", number, partial(closed_loop, address, paths, clients=number, seconds=seconds))
+    offer = partial(open_loop, address, paths, clients=OPEN_CLIENTS, per_second=offered, seconds=seconds)
+    row(f"{offered:g}/s", OPEN_CLIENTS, offer)
+    return rows
+
+
+def streams(
+    meter: Meter, job_ids: Sequence[str], *, number: int, per_second: float, seconds: float
+) -> list[list[Cell]]:
+    """Rows for `STREAM_COLUMNS`: all streams of all jobs, and each stream of a job of its own."""
+    running = list(job_ids)[: max(1, len(job_ids) // 3)]  # those of the jobs that have not ended
+    rows: list[list[Cell]] = []
+    for what, paths in (
+        ("of all jobs", ["/v1/events"] * number),
+        ("of a job each", [f"/v1/jobs/{running[index % len(running)]}/events?after=0" for index in range(number)]),
+    ):
+        before = meter.read()
+        heard = follow(meter.api.address, meter.database.url, paths, running, per_second=per_second, seconds=seconds)
+        spent = meter.read().since(before)
+        lags = statistics.quantiles(heard.lags, n=100)
+        share = [100 * own / spent.wall for own in (spent.api, spent.database)]
+        rows.append(
+            [f"{number} {what}", heard.num_told, len(heard.lags), 1000 * lags[P50 - 1], 1000 * lags[P99 - 1], *share]
+        )
+        rows[-1].append(spent.other_processors)
     return rows
 
 
@@ -142,6 +193,16 @@ def ask_once(address: str, path: str) -> Asked:
     return answer
 
 
+@contextmanager
+def _directory(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="api-load-") as directory:
+        yield Path(directory)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--databases", default="sqlite,postgresql", help="of these (default: both)")
@@ -155,6 +216,10 @@ def main() -> None:
     parser.add_argument("--offered", type=float, default=100.0, help="requests a second of 16 clients (default: 100)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each series of requests (default: 20)")
     parser.add_argument("--concurrent", type=int, default=40, help="listings at once; 0: none (default: 40)")
+    parser.add_argument("--streams", type=int, default=64, help="of events, read at once; 0: none (default: 64)")
+    parser.add_argument("--events", type=float, default=20.0, help="a second that they tell of (default: 20)")
+    parser.add_argument("--keep", type=Path, help="keep the databases in this directory, and take those that are there")
+    parser.add_argument("--fill-only", action="store_true", help="fill the databases to be kept, and end")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
     sizes = Sizes(options.jobs, options.trials, options.measurements, options.running, options.objectives)
@@ -169,24 +234,31 @@ def main() -> None:
     }
     ratios: dict[str, float] = {}
     for kind in options.databases.split(","):
-        with tempfile.TemporaryDirectory(prefix="api-load-") as directory, database_url(kind, Path(directory)) as url:
-            database = Database(url)
-            kinds = kinds_of(fill(database, sizes), sizes)
-            database.close()
-            with serving(url, Path(directory)) as api:
-                costs = {name: cost_of(api, paths, requests=options.requests) for name, paths in kinds.items()}
-                print_table(
-                    (kind, "ms", "processor ms", "bytes"),
-                    [
-                        (name, cost.milliseconds, cost.processor_milliseconds, cost.num_bytes)
-                        for name, cost in costs.items()
-                    ],
-                )
+        with (
+            _directory(options.keep) as directory,
+            served_database(kind, directory, keeps=options.keep is not None) as served,
+        ):
+            job_ids = job_ids_of(served.url, sizes)
+            kinds = kinds_of(job_ids, sizes)
+            if options.fill_only:
+                continue
+            with serving(served.url, directory) as api:
+                meter = Meter(api, served)
+                costs = {name: cost_of(meter, paths, requests=options.requests) for name, paths in kinds.items()}
+                print_table((kind, *COST_COLUMNS), [(name, *astuple(cost)) for name, cost in costs.items()])
                 clients = [int(text) for text in options.clients.split(",")]
-                series = loops(api, single_of(kinds), clients=clients, offered=options.offered, seconds=options.seconds)
+                series = loops(
+                    meter, single_of(kinds), clients=clients, offered=options.offered, seconds=options.seconds
+                )
                 first_bytes = api.resident_bytes()
                 again = closed_loop(api.address, single_of(kinds), clients=max(clients), seconds=options.seconds)
                 last_bytes = api.resident_bytes()
+                if options.streams:
+                    streamed = streams(
+                        meter, job_ids, number=options.streams, per_second=options.events, seconds=options.seconds
+                    )
+                    print_table((f"{kind}: streams", *STREAM_COLUMNS), streamed)
+                    figures[f"{kind}_streams"] = streamed
                 if options.concurrent:
                     answers, probes = crowd(
                         api.address, f"/v1/jobs?page_size={LONGEST_PAGE}", clients=options.concurrent
@@ -215,7 +287,8 @@ def main() -> None:
         rows += [[kind, *cells] for cells in series]
         for name, cost in costs.items():
             figures[f"{kind}_{name.replace(' ', '_')}_milliseconds"] = cost.milliseconds
-            figures[f"{kind}_{name.replace(' ', '_')}_processor_milliseconds"] = cost.processor_milliseconds
+            figures[f"{kind}_{name.replace(' ', '_')}_processor_milliseconds"] = cost.api_milliseconds
+            figures[f"{kind}_{name.replace(' ', '_')}_database_milliseconds"] = cost.database_milliseconds
         figures[f"{kind}_series"] = series
         figures[f"{kind}_resident_bytes"] = [first_bytes, last_bytes]
         figures[f"{kind}_requests_between"] = len(again.answers)
@@ -223,10 +296,10 @@ def main() -> None:
         for what in ("jobs", "trials"):
             # Where there are fewer jobs than the longest page has, both lists are alike.
             longer, shorter = costs[f"{LONGEST_PAGE} {what}"], costs[f"50 {what}"]
-            ratios[f"{kind}_{what}_page_200_over_50"] = longer.processor_milliseconds / shorter.processor_milliseconds
+            ratios[f"{kind}_{what}_page_200_over_50"] = longer.api_milliseconds / shorter.api_milliseconds
     report(
         "api_load",
-        columns=("database", "loop", "clients", "answers/s", "p50 ms", "p99 ms", "processor ms", "failures"),
+        columns=LOOP_COLUMNS,
         rows=rows,
         figures=figures,
         ratios=ratios,

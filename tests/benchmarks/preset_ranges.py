@@ -3,6 +3,8 @@
     python -m tests.benchmarks.preset_ranges --preset shampoo --other "lr=1e-4:3e-2" "betas[0]=0.85:0.99"
     python -m tests.benchmarks.preset_ranges --preset adamw --other "betas[0]=0.5:0.98" --workloads digits-mlp \\
       --trials 24 --seeds 3 --log adamw.jsonl
+    python -m tests.benchmarks.preset_ranges --workloads click-log \\
+      --options '{"path": "clicks.tsv", "validation_share": 0.2}'
     python -m tests.benchmarks.preset_ranges --quick           # to see that it works: no figures to quote
 
 For each workload and seed, the service's sampler (TPE, after the preset's defaults) tries `--trials` choices in the
@@ -152,7 +154,12 @@ def ranges_of(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
 
 def pairs_of(given: argparse.Namespace, workload: str, spaces: tuple[SearchSpace, SearchSpace]) -> list[Pair]:
     """The winners on one workload, seed by seed; each pair is logged as soon as it is there."""
-    task = Task(workload, num_steps=describe(workload).default_num_steps, num_evaluations=NUM_EVALUATIONS)
+    task = Task(
+        workload,
+        num_steps=describe(workload).default_num_steps,
+        num_evaluations=NUM_EVALUATIONS,
+        options=given.options,
+    )
     searches = Searches(task, num_trials=given.trials, num_repeats=given.repeats, budget=given.budget)
     pairs: list[Pair] = []
     for seed in range(given.seeds):
@@ -173,6 +180,7 @@ def main() -> None:
     parser.add_argument("--preset", default="shampoo")
     parser.add_argument("--other", nargs="+", default=["lr=1e-4:3e-2"], metavar="NAME=LOW:HIGH")
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS))
+    parser.add_argument("--options", type=json.loads, default={}, metavar="JSON", help="of the workloads")
     parser.add_argument("--trials", type=int, default=24, help="of each search")
     parser.add_argument("--seeds", type=int, default=3, help="pairs of searches per workload")
     parser.add_argument("--repeats", type=int, default=2, help="new seeds that a winner is trained again on")

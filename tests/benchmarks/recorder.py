@@ -22,7 +22,7 @@ from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.run_end import Ending
 from service.store.migrate import migrate
 from service.store.session import Database
-from tests.benchmarks.api.process import database_url
+from tests.benchmarks.api.process import served_database
 from tests.benchmarks.report import Cell, report
 from tests.support.service.scenarios import begin_trial, claimed_job
 from trainers.config import Measurement
@@ -87,8 +87,11 @@ def main() -> None:
     ratios: dict[str, float] = {}
     batches = [int(text) for text in options.batch.split(",")]
     for kind in options.databases.split(","):
-        with tempfile.TemporaryDirectory(prefix="recorder-") as directory, database_url(kind, Path(directory)) as url:
-            database = Database(url)
+        with (
+            tempfile.TemporaryDirectory(prefix="recorder-") as directory,
+            served_database(kind, Path(directory)) as served,
+        ):
+            database = Database(served.url)
             migrate(database)
             num_steps = len(batches) * (options.measurements // options.trials + 1)
             lease = claimed_job(

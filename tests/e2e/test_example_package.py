@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from service.client import Client
+from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
+from trainers.retry import retry
 
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
 PACKAGE = Path(__file__).parents[1] / "example_package"
 ROOT = PACKAGE.parents[1]
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +82,30 @@ def client(directory: Path, environment: dict[str, str]) -> Iterator[Client]:
             process.terminate()
 
 
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer of a service that may need longer for it than a client waits: to import a class, on a busy machine."""
+    return retry(
+        ask,
+        is_temporary=lambda error: (
+            isinstance(error, ServiceUnreachable)
+            or (isinstance(error, ApiError) and error.status == HTTPStatus.SERVICE_UNAVAILABLE)
+        ),
+        give_up_seconds=PATIENCE_SECONDS,
+        first_pause_seconds=1.0,
+    )
+
+
 def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
     """The job of two trials and one of the baseline on two ranks, at its end."""
-    job = client.submit(
-        {
-            "workload": workload,
-            "budget": {"num_trials": 3},
-            "training": {"num_steps": 20, "evaluate_every": 10},
-            "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
-            "pruner": {"name": "none"},
-            **parts,
-        }
-    )
+    specification = {
+        "workload": workload,
+        "budget": {"num_trials": 3},
+        "training": {"num_steps": 20, "evaluate_every": 10},
+        "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
+        "pruner": {"name": "none"},
+        **parts,
+    }
+    job = patiently(lambda: client.submit(specification, idempotency_key=json.dumps(workload)))
     return client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
 
 
@@ -109,7 +126,7 @@ def test_it_keeps_the_rules(directory: Path, environment: dict[str, str], name: 
 
 
 def test_the_installed_package_is_listed_and_tuned(client: Client) -> None:
-    (listed,) = (one for one in client.workloads() if one.name == "wine-network")
+    (listed,) = (one for one in patiently(client.workloads) if one.name == "wine-network")
     assert listed.title.startswith("Wines")
     assert listed.options["label_smoothing"].description == "of the training loss, in [0, 1) (float)"
     job = tune(client, {"name": "wine-network", "options": {"label_smoothing": 0.1}})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from service.store.migrate import migrate
 from service.store.session import Database
+from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
 
@@ -23,20 +26,19 @@ def postgresql_url() -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """The kinds of databases that there are."""
+    return str(request.param)
+
+
+@pytest.fixture
+def empty_database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A new database of each kind, without tables."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'test.sqlite3'}"
+    if database_kind == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.sqlite3'}"
         return
-    server_url = request.getfixturevalue("postgresql_url")
-    name = f"test_{abs(hash(str(tmp_path)))}"
-    admin = create_engine(server_url, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
+    with _postgresql_database(request.getfixturevalue("postgresql_url"), "template1") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -49,26 +51,75 @@ def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def database(empty_database_url: str, migrated_sqlite_file: Path) -> Iterator[Database]:
-    """A migrated database of each kind."""
-    url = make_url(empty_database_url)
-    if url.drivername == "sqlite":
-        assert url.database is not None
-        shutil.copyfile(migrated_sqlite_file, url.database)
-    database = Database(empty_database_url)
-    if url.drivername != "sqlite":
+@pytest.fixture(scope="session")
+def migrated_postgresql(postgresql_url: str) -> Iterator[str]:
+    """The name of a migrated PostgreSQL database without rows, to be copied."""
+    with _postgresql_database(postgresql_url, "template1") as url:
+        database = Database(url)
         migrate(database)
+        database.close()
+        yield str(make_url(url).database)
+
+
+@pytest.fixture
+def migrated_database_url(
+    database_kind: str, request: pytest.FixtureRequest, tmp_path: Path, migrated_sqlite_file: Path
+) -> Iterator[str]:
+    """A migrated database of each kind."""
+    if database_kind == "sqlite":
+        path = tmp_path / "service.sqlite3"
+        shutil.copyfile(migrated_sqlite_file, path)
+        yield f"sqlite:///{path}"
+        return
+    template = request.getfixturevalue("migrated_postgresql")
+    with _postgresql_database(request.getfixturevalue("postgresql_url"), template) as url:
+        yield url
+
+
+@contextmanager
+def _postgresql_database(server_url: str, template: str) -> Iterator[str]:
+    """The URL of a new database that is a copy of another one, to which nobody is connected."""
+    name = f"test_{uuid.uuid4().hex}"
+    admin = create_engine(server_url, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    try:
+        yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        admin.dispose()
+
+
+@pytest.fixture
+def database(database_kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A migrated database of each kind."""
+    if database_kind == "sqlite":
+        yield request.getfixturevalue("sqlite_database")
+        return
+    database = Database(request.getfixturevalue("migrated_database_url"))
     yield database
     database.close()
 
 
+@pytest.fixture(scope="session")
+def reused_database(tmp_path_factory: pytest.TempPathFactory) -> Database:
+    """A SQLite database for one test after the other, which each finds new. Its engine compiles a statement once, where
+    one of each test's own would compile all again; who listens to its events stops before the test ends."""
+    return Database(f"sqlite:///{tmp_path_factory.mktemp('database') / 'service.sqlite3'}")
+
+
 @pytest.fixture
-def sqlite_database(tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[Database]:
+def sqlite_database(request: pytest.FixtureRequest, tmp_path: Path, migrated_sqlite_file: Path) -> Iterator[Database]:
     """A migrated SQLite database, where the kind does not matter."""
-    path = tmp_path / "service.sqlite3"
+    if lane(request.node) == "fast":
+        database: Database = request.getfixturevalue("reused_database")
+    else:  # a process that survives its test must not find the next one's
+        database = Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")
+    path = str(make_url(database.url).database)
+    for suffix in ("", "-wal", "-shm"):  # a connection that a test has left open keeps the file that it knows
+        Path(path + suffix).unlink(missing_ok=True)
     shutil.copyfile(migrated_sqlite_file, path)
-    database = Database(f"sqlite:///{path}")
     yield database
     database.close()
 

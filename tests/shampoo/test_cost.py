@@ -25,7 +25,15 @@ from shampoo.cost import estimate
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.blocking import regions
 from shampoo.state.factors import side_kinds
-from tests.benchmarks.steps.counts import Scratch, StepCounts, allocated_bytes, count_launches, count_step, take_step
+from tests.benchmarks.steps.counts import (
+    Scratch,
+    StepCounts,
+    allocated_bytes,
+    count_launches,
+    count_products,
+    count_step,
+    take_step,
+)
 from tests.benchmarks.steps.model_shapes import gpt2, llama_1b, mlp
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, WITH_FACTORS, crossed, member
 from tests.support.shampoo.settings import parameters, train
@@ -141,8 +149,9 @@ def _config(name: str) -> dict[str, Any]:
     return config
 
 
-def _counted_steps(config: dict[str, Any]) -> tuple[list[StepCounts], StepCounts, StepCounts]:
-    """Counts of ordinary steps, a whole statistics period; of one that refreshes all, and of its statistics."""
+def _counted_steps(config: dict[str, Any]) -> tuple[list[tuple[int, int]], tuple[int, int], tuple[int, int]]:
+    """Products, and their operations, of ordinary steps, a whole statistics period; of one that refreshes all, and of
+    its statistics."""
     h = Hyperparameters(**{**DEFAULTS, **config})
     params = parameters(COUNTED_SHAPES, torch.float32)
     optimizer = Shampoo(params, **config)
@@ -150,7 +159,7 @@ def _counted_steps(config: dict[str, Any]) -> tuple[list[StepCounts], StepCounts
     k = 1 if h.low_precision_state else h.statistics_period
     train(optimizer, params, range(1, refresh))
     refreshing, *ordinary = [
-        count_step(functools.partial(train, optimizer, params, range(t, t + 1)), device="cpu", scratch=Scratch())
+        count_products(functools.partial(train, optimizer, params, range(t, t + 1)))
         for t in range(refresh, refresh + k + 1)
     ]
     return ordinary, refreshing, ordinary[-1]
@@ -178,9 +187,9 @@ def test_operations_and_kernels_of_steps_and_refreshes_are_those_counted(name: s
     cost = estimate(COUNTED_SHAPES, **config)
     ordinary, refresh, with_statistics = _counted_steps(config)
     # All buckets are smaller than a chunk, so each product is one kernel.
-    assert _num_products(with_statistics) == cost.num_matrix_products
-    counted_step = sum(counts.floating_point_operations for counts in ordinary) / len(ordinary)
-    counted_refresh = refresh.floating_point_operations - with_statistics.floating_point_operations
+    assert with_statistics[0] == cost.num_matrix_products
+    counted_step = sum(operations for _, operations in ordinary) / len(ordinary)
+    counted_refresh = refresh[1] - with_statistics[1]
     visible_refresh = cost.refresh_operations
     if name in WITH_FACTORS:
         visible_refresh -= round(_UNSEEN_CUBES[h.solver_on("cpu")] * _sum_of_cubes(h))

@@ -228,7 +228,7 @@ def test_without_grafting_there_is_no_grafting_ratio(name: str) -> None:
 # --- counts ---
 
 
-@in_one_test("name", MEMBERS)
+@in_one_test("name", OF_EACH_TIMING)
 def test_the_share_that_is_preconditioned_is_that_of_elements_in_blocks_with_refreshed_factors(name: str) -> None:
     config = member(name)
     params = parameters(SHAPES)

@@ -27,7 +27,7 @@ from tests.support.shampoo.settings import parameters, train
 LIVE, STATE, REFUSED = "live", "shapes the state", "refused"
 
 # Three blocks, so that refreshes are staggered; vectors step plainly under every member, where some arguments count.
-SHAPES = [(9, 5), (5,)]
+SHAPES = [(10, 5), (5,)]
 BEFORE, AFTER = range(5), range(5, 14)  # refreshes are four steps apart
 
 # Values for every argument; those that a member has already are left out.

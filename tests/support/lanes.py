@@ -7,13 +7,13 @@ A test's lane is its marker, and pyproject.toml says what each promises:
   the machine, so that two such tests could change each other's subject.
 - `patient`: starts services or Ray clusters, too, but kills no worker of the service and has minutes for everything, so
   that it may run beside any other test. They are in two rows, those of `tests/service/behaviour` and all others, so
-  that no more than three of all these run at once: each waits much, and two cores carry three.
+  that no more than three of all these run at once: each waits much, and two cores carry three and what else runs.
 - `processes`: starts another process: ranks, a browser, a database server, a command.
 - none: starts no process. These are the fast ring, `tests/run --fast`.
 
-Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has three workers for two cores,
-as each begins with what waits much: services, and both rows of the patient. What starts other processes comes next; the
-fast ring comes last, file by file, so that all end together.
+Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
+three begin with what waits much, services and both rows of the patient, and the fourth with what starts other
+processes, which waits little. The fast ring comes last, file by file, so that all end together.
 """
 
 from __future__ import annotations

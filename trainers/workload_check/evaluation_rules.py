@@ -24,11 +24,13 @@ def check_metrics(subject: Subject) -> str:
     """`evaluate` gives the declared metrics on every rank, as finite sums with weights."""
     declared = subject.checked_description.metrics.keys() - LOOP_METRICS.keys() - _counted(subject)
     model = subject.model()
+    alone: Mapping[str, tuple[float, float]] = {}
     for world_size in WORLD_SIZES:
         weights: dict[str, float] = dict.fromkeys(declared, 0.0)
         for rank in range(world_size):
             who = f"rank {rank} of {world_size}"
             share = _evaluate(subject, model, rank, world_size)
+            alone = share if world_size == 1 else alone
             _check_names(share, declared, who)
             for name, value in share.items():
                 if not is_sum_and_weight(value):
@@ -45,9 +47,7 @@ def check_metrics(subject: Subject) -> str:
         empty = sorted(name for name, weight in weights.items() if weight <= 0)
         if empty:
             raise Broken(f"the weight of {', '.join(empty)} is 0 over all ranks", "Is the validation set empty?")
-    return ", ".join(
-        f"{name} {total / weight:.4g}" for name, (total, weight) in sorted(subject.metrics(model)[0].items())
-    )
+    return ", ".join(f"{name} {total / weight:.4g}" for name, (total, weight) in sorted(alone.items()))
 
 
 def check_shares(subject: Subject) -> str:

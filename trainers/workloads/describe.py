@@ -27,8 +27,8 @@ from trainers.workload.description import ParameterGroup, TokensPerExample, Work
 from trainers.workload.user_workload import explain, printable
 from trainers.workloads.registry import describe, description_from, entry_points
 
-TIMEOUT_SECONDS = 25.0
-"""For a workload's module to be imported; torch alone takes seconds. Those who ask over HTTP wait 30 s."""
+TIMEOUT_SECONDS = 120.0
+"""For a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
 
 _MAX_ANSWER_BYTES = 10_000_000
 """Far above any description: more is no answer, but a module that prints without end."""

@@ -61,6 +61,26 @@ JOB_CREATE_TOKENS: dict[str, Any] = {
 
 JOB_CHANGE: dict[str, Any] = {"budget": {"num_trials": 40, "wall_clock_seconds": None}, "priority": 10}
 
+JOB_PATCH: dict[str, Any] = {"name": "digits, longer", "budget": {"num_trials": 60}, "training": {"num_steps": 2000}}
+
+JOB_IDS: dict[str, Any] = {"job_ids": [JOB_ID, "job_01KAJ5M0T3XQ8Z7V6R5N4M3K2K"]}
+
+JOB_OUTCOMES: dict[str, Any] = {
+    "items": [
+        {"job_id": JOB_ID, "state": "cancelled"},
+        {
+            "job_id": "job_01KAJ5M0T3XQ8Z7V6R5N4M3K2K",
+            "problem": {
+                "type": "urn:shampoo-tuner:problem:job-already-finished",
+                "title": "The job has already finished",
+                "status": 409,
+                "detail": "job 'job_01KAJ5M0T3XQ8Z7V6R5N4M3K2K' has already finished: succeeded",
+                "instance": "/v1/jobs:cancel",
+            },
+        },
+    ]
+}
+
 TRIAL_CREATE: dict[str, Any] = {"phase": "search", "parameters": {"lr": 0.01}}
 
 SPECIFICATION: dict[str, Any] = {
@@ -118,6 +138,7 @@ JOB: dict[str, Any] = {
     "waiting": None,
     "requested": None,
     "failure": None,
+    "cut_off": None,
     "workload": "digits-mlp",
     "model": "my-mlp",
     "objectives": [{"metric": "validation_loss", "direction": "minimize"}],

@@ -126,6 +126,8 @@ def learning_curves(
         points = thin(trial.points)
         values += [y for _, y in points if y is not None and math.isfinite(y)]
         role, label, colour = _role(trial, labels)
+        told = f"{_hover_text(trial, labels)}<br>{over} %{{x}}: %{{y:.4g}}"
+        finite = [(index, point) for index, point in enumerate(points) if _finite(point[1]) is not None]
         data.append(
             {
                 "type": "scatter",
@@ -139,12 +141,14 @@ def learning_curves(
                 "line": {"width": 1.5, "color": colour, "dash": PHASE_DASHES[trial.phase]},
                 "marker": {"size": 5, "color": colour},
                 "opacity": 0.6 if role == "pruned" else 0.9,
-                "hovertemplate": f"{_hover_text(trial, labels)}<br>{over} %{{x}}: %{{y:.4g}}<extra></extra>",
+                "hovertemplate": f"{told}<extra></extra>",
             }
         )
         shown.add(role)
-        last = next(((x, y) for x, y in reversed(points) if _finite(y) is not None), None)
-        if trial.reason is FailureReason.DIVERGED and last is not None:
+        if trial.reason is FailureReason.DIVERGED and finite:
+            index, (x, y) = finite[-1]
+            data[-1]["text"] = ["; then it diverged" if place == index else "" for place in range(len(points))]
+            data[-1]["hovertemplate"] = f"{told}%{{text}}<extra></extra>"
             data.append(
                 {
                     "type": "scatter",
@@ -153,10 +157,10 @@ def learning_curves(
                     "legendgroup": role,
                     "showlegend": False,
                     "meta": {"role": role, "number": trial.number},
-                    "x": [last[0]],
-                    "y": [last[1]],
+                    "x": [x],
+                    "y": [y],
                     "marker": {"symbol": "x", "size": 9, "color": DIVERGED_COLOUR},
-                    "hovertemplate": f"{_hover_text(trial, labels)}<br>diverged after {over} %{{x}}<extra></extra>",
+                    "hoverinfo": "skip",  # the curve ends in the same point, and tells of it
                 }
             )
     layout = layout_of(x_title=over, metric=metric, values=values)

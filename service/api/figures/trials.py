@@ -42,7 +42,7 @@ class PlotTrial:
 
 
 def plot_trial(trial: PlottedTrial, *, started_at: datetime | None) -> PlotTrial:
-    """The row of a trial as the charts need it."""
+    """The row of a trial as the charts need it, without parameters and points."""
     origin = started_at or trial.created_at
     return PlotTrial(
         number=trial.number,
@@ -53,7 +53,6 @@ def plot_trial(trial: PlottedTrial, *, started_at: datetime | None) -> PlotTrial
         value=trial.value,
         finished_after=(trial.finished_at - origin).total_seconds() if trial.finished_at else None,
         confirms=trial.confirms,
-        parameters=trial.parameters,
     )
 
 

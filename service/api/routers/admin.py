@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import ReadSession
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_number, encode_token
 from service.api.schemas.admin import AuditRead
 from service.api.schemas.jobs import Page
 from service.store.repositories import AuditRepository
 
-router = APIRouter(prefix="/v1/admin", tags=["admin"])
+router = APIRouter(prefix="/v1/admin", tags=["admin"], route_class=OneThreadRoute)
 
 Name = Query(min_length=1, max_length=200)
 

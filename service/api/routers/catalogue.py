@@ -6,12 +6,13 @@ from fastapi import APIRouter
 
 from search_spaces import presets
 from service.api import problems
+from service.api.one_thread import OneThreadRoute
 from service.api.preparation import PreparationsDependency
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import NotFound
 from service.specification.workloads import known_workloads
 
-router = APIRouter(prefix="/v1", tags=["catalogue"])
+router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=OneThreadRoute)
 
 
 @router.get("/workloads", summary="List workloads", responses=problems.documented(503))

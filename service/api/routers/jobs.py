@@ -2,60 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from service.api import examples, problems
-from service.api.dependencies import (
-    CallerDependency,
-    DeedDependency,
-    IdempotencyKey,
-    JobId,
-    Now,
-    ReadSession,
-    SettingsDependency,
-    WriteSession,
-)
-from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.preparation import DryRun, PreparedJob, permitted_specification
-from service.api.schemas.jobs import JobChange, JobEstimate, JobRead, Page
+from service.api import problems, submission
+from service.api.dependencies import JobId, Now, ReadSession, WriteSession
+from service.api.job_filters import JobFilters
+from service.api.job_reader import Reader
+from service.api.one_thread import OneThreadRoute
+from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
+from service.api.preparation import PreparedJob, permitted_specification
+from service.api.schemas.jobs import JobChange, JobRead, Page
 from service.api.strict_json import refuse_repeated_names
-from service.domain import JobState
-from service.store.models import Job
-from service.store.repositories import JobRepository
-from service.store.session import Session
-from service.use_cases import estimates, steer, submit
-from service.use_cases.progress import progress_of
-from service.use_cases.waiting import waiting_of
+from service.api.submission import SubmissionDependency
+from service.store.repositories import JobListRepository, JobOrder, JobRepository
+from service.use_cases import steer
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+SORTED_BY: dict[JobOrder, type] = {
+    JobOrder.NEWEST: str,
+    JobOrder.OLDEST: str,
+    JobOrder.LAST_FINISHED: datetime,
+    JobOrder.FIRST_FINISHED: datetime,
+    JobOrder.HIGHEST_PRIORITY: int,
+    JobOrder.LOWEST_PRIORITY: int,
+    JobOrder.NAME: str,
+    JobOrder.NAME_BACKWARDS: str,
+}
+"""The kind of value that each order goes by."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Makes what is answered of jobs."""
-
-    now: datetime
-    silence_seconds: float
-
-    def one(self, session: Session, job: Job) -> JobRead:
-        return self.all(session, [job])[0]
-
-    def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
-        progress = progress_of(session, found, now=self.now)
-        waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds)
-        return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
-
-
-def _reader(now: Now, settings: SettingsDependency) -> _Reader:
-    return _Reader(now, settings.lease_seconds)
-
-
-Reader = Annotated[_Reader, Depends(_reader)]
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 
 @router.post(
@@ -64,86 +41,29 @@ Reader = Annotated[_Reader, Depends(_reader)]
     summary="Submit a job",
     dependencies=[Depends(refuse_repeated_names)],
     response_model=JobRead,
-    responses={
-        201: {
-            "description": "The job waits for a worker.",
-            "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
-        },
-        200: {
-            "model": JobRead | JobEstimate,
-            "description": "The job that an earlier request with this `Idempotency-Key` made; or, with `dry_run`, "
-            "what the job would cost.",
-            "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
-            "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
-        },
-        **problems.documented(403, 408, 413, 415, 422, 503),
-    },
+    responses=submission.RESPONSES,
 )
-def create_job(
-    prepared: PreparedJob,
-    session: WriteSession,
-    caller: CallerDependency,
-    deed: DeedDependency,
-    now: Now,
-    reader: Reader,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-    dry_run: DryRun = False,
-) -> JobRead | Response:
+def create_job(prepared: PreparedJob, submitting: SubmissionDependency) -> JobRead | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
-    body, plan = prepared.body, prepared.plan
-    deed.target = None
-    if dry_run:
-        estimate = estimates.estimate_job(
-            session,
-            plan,
-            project=caller.project,
-            memory=prepared.memory,
-            fingerprint=prepared.fingerprint,
-            price=prepared.price,
-        )
-        return Response(estimate.model_dump_json(), media_type="application/json")
-    job, is_new = submit.create_job(
-        session,
-        body.specification,
-        name=body.name,
-        model=body.model,
-        fingerprint=prepared.fingerprint,
-        plan=plan,
-        tags=body.tags,
-        priority=body.priority,
-        project=caller.project,
-        owner=caller.name,
-        price=prepared.price,
-        idempotency_key=idempotency_key,
-        now=now,
-    )
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    if is_new:
-        deed.target = job.id
-    else:
-        response.status_code = 200
-        response.headers["Idempotent-Replayed"] = "true"
-    return reader.one(session, job)
+    return submitting.answer(prepared)
 
 
 @router.get("", summary="List jobs", responses=problems.documented(422, 503))
 def list_jobs(
     session: ReadSession,
-    caller: CallerDependency,
     reader: Reader,
-    state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
-    workload: Annotated[str | None, Query(max_length=200, description="Its name.")] = None,
-    model: Annotated[str | None, Query(max_length=200, description="Your own name of the model.")] = None,
+    query: JobFilters,
+    order_by: Annotated[
+        JobOrder, Query(description="A minus: descending. Jobs that have not ended come last by `finished_at`.")
+    ] = JobOrder.NEWEST,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[JobRead]:
-    """Jobs, newest first."""
-    before_id = decode_token("job", page_token) if page_token is not None else None
-    rows = JobRepository(session).page(
-        states=state, project=caller.sees, workload=workload, model=model, before_id=before_id, limit=page_size + 1
-    )
-    found, token = cut(rows, page_size, lambda job: encode_token("job", job.id))
+    """Jobs, newest first unless told otherwise, without those that are archived."""
+    kind = f"job {order_by}"
+    after = None if page_token is None else decode_place(kind, page_token, SORTED_BY[order_by])
+    rows = JobListRepository(session).page(query, order=order_by, after=after, limit=page_size + 1)
+    found, token = cut(rows, page_size, lambda job: encode_place(kind, order_by.place_of(job)))
     return Page[JobRead](items=reader.all(session, found), next_page_token=token)
 
 
@@ -160,7 +80,7 @@ def read_job(session: ReadSession, reader: Reader, job_id: JobId) -> JobRead:
     responses=problems.documented(403, 404, 408, 413, 415, 422, 503),
 )
 def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Changes the name, the tags, the priority or the budget; what is left out stays.
+    """Changes the name, the tags, the notes, the priority or the budget; what is left out stays.
 
     A running job goes on with another budget within seconds: its run ends in order and starts again, trials from their
     last checkpoints. A finished job goes on when it is resumed. The number of trials cannot fall below those that have
@@ -194,5 +114,7 @@ def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -
 
 @router.post("/{job_id}/cancel", summary="Cancel a job", responses=problems.documented(403, 404, 409, 422, 503))
 def cancel_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay."""
+    """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay. A job that had
+    succeeded, and was to try more, is `succeeded` again.
+    """
     return reader.one(session, steer.cancel_job(session, job_id, now=now))

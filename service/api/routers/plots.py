@@ -19,13 +19,14 @@ from service.api.figures import (
     side_labels,
     trade_off,
 )
+from service.api.one_thread import OneThreadRoute
 from service.domain import TrialState
 from service.errors import InvalidInput, NotFound
 from service.evidence.pareto_front import front_of
 from service.store.models import Job
-from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories import JobRepository, MeasurementRepository, TrialColumnsRepository, TrialRepository
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 
 @router.get(
@@ -77,8 +78,12 @@ def _learning_curves(session: ReadSession, job: Job) -> Figure:
     counts_examples = len(set(batch_sizes.values())) > 1  # equal steps are not equally far then
     if counts_examples:
         curves = {key: [(step * batch_sizes[key], value) for step, value in curve] for key, curve in curves.items()}
+    parameters = TrialColumnsRepository(session).parameters(job.id, [row.number for row in chosen])
     return learning_curves(
-        [dataclasses.replace(row, points=curves.get(ids[row.number], [])) for row in chosen],
+        [
+            dataclasses.replace(row, points=curves.get(ids[row.number], []), parameters=parameters[row.number])
+            for row in chosen
+        ],
         metric=job.metric,
         direction=job.direction,
         labels=side_labels(job.specification),
@@ -96,8 +101,12 @@ def _trade_off(session: ReadSession, job: Job, against: str | None) -> Figure:
     trials = TrialRepository(session).plotted(job.id)
     completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
     values = TrialRepository(session).metrics_of_completed(job.id)
+    parameters = TrialColumnsRepository(session).parameters(job.id, [trial.number for trial in completed])
     return trade_off(
-        [plot_trial(trial, started_at=job.started_at) for trial in completed],
+        [
+            dataclasses.replace(plot_trial(trial, started_at=job.started_at), parameters=parameters[trial.number])
+            for trial in completed
+        ],
         {number: (found.get(metrics[0]), found.get(metrics[1])) for number, found in values.items()},
         [
             point.number

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import CallerDependency, JobId, ReadSession
+from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.errors import NotFound
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.answers import find_answers, values_elsewhere
 from trainers.config import MAX_COUNT
 
-router = APIRouter(prefix="/v1", tags=["recommendations"])
+router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThreadRoute)
 
 Name = Query(min_length=1, max_length=200)
 Digest = Query(min_length=1, max_length=64)

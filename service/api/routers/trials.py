@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from service.api import problems
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, WriteSession
+from service.api.one_thread import OneThreadRoute
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
     LARGEST_INT,
@@ -21,6 +22,7 @@ from service.api.preparation import JobWorkload, permitted_specification
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase, TrialState
+from service.errors import NotFound
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
@@ -31,7 +33,7 @@ from service.use_cases.submit import parameter_groups_of
 
 MAX_MEASUREMENTS = 10_000
 
-router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"])
+router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
 TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ... within the job.")]
 
@@ -108,8 +110,11 @@ def propose_trial(
 
 @router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
 def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
-    JobRepository(session).check_exists(job_id)
-    return TrialRead.of(TrialRepository(session).get(job_id, number))
+    trial = TrialRepository(session).find(job_id, number)
+    if trial is None:
+        JobRepository(session).check_exists(job_id)
+        raise NotFound("trial", f"{job_id}/{number}")
+    return TrialRead.of(trial)
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))

@@ -43,7 +43,10 @@ class FieldError(ReadModel):
     """An error in one field."""
 
     field: str
-    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`."""
+    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`; or the name of a parameter of the query,
+    or of a header."""
+    pointer: str | None = None
+    """Of a field of the body: the same as a JSON Pointer (RFC 6901), e.g. `/budget/num_trials`."""
     message: str
     value: JsonValue = None
     """The value that was given, if it is small."""

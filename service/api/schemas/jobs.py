@@ -50,6 +50,8 @@ JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, 
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
+MAX_NOTES = 20_000
+Notes = Annotated[str, StringConstraints(max_length=MAX_NOTES)]
 
 
 class JobCreate(JobSpecification):
@@ -75,6 +77,8 @@ class JobCreate(JobSpecification):
     """Anything to find the job by."""
     priority: Priority = 0
     """Higher goes first: in the queue, and where jobs share a cluster."""
+    notes: Notes = ""
+    """Your own text about the job, such as Markdown; it is shown as it stands."""
 
     @model_validator(mode="before")
     @classmethod
@@ -84,7 +88,7 @@ class JobCreate(JobSpecification):
 
     @property
     def specification(self) -> JobSpecification:
-        """The specification alone, without name, model, tags and priority."""
+        """The specification alone, without what a person calls it by."""
         return JobSpecification(**{name: getattr(self, name) for name in JobSpecification.model_fields})
 
 
@@ -116,6 +120,8 @@ class JobChange(StrictModel):
     """All of them: those left out go."""
     priority: Priority = 0
     """Holds from now on, for the queue and for the next rank group of a cluster that becomes free."""
+    notes: Notes = ""
+    """Your own text about the job, in place of what was there; empty: none."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
 
     @model_validator(mode="before")
@@ -216,6 +222,12 @@ class JobRead(ReadModel):
     owner: str | None = None
     """The name of the token that submitted it; null: nobody had to say who asks."""
     tags: dict[str, str]
+    notes: str | None = None
+    """Your own text about the job."""
+    cloned_from: str | None = None
+    """The id of the job that it is a clone of, which may be deleted since."""
+    archived_at: datetime | None = None
+    """When it was archived: lists leave it out unless they are asked for it. Null: it is not."""
     priority: int = 0
     state: JobState
     waiting: WaitingRead | None = None
@@ -224,6 +236,8 @@ class JobRead(ReadModel):
     """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
     """Why the job failed, for a person."""
+    cut_off: str | None = None
+    """What ended it before its trials had, for a person: its budget, or its project's quota of device-hours."""
     workload: str
     """The workload's name."""
     model: str | None = None
@@ -253,11 +267,15 @@ class JobRead(ReadModel):
             project=job.project,
             owner=job.owner,
             tags=job.tags,
+            notes=job.notes,
+            cloned_from=job.cloned_from,
+            archived_at=job.archived_at,
             priority=job.priority,
             state=job.state,
             waiting=None if waiting is None else WaitingRead.of(waiting),
             requested=job.requested,
             failure=job.failure,
+            cut_off=job.cut_off,
             workload=job.workload,
             model=job.model,
             objectives=list(job.objectives),
@@ -375,7 +393,7 @@ class EventRead(ReadModel):
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
     kind: str
-    """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for),
+    """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     created_at: datetime

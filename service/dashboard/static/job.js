@@ -3,6 +3,7 @@
 import { chart } from "./charts.js";
 import { fetchPage, follow } from "./live.js";
 import { patchLive } from "./patch.js";
+import { records } from "./records.js";
 import { sortable } from "./table.js";
 import { keepTimes } from "./times.js";
 
@@ -81,7 +82,7 @@ function complain(error) {
   problem.hidden = false;
 }
 
-/** Sends a request to the API; what it refuses is shown, prefixed by `failure`. */
+/** Sends a request to the API, and gives its response; what it refuses is shown, prefixed by `failure`. */
 async function send(method, path, failure, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   const response = await fetch(api + path, { method, headers, body: body && JSON.stringify(body) });
@@ -89,19 +90,22 @@ async function send(method, path, failure, body) {
     const answer = await response.json().catch(() => ({}));
     throw new Error(`${failure}: ${answer.detail ?? answer.title ?? response.status}`);
   }
+  return response;
 }
 
-/** Does something to the job or a trial, and shows what came of it. */
+/** Does something to the job or a trial, and shows what came of it; nothing, if the action leaves the page: false. */
 async function act(action) {
   document.getElementById("problem").hidden = true;
   try {
-    await action();
+    if ((await action()) === false) return;
     await refresh();
     keepLive();
   } catch (error) {
     complain(error);
   }
 }
+
+records(send, act);
 
 const confirmation = document.getElementById("confirm-cancel");
 confirmation.addEventListener("close", () => {

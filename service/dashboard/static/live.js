@@ -1,6 +1,6 @@
 // Keeps a page true while things happen: listens to a stream of events and asks for a refresh, at most twice a second.
 
-const KINDS = ["message", "job.state", "job.changed", "job.recommendation", "trial.state", "trial.measured"];
+const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
 const MIN_INTERVAL_MS = 500;
 
 /**

@@ -33,7 +33,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.cluster.worker_start import ACCEPTED, SOCKET_VARIABLE, STANDARD_STREAMS
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +194,7 @@ def can_fork_after_imports(modules: Iterable[str] = MODULES) -> bool:
 
 def main() -> None:
     """Imports, then serves the socket whose file descriptor is the only argument."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_job_log(Settings().log_format)
     with socket.socket(fileno=int(sys.argv[1])) as listener, contextlib.suppress(KeyboardInterrupt):
         if can_fork_after_imports():
             serve(listener, sys.stdin.fileno())

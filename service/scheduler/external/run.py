@@ -18,7 +18,7 @@ from typing import NoReturn
 from service.clock import Clock, utc_now
 from service.domain import Phase
 from service.errors import LeaseLost
-from service.monitoring.logs import set_up_logs
+from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.external.serving import Serving
 from service.scheduler.live_trackers import LiveTrackers
@@ -61,18 +61,14 @@ QUIET_POLL_SECONDS = 0.5
 
 
 def run_external_job(
-    database: Database, lease: Lease, watch: Watch, *, checkpoints: Place, tracked: Path, clock: Clock = utc_now
+    database: Database, lease: Lease, settings: Settings, watch: Watch, *, clock: Clock = utc_now
 ) -> None:
-    """Answers the clients of a leased job to its end, or until its watch ends the run.
-
-    Args:
-        tracked: the directory of experiment trackers.
-    """
+    """Answers the clients of a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
     stored = read_stored(database, lease)
-    trackers = trackers_of(stored.job, tracked)
+    trackers = trackers_of(stored.job, settings.tracker_place)
     try:
-        serve_clients(database, lease, stored, watch, trackers, checkpoints=checkpoints, clock=clock)
+        serve_clients(database, lease, stored, settings, watch, trackers, clock=clock)
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
@@ -96,10 +92,10 @@ def serve_clients(
     database: Database,
     lease: Lease,
     stored: Stored,
+    settings: Settings,
     watch: Watch,
     trackers: LiveTrackers,
     *,
-    checkpoints: Place,
     clock: Clock = utc_now,
 ) -> NoReturn:
     """Answers until something ends the run.
@@ -108,7 +104,8 @@ def serve_clients(
         RunEnded: what does; all that was taken in is written, unless the job is no longer this run's.
         JobImpossible: the job cannot be run, or not any further.
     """
-    plan = plan_of(stored.job)
+    plan = plan_of(stored.job, settings)
+    checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
     set_limits(watch, plan, stored)
     serving = make_serving(
         database, lease, stored, plan, watch, checkpoints=checkpoints, trackers=trackers, clock=clock
@@ -188,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--directory", required=True, type=Path, help="for temporary files; removed at the end")
     options = parser.parse_args(arguments)
     settings = Settings()
-    set_up_logs("text" if settings.log_format == "auto" else settings.log_format, job=options.job)
+    set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
     watch = Watch(database, lease, poll_seconds=settings.poll_seconds)
@@ -197,13 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
-        run_external_job(
-            database,
-            lease,
-            watch,
-            checkpoints=checkpoints_of(settings.checkpoint_place, lease.job_id),
-            tracked=settings.tracker_place,
-        )
+        run_external_job(database, lease, settings, watch)
     except Exception:  # a process boundary
         logger.exception("the run of job %s crashed", lease.job_id)
         status = ExitStatus.CUT_SHORT if watch.is_told else ExitStatus.CRASHED

@@ -16,6 +16,8 @@ class Ending(StrEnum):
     """The job was cancelled or belongs to another worker: nothing may be written any more."""
     BUDGET_SPENT = "budget spent"
     """The job's time is up: it finishes with what it has."""
+    QUOTA_SPENT = "quota spent"
+    """Its project's device-hours are: likewise."""
     ASKED = "asked to end"
     """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"

@@ -6,7 +6,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from service.settings import Settings
-from service.store import access_models, external_models  # noqa: F401 # their tables
+from service.store import access_models, deletion_models, external_models  # noqa: F401 # their tables
 from service.store.migrations import VERSION_TABLE
 from service.store.models import Base
 from service.store.session import Database

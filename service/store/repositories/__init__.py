@@ -9,8 +9,11 @@ from service.store.repositories.access import (
     TokenRepository,
     Usage,
 )
+from service.store.repositories.deletions import DeletionRepository
 from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
+from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
 from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.keyset import Place, Sortable
 from service.store.repositories.measurements import MeasurementRepository
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
@@ -20,6 +23,7 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
+from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -32,26 +36,36 @@ from service.store.repositories.workers import ClusterShareRepository, WorkerRep
 
 __all__ = [
     "Answer",
+    "Archived",
     "AuditRepository",
     "ClusterShareRepository",
     "CompletedTrial",
+    "DeletionRepository",
     "EventRepository",
     "ExternalRequestRepository",
+    "JobListRepository",
+    "JobOrder",
+    "JobQuery",
     "JobRepository",
     "KnownValues",
     "LeadingTrial",
+    "ListedTrial",
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "Place",
     "PlottedTrial",
     "ProjectRepository",
     "RecommendationQuery",
     "RecommendationRepository",
     "SigningKeyRepository",
+    "Sortable",
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
+    "TagFilter",
     "TokenRepository",
+    "TrialColumnsRepository",
     "TrialLeaseRepository",
     "TrialLengths",
     "TrialRepository",

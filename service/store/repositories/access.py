@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from service.domain import JobState
 from service.store.access_models import AuditEntry, Project, SigningKey, Token
 from service.store.models import Job, Trial
+from service.store.repositories.deletions import DeletionRepository
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,18 @@ class ProjectRepository:
         return self._session.scalar(statement) or 0
 
     def device_hours(self, name: str) -> float:
-        """Training time of all trials of its jobs times their ranks."""
-        seconds = select(Job.id, func.sum(Trial.spent_seconds)).join(Trial, Trial.job_id == Job.id)
-        spent = {
-            job_id: found or 0.0
-            for job_id, found in self._session.execute(seconds.where(Job.project == name).group_by(Job.id))
-        }
-        jobs = self._session.scalars(select(Job).where(Job.project == name))
-        return sum(spent.get(job.id, 0.0) * job.specification.resources.workers_per_trial for job in jobs) / 3600
+        """Training time of all trials of its jobs times their ranks, of deleted ones, too. It reads the trials of
+        running jobs alone.
+        """
+        own, is_running = (Job.project == name, Job.deleted_at.is_(None)), Job.state == JobState.RUNNING
+        spent = self._session.scalar(select(func.sum(Job.spent_device_seconds)).where(*own, ~is_running)) or 0.0
+        of_trials = select(func.sum(Trial.spent_seconds)).where(Trial.job_id == Job.id).scalar_subquery()
+        for job, seconds in self._session.execute(select(Job, of_trials).where(*own, is_running)):
+            spent += (seconds or 0.0) * job.specification.resources.workers_per_trial
+        return (spent + DeletionRepository(self._session).rank_seconds(name)) / 3600
 
     def stored_bytes(self, name: str) -> int:
-        """Of its jobs, when their workers last looked."""
+        """Of its jobs, when their workers last looked; of deleted ones until their files are gone."""
         return self._session.scalar(select(func.coalesce(func.sum(Job.disk_bytes), 0)).where(Job.project == name)) or 0
 
     def usage(self, name: str) -> Usage:

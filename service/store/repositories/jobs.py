@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,8 @@ from service.domain import JobState
 from service.errors import NotFound
 from service.store.models import Event, Job
 
+_IS_THERE = Job.deleted_at.is_(None)
+
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
 
@@ -20,6 +22,8 @@ TRIAL_EVENTS = ("trial.state", "trial.measured")
 
 
 class JobRepository:
+    """Of jobs that are not deleted; whoever removes those has a repository for it."""
+
     def __init__(self, session: Session) -> None:
         self._session = session
 
@@ -30,17 +34,17 @@ class JobRepository:
     def get(self, job_id: str) -> Job:
         """Raises: NotFound."""
         job = self._session.get(Job, job_id)
-        if job is None:
+        if job is None or job.deleted_at is not None:
             raise NotFound("job", job_id)
         return job
 
     def project_of(self, job_id: str) -> str | None:
         """The project of a job; None: no such job."""
-        return self._session.scalar(select(Job.project).where(Job.id == job_id))
+        return self._session.scalar(select(Job.project).where(Job.id == job_id, _IS_THERE))
 
     def check_exists(self, job_id: str) -> None:
         """Raises: NotFound."""
-        if self._session.scalar(select(Job.id).where(Job.id == job_id)) is None:
+        if self._session.scalar(select(Job.id).where(Job.id == job_id, _IS_THERE)) is None:
             raise NotFound("job", job_id)
 
     def get_locked(self, job_id: str) -> Job:
@@ -49,7 +53,8 @@ class JobRepository:
         Raises:
             NotFound: no such job.
         """
-        statement = select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
+        statement = select(Job).where(Job.id == job_id, _IS_THERE).with_for_update()
+        statement = statement.execution_options(populate_existing=True)
         job = self._session.scalars(statement).one_or_none()
         if job is None:
             raise NotFound("job", job_id)
@@ -68,44 +73,21 @@ class JobRepository:
         old = (Job.idempotency_key.is_not(None), Job.created_at < before)
         self._session.execute(update(Job).where(*old).values(idempotency_key=None))
 
-    def page(
-        self,
-        *,
-        states: Sequence[JobState] = (),
-        project: str | None = None,
-        workload: str | None = None,
-        model: str | None = None,
-        before_id: str | None = None,
-        limit: int,
-    ) -> list[Job]:
-        """Up to `limit` jobs, newest first, beginning after the job `before_id`.
-
-        Args:
-            project: its name; None: any.
-            workload: its name; None: any.
-            model: the user's own name of the model; None: any, or none.
-        """
-        statement = select(Job).order_by(Job.id.desc()).limit(limit)
-        if states:
-            statement = statement.where(Job.state.in_(states))
-        if project is not None:
-            statement = statement.where(Job.project == project)
+    def page(self, *, project: str | None = None, workload: str | None = None, limit: int) -> list[Job]:
+        """Up to `limit` jobs, newest first, the archived ones, too; `project` and `workload` None: of any."""
+        statement = select(Job).where(_IS_THERE, *_of_project(project)).order_by(Job.id.desc()).limit(limit)
         if workload is not None:
             statement = statement.where(Job.workload == workload)
-        if model is not None:
-            statement = statement.where(Job.model == model)
-        if before_id is not None:
-            statement = statement.where(Job.id < before_id)
         return list(self._session.scalars(statement))
 
     def models(self, *, project: str | None = None) -> list[str]:
         """The names that users have given to their models; `project` None: in any."""
-        statement = select(Job.model).where(Job.model.is_not(None), *_of_project(project))
+        statement = select(Job.model).where(Job.model.is_not(None), _IS_THERE, *_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.model)))
 
     def workloads(self, *, project: str | None = None) -> list[str]:
         """The names of the workloads that jobs had; `project` None: of any."""
-        statement = select(Job.workload).where(*_of_project(project))
+        statement = select(Job.workload).where(_IS_THERE, *_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
 
     def next_claimable_locked(
@@ -157,6 +139,7 @@ class JobRepository:
         statement = select(Job.id).where(
             Job.state.in_([state for state in JobState if state.is_final]),
             Job.finished_at < finished_before,
+            _IS_THERE,
             or_(Job.thinned_at.is_(None), Job.thinned_at < Job.finished_at),
         )
         return self._session.scalar(statement.order_by(Job.finished_at, Job.id).limit(1))
@@ -206,6 +189,11 @@ class EventRepository:
         if job_id is not None:
             statement = statement.where(Event.job_id == job_id)
         return list(self._session.scalars(statement))
+
+    def with_projects_after(self, last_id: int, *, limit: int) -> list[tuple[Event, str]]:
+        """Up to `limit` events of all jobs with an id above `last_id`, oldest first, each with its project."""
+        statement = select(Event, Job.project).join(Job, Job.id == Event.job_id).where(Event.id > last_id)
+        return [(row[0], row[1]) for row in self._session.execute(statement.order_by(Event.id).limit(limit))]
 
     def delete_of_trials(self, job_id: str, *, limit: int) -> int:
         """Deletes up to `limit` events of a job's trials, the oldest first; how many there were. Those of the job

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from service.domain import JobState, Phase, TrialState
 from service.store.models import Job, MeasurementRow, Trial, Worker
+from service.store.repositories.deletions import DeletionRepository
 
 NEWEST = 500
 """Jobs, and trials, that times are taken from."""
@@ -40,7 +41,7 @@ class OperationFigures:
     """From the order to train until the first step, of the newest trials that were measured; ascending. The evaluation
     before the first measurement counts, too."""
     rank_seconds: float
-    """Training of all trials, times the ranks of each."""
+    """Training of all trials, times the ranks of each; of deleted jobs, too."""
     ranks_in_trials: int
     """Ranks of the trials that are running."""
 
@@ -55,7 +56,7 @@ class OperationRepository:
         Args:
             alive_since: a worker that was heard of since then is alive.
         """
-        by_state = select(Job.state, func.count()).group_by(Job.state)
+        by_state = select(Job.state, func.count()).where(Job.deleted_at.is_(None)).group_by(Job.state)
         by_phase = select(Trial.phase, Trial.state, func.count()).group_by(Trial.phase, Trial.state)
         alive = select(func.count()).where(Worker.heartbeat_at >= alive_since)
         oldest = select(func.min(Job.created_at)).where(Job.state == JobState.QUEUED)
@@ -100,6 +101,7 @@ class OperationRepository:
         """The rank seconds trained, and the ranks that belong to a running trial now."""
         ranks = func.coalesce(Job.stored_specification["resources"]["workers_per_trial"].as_integer(), 1)
         by_job = select(Trial.job_id, func.sum(Trial.spent_seconds).label("seconds")).group_by(Trial.job_id).subquery()
+        there = Job.deleted_at.is_(None)
         spent = select(func.sum(by_job.c.seconds * ranks)).select_from(by_job).join(Job, Job.id == by_job.c.job_id)
         running = (
             select(func.sum(ranks))
@@ -107,4 +109,6 @@ class OperationRepository:
             .join(Job, Job.id == Trial.job_id)
             .where(Job.state == JobState.RUNNING, Trial.state == TrialState.RUNNING)
         )
-        return float(self._session.scalar(spent) or 0.0), int(self._session.scalar(running) or 0)
+        of_deleted = DeletionRepository(self._session).rank_seconds()
+        trained = float(self._session.scalar(spent.where(there)) or 0.0) + of_deleted
+        return trained, int(self._session.scalar(running) or 0)

@@ -150,7 +150,8 @@ def _jobs() -> Select[Job, int, Any, bool]:
     )
     is_confirming = exists().where(repeat.job_id == Job.id, repeat.phase == Phase.CONFIRMATION).correlate(Job)
     columns = (Job.id, Job.name, Job.workload, Job.model, Job.state, Job.stored_objectives)
-    return select(Job, _number(), own, is_confirming).options(load_only(*columns, raiseload=True))
+    found = select(Job, _number(), own, is_confirming).where(Job.deleted_at.is_(None))
+    return found.options(load_only(*columns, raiseload=True))
 
 
 def _optimizer() -> ColumnElement[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, literal, select, update
+from sqlalchemy import func, insert, literal, select, update
 
 from service.domain import JobState, Phase, TrialState
 from service.store.migrate import migrate
@@ -39,6 +40,29 @@ class Sizes:
         largest = 1 + len(FURTHER_OBJECTIVES)
         if not 1 <= self.objectives <= largest:
             raise ValueError(f"objectives must be from 1 to {largest}, got {self.objectives}")
+
+
+def job_ids_of(url: str, sizes: Sizes) -> list[str]:
+    """The ids of the jobs of a database, which is filled unless it is already.
+
+    Raises:
+        ValueError: it was filled with other numbers of jobs, trials or measurements.
+    """
+    with closing(Database(url)) as database:
+        migrate(database)
+        with database.reading() as session:
+            ids = list(session.scalars(select(Job.id).order_by(Job.id)))
+            first = select(Trial.id).where(Trial.job_id.in_(ids[-1:]))
+            found = (
+                len(ids),
+                session.scalar(select(func.count()).select_from(first.subquery())),
+                session.scalar(select(func.count()).where(MeasurementRow.trial_id == first.limit(1).scalar_subquery())),
+            )
+        if not ids:
+            return fill(database, sizes)
+        if found != (sizes.jobs, sizes.trials, sizes.measurements):
+            raise ValueError(f"the database has {found} jobs, trials of each and measurements of each, not {sizes}")
+        return ids
 
 
 def fill(database: Database, sizes: Sizes) -> list[str]:

@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tests.support.postgresql import postgresql_server
+from tests.support.postgresql import PostgresqlServer, controlled_postgresql_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,33 @@ class ApiProcess:
 
     def all_seconds(self) -> float:
         """Processor seconds of the process, its descendants, and those of them that have ended and were waited for."""
-        times = [each.cpu_times() for each in (self.process, *self.process.children(recursive=True))]
-        return float(sum(each.user + each.system + each.children_user + each.children_system for each in times))
+        return _tree_seconds(self.process)
 
     def resident_bytes(self) -> int:
         """Memory of the process itself."""
         return int(self.process.memory_info().rss)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedDatabase:
+    """A database, and the server that has it."""
+
+    url: str
+    server: psutil.Process | None
+    """The postmaster of PostgreSQL; None: SQLite has no process of its own."""
+
+    def seconds(self) -> float:
+        """Processor seconds of the server with all its processes."""
+        return 0.0 if self.server is None else _tree_seconds(self.server)
+
+
+def _tree_seconds(root: psutil.Process) -> float:
+    seconds = 0.0
+    for each in (root, *root.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # what has just ended counts among its parent's children
+            times = each.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return float(seconds)
 
 
 @contextmanager
@@ -58,10 +79,20 @@ def serving(database_url: str, directory: Path) -> Iterator[ApiProcess]:
 
 
 @contextmanager
-def database_url(kind: str, directory: Path) -> Iterator[str]:
-    """The URL of a new database: `sqlite` in the directory, or `postgresql` with a server of its own."""
+def served_database(kind: str, directory: Path, *, keeps: bool = False) -> Iterator[ServedDatabase]:
+    """A database: `sqlite` in the directory, or `postgresql` with a server of its own.
+
+    Args:
+        keeps: whether it stays in the directory; what is there already is taken.
+    """
     if kind == "sqlite":
-        yield f"sqlite:///{directory / 'load.sqlite3'}"
-        return
-    with postgresql_server() as url:
-        yield url
+        yield ServedDatabase(f"sqlite:///{directory / 'load.sqlite3'}", None)
+    elif keeps:
+        server = PostgresqlServer(directory / "postgresql", keeps_data=True)
+        try:
+            yield ServedDatabase(server.url, server.process)
+        finally:
+            server.close()
+    else:
+        with controlled_postgresql_server() as server:
+            yield ServedDatabase(server.url, server.process)

@@ -186,6 +186,31 @@ def count_launches(step: Callable[[], object], *, device: str) -> int:
     return operations.launches.total() + operations.num_strided
 
 
+class _Products(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
+        self.num_batched = 0
+        self.operations = 0
+        self._formulas = FlopCounterMode(display=False, custom_mapping=_IN_PLACE_PRODUCTS).flop_registry
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        formula = self._formulas.get(func._overloadpacket)
+        if formula is not None:
+            self.num_batched += "bmm" in func._schema.name
+            self.operations += formula(*args, **kwargs, out_val=result)
+        return result
+
+
+def count_products(step: Callable[[], object]) -> tuple[int, int]:
+    """Takes a step and gives its batched matrix products and `StepCounts.floating_point_operations` alone, in a third
+    of the time."""
+    with _Products() as products:
+        step()
+    return products.num_batched, products.operations
+
+
 def take_step(step: Callable[[], object], *, device: str) -> None:
     """Takes a step and counts nothing; on the meta device the host's reads are answered as in one that counts."""
     with _HostReads(device):

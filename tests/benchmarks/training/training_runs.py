@@ -78,6 +78,8 @@ class Task:
     num_steps: int
     num_evaluations: int
     size: str = "tiny"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of the workload, e.g. where its data lies."""
 
     @property
     def description(self) -> WorkloadDescription:
@@ -91,7 +93,7 @@ class Task:
         num_evaluations = num_evaluations or self.num_evaluations
         return TrialConfig(
             workload=self.workload,
-            workload_options={"size": self.size} if "size" in self.description.options else {},
+            workload_options={**({"size": self.size} if "size" in self.description.options else {}), **self.options},
             optimizer=recipe.optimizer,
             schedule=recipe.schedule,
             num_steps=num_steps,

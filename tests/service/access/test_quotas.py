@@ -8,14 +8,17 @@ import pytest
 
 from service.access.caller import Scope
 from service.access.projects import Quotas, change_project, create_project
+from service.access.quotas import hours_are_spent
+from service.domain import JobState, TrialState
 from service.errors import Conflict, InvalidInput, QuotaExceeded, UnknownName
-from service.store.repositories import JobRepository, ProjectRepository
+from service.store.repositories import JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import note_disk_use
+from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job, pause_job, resume_job
 from service.use_cases.waiting import waiting_of
 from tests.support.service.callers import asking, give_token
-from tests.support.service.scenarios import NOW, add_worker, claim, run_trial, submit
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, run_trial, submit
 
 
 def _make(database: Database, name: str, **quotas: int) -> None:
@@ -76,6 +79,50 @@ def test_each_quota_refuses_a_further_job_by_its_name(database: Database) -> Non
     assert (usage.running_jobs, usage.queued_jobs, usage.stored_bytes) == (1, 0, 1000)
     assert usage.device_hours == pytest.approx(0.4 / 3600)
     submit(database)  # the default project has none
+
+
+def test_a_project_that_has_spent_its_hours_ends_what_it_runs(database: Database) -> None:
+    _make(database, "small")
+    job = submit(database, project="small", resources={"workers_per_trial": 2})
+    submit(database)
+    worker = add_worker(database)
+    lease, other = claim(database, worker, running=[job]), claim(database, worker, running=[job])
+    assert lease is not None
+    assert lease.job_id == job
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+
+    def spent(hours: float) -> bool:
+        with database.writing() as session:
+            change_project(session, "small", Quotas(max_device_hours=hours), fields=("max_device_hours",))
+        with database.reading() as session:
+            return hours_are_spent(session, "small")
+
+    assert not spent(0.81 / 3600)  # 0.4 s on each of two ranks
+    assert spent(0.79 / 3600)
+    with database.writing() as session:
+        assert finish_job(session, lease, failure=None, quota_is_spent=True, now=NOW) is JobState.SUCCEEDED
+    with database.reading() as session:
+        ended = JobRepository(session).get(job)
+        words = "project small has spent the device-hours of its quota (max_device_hours)"
+        [trial] = TrialRepository(session).page(job, states=(TrialState.CANCELLED,))
+        assert (ended.cut_off, trial.detail, ended.failure) == (words, words, None)
+        assert ProjectRepository(session).device_hours("small") == pytest.approx(0.8 / 3600)
+        assert not hours_are_spent(session, "default")
+    with database.writing() as session, pytest.raises(QuotaExceeded, match="max_device_hours"):
+        resume_job(session, job, now=NOW)
+    assert not spent(1.0)
+    with database.writing() as session:
+        resume_job(session, job, now=NOW)
+        assert JobRepository(session).get(job).cut_off is None
+    assert other is not None
+    begin_trial(database, other, 0)
+    with database.writing() as session:
+        assert finish_job(session, other, failure=None, quota_is_spent=True, now=NOW) is JobState.FAILED
+    with database.reading() as session:
+        failure = JobRepository(session).get(other.job_id).failure
+        assert failure is not None
+        assert failure.endswith("; project default has spent the device-hours of its quota (max_device_hours)")
 
 
 def test_a_refusal_and_a_rate_reach_the_caller(sqlite_database: Database) -> None:

@@ -13,6 +13,7 @@ from service.access.sessions import COOKIE, LIFETIME, signed
 from service.access.tokens import revoke_token
 from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database
+from service.use_cases.steer import pause_job
 from tests.support.service.callers import Asked, asking, give_token
 from tests.support.service.scenarios import Clock, submit
 from tests.support.waiting import wait_until
@@ -198,3 +199,31 @@ def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_da
         assert http.get("/v1/jobs").status_code == 401, "the doors stay closed"
     with asking(sqlite_database, access="open") as asked, asked.client(token) as http:
         assert http.get("/v1/jobs").status_code == 200
+
+
+def test_a_page_offers_what_its_caller_may(world: World) -> None:
+    tokens: dict[str, str] = {scope: give_token(world.database, scope, scope, clock=world.clock) for scope in Scope}
+    tokens["both"] = give_token(world.database, "both", Scope.SUBMIT, Scope.CODE, clock=world.clock)
+    coded = submit(world.database, sampler={"name": "mine:Mine"})
+    with world.database.writing() as session:
+        for job in (world.job, coded):
+            pause_job(session, job, now=world.clock.now)
+    offered = {}
+    with asking(world.database, clock=world.clock, allow_code=True) as asked:
+        for name, token in tokens.items():
+            with asked.client(token) as http:
+                pages = [http.get(f"/jobs/{job}") for job in (world.job, coded)]
+                offered[name] = [(">Resume<" in page.text, 'id="cancel"' in page.text) for page in pages]
+        with asked.client() as http:
+            answer = World(asked, world.database, world.clock, tokens[Scope.METRICS], "").log_in(http)
+            assert (answer.status_code, "lacks the scope read" in answer.text) == (401, True)
+            assert COOKIE not in http.cookies
+    nothing = [(False, False)] * 2
+    assert offered == {
+        Scope.READ: nothing,
+        Scope.SUBMIT: [(True, True), (False, True)],
+        Scope.CODE: nothing,  # refused: it gives nothing alone
+        Scope.METRICS: nothing,
+        Scope.ADMIN: [(True, True), (False, True)],
+        "both": [(True, True)] * 2,
+    }

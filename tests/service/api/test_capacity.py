@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from service.api import capacity
-from service.store.migrate import migrate
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.support import event_loop
@@ -23,10 +22,9 @@ PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture
-def small_database(empty_database_url: str) -> Iterator[Database]:
+def small_database(migrated_database_url: str) -> Iterator[Database]:
     """A migrated database of each kind with few connections."""
-    database = Database(empty_database_url, num_connections=NUM_CONNECTIONS)
-    migrate(database)
+    database = Database(migrated_database_url, num_connections=NUM_CONNECTIONS)
     yield database
     database.close()
 

@@ -56,7 +56,7 @@ def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: ht
 
 
 IMPOSSIBLE_CHANGES: list[tuple[Any, str, str]] = [
-    ({}, "body", "must change something: name, tags, priority, budget"),
+    ({}, "body", "must change something: name, tags, priority, notes, budget"),
     ({"priority": 1001}, "priority", "less than or equal to 1000"),
     ({"priority": -1001}, "priority", "greater than or equal to -1000"),
     ({"priority": "5"}, "priority", "must be a valid integer"),

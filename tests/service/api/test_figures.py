@@ -107,6 +107,10 @@ def test_a_diverged_trial_ends_in_a_cross_at_its_last_finite_value() -> None:
     assert line["y"] == [2.0, 9.0, None, None]
     assert (cross["x"], cross["y"], cross["marker"]["symbol"]) == ([20], [9.0], "x")
     assert cross["meta"] == line["meta"] == {"role": "diverged", "number": 3}
+    # One label for the point that both have.
+    assert cross["hoverinfo"] == "skip"
+    assert line["text"] == ["", "; then it diverged", "", ""]
+    assert line["hovertemplate"].endswith("<br>step %{x}: %{y:.4g}%{text}<extra></extra>")
 
 
 def test_a_diverged_trial_without_a_finite_value_has_no_cross() -> None:

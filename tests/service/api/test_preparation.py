@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api import preparation
 from service.api.preparation import Preparations
-from service.errors import InvalidInput, ServiceBusy
+from service.errors import InvalidInput, NotDoneYet, ServiceBusy
 from service.specification import planning
 from service.specification.workloads import describe_workload
 from service.store.session import Database
@@ -57,6 +58,31 @@ def test_an_error_reaches_all_who_asked_and_is_not_kept() -> None:
         both = await asyncio.gather(*(preparations.do("x", refuse) for _ in range(2)), return_exceptions=True)
         assert [type(error) for error in both] == [InvalidInput, InvalidInput]
         assert await preparations.do("x", lambda: 1) == 1
+
+    event_loop.run(ask())
+
+
+def test_what_takes_longer_than_clients_wait_goes_on_and_is_kept_for_who_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask() -> None:
+        preparations, go, asked = Preparations(), threading.Event(), list[int]()
+
+        def work() -> int:
+            asked.append(0)
+            go.wait()
+            return len(asked)
+
+        monkeypatch.setattr(preparation, "ANSWER_SECONDS", 0.05)
+        for _ in range(2):
+            with pytest.raises(NotDoneYet, match=r"more than 0\.05 s and goes on: ask again"):
+                await preparations.do("x", work)
+        monkeypatch.undo()
+        go.set()
+        while preparations.num_running:
+            await asyncio.sleep(0.01)
+        assert await preparations.do("x", work) == 1  # by now nothing works for it
+        assert await preparations.do("x", work) == 2  # it is given once, and found out anew for the next
 
     event_loop.run(ask())
 

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
 
 from service.api.dependencies import WriteSession
+from service.api.request_body import Spot, spot_of
 from service.server.app import create_app
 from service.settings import Access, Settings
 from service.store.repositories import EventRepository, JobRepository, WorkerRepository
@@ -264,12 +265,12 @@ def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> 
     for path, allowed in {
         "/v1/workloads": "GET, HEAD",
         "/v1/jobs": "GET, HEAD, POST",
-        "/v1/jobs/x": "GET, HEAD, PATCH",
+        "/v1/jobs/x": "DELETE, GET, HEAD, PATCH",
         "/v1/jobs/x/pause": "POST",
         "/static/icon.svg": "GET, HEAD",
         "/docs": "GET, HEAD",
     }.items():
-        for method in ("DELETE", "OPTIONS", "TRACE", "FOO"):
+        for method in ("PUT", "OPTIONS", "TRACE", "FOO"):
             answer = sqlite_http.request(method, path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, allowed), (method, path)
             assert not any(name.startswith("access-control") for name in answer.headers)
@@ -339,3 +340,90 @@ def test_a_commit_that_fails_is_not_answered_with_success(database: Database) ->
     with database.reading() as session:
         assert JobRepository(session).get(job_id).lease_worker_id is None
         assert WorkerRepository(session).alive_since(NOW) == 0
+
+
+def test_all_faulty_fields_are_told_at_once_each_with_a_pointer(sqlite_http: httpx.Client) -> None:
+    by_kind = {
+        "workload": {"name": "digits-mlp"},
+        "training": {"batch_size": "big", "seeds": 1},
+        "budget": {"num_trials": 0},
+        "baselines": [{"search_space": 3}],
+    }
+    by_meaning = {
+        "workload": {"name": "digits-mlp", "options": {"hiden_sizes": [3]}},
+        "search_space": "shampo",
+        "objectives": [{"metric": "validation_los"}],
+        "constraints": [{"metric": "x"}, {"metric": "validation_loss"}],
+        "resources": {"custom_resources": {"TPU": 0.00001, "-": 1}},
+        "training": {"parallelism": {"mode": "fsdp2"}},
+        "baselines": [{"search_space": "adam"}, {"search_space": "muon"}],
+    }
+    inside = {"workload": {"name": "digits-mlp"}, "pinned": [{"lr": 1e9}, {"betas[0]": 2.0}, {"learning": 1}]}
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        (by_kind, ["/training/batch_size", "/training/seeds", "/budget/num_trials", "/baselines/0/search_space"]),
+        (
+            by_meaning,
+            [
+                "/workload/options/hiden_sizes",
+                "/objectives/0/metric",
+                "/constraints/0/metric",
+                "/constraints/1",
+                "/resources/custom_resources/TPU",
+                "/resources/custom_resources/-",
+                "/training/parallelism/mode",
+                "/search_space",
+                "/baselines/0/search_space",
+            ],
+        ),
+        (inside, ["/pinned/0/lr", "/pinned/1/betas[0]", "/pinned/2"]),
+        ({"name": "a\0", "tags": {"b\0": "c\0"}}, ["/name", "/tags/b\0", "/tags/b\0"]),
+    ]
+    for body, pointers in cases:
+        answer = sqlite_http.post("/v1/jobs", json=body)
+        assert answer.status_code == 422
+        errors = answer.json()["errors"]
+        assert sorted(error["pointer"] for error in errors) == sorted(pointers), answer.text
+    told = {error["pointer"]: error for error in sqlite_http.post("/v1/jobs", json=by_meaning).json()["errors"]}
+    assert told["/search_space"]["value"] == "shampo"
+    for pointer in ("/search_space", "/workload/options/hiden_sizes", "/objectives/0/metric"):
+        assert "did you mean" in told[pointer]["message"], told[pointer]
+    query = sqlite_http.get("/v1/jobs", params={"page_size": 0}).json()["errors"]
+    assert [(error["field"], "pointer" in error) for error in query] == [("page_size", False)]
+
+
+def test_unknown_parameters_are_refused_as_unknown_fields_are(
+    sqlite_http: httpx.Client, sqlite_database: Database
+) -> None:
+    job_id = submit(sqlite_database)
+    for method, path, told in (
+        ("GET", "/v1/jobs?stat=queued&sise=3", ["stat", "sise"]),
+        ("GET", f"/v1/jobs/{job_id}?view=full", ["view"]),
+        ("POST", f"/v1/jobs/{job_id}/cancel?force=true", ["force"]),
+        ("DELETE", f"/v1/jobs/{job_id}?force=true", ["force"]),
+        ("GET", f"/v1/jobs/{job_id}/events?last=3", ["last"]),
+        ("GET", "/healthz?x=1", ["x"]),
+    ):
+        answer = sqlite_http.request(method, path)
+        assert answer.status_code == 422, path
+        assert [error["field"] for error in answer.json()["errors"]] == told
+    answer = sqlite_http.get("/v1/jobs?stat=queued")
+    assert "did you mean 'state'" in answer.json()["detail"]
+    assert sqlite_http.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
+    assert sqlite_http.get("/?state=queued&utm_source=mail").status_code == 200, "a page's address may say more"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "pointer", "value"),
+    [
+        ({"a": {"b/c": [1, {"~": 2}]}}, "a.b/c[1].~", "/a/b~1c/1/~0", 2),
+        ({"p": [{"betas[0]": 3, "schedule.warmup": 4}]}, "p[0].betas[0]", "/p/0/betas[0]", 3),
+        ({"p": [{"betas[0]": 3, "schedule.warmup": 4}]}, "p[0].schedule.warmup", "/p/0/schedule.warmup", 4),
+        ({"a": {"odd 'name": 5}}, "a.odd 'name", "/a/odd 'name", 5),
+        ({"a": {}}, "a['b c'][0]", "/a/b c/0", None),
+        ({}, "training.batch_size", "/training/batch_size", None),
+        ([1], "body", "", None),
+        ({"x": 1}, "", "", {"x": 1}),
+    ],
+)
+def test_a_path_leads_to_a_place_in_the_body(body: object, field: str, pointer: str, value: object) -> None:
+    assert spot_of(body, field) == Spot(pointer, value)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 import psutil
 import pytest
 
-from service.client import Client
-from service.domain import FailureReason, JobState, TrialState
+from service.access.projects import Quotas, change_project
+from service.client import ApiError, Client
+from service.domain import DEFAULT_PROJECT, FailureReason, JobState, TrialState
 from service.store.models import Trial
+from service.store.repositories import ProjectRepository
 from tests.service.scheduler.test_job_run import paced, specification
 from tests.support.service.live import running
 from tests.support.service.service_process import ServiceProcesses, states
@@ -146,7 +148,7 @@ def test_a_stopped_trial_is_tried_again_and_a_proposed_one_next_even_if_the_run_
         assert later.started_at > began
 
 
-def test_a_job_ends_when_its_device_hours_are_spent_and_goes_on_with_more(
+def test_a_job_ends_when_its_device_hours_or_its_projects_are_spent_and_goes_on_with_more(
     service: ServiceProcesses, client: Client
 ) -> None:
     allowed = 12.0 / 3600
@@ -166,10 +168,30 @@ def test_a_job_ends_when_its_device_hours_are_spent_and_goes_on_with_more(
     assert allowed <= spent < allowed + 2 * 2 * _longest_interval(trials) / 3600
     assert trials[-1].state in (TrialState.CANCELLED, TrialState.COMPLETED)
 
-    client.change(job_id, budget={"device_hours": 2 * allowed})
-    client.resume(job_id)
-    job, more = service.finish(job_id)
+    client.change(job_id, budget={"device_hours": 100 * allowed})
+    with _hours_left(service, allowed):
+        client.resume(job_id)
+        job, more = service.finish(job_id)
+        with pytest.raises(ApiError, match="max_device_hours"):
+            client.resume(job_id)
     assert job.state is JobState.SUCCEEDED, job.failure
     spent = client.job(job_id).progress.device_hours
     assert 2 * allowed <= spent < 2 * allowed + 2 * 2 * _longest_interval(more) / 3600
     assert [trial.finished_at for trial in more[: len(trials)]] == [trial.finished_at for trial in trials]
+    assert job.cut_off == "project default has spent the device-hours of its quota (max_device_hours)"
+
+
+@contextmanager
+def _hours_left(service: ServiceProcesses, hours: float) -> Iterator[None]:
+    """A quota that leaves the default project so many device-hours."""
+
+    def set_quota(left: float | None) -> None:
+        with service.database.writing() as session:
+            limit = None if left is None else ProjectRepository(session).device_hours(DEFAULT_PROJECT) + left
+            change_project(session, DEFAULT_PROJECT, Quotas(max_device_hours=limit), fields=("max_device_hours",))
+
+    set_quota(hours)
+    try:
+        yield
+    finally:
+        set_quota(None)

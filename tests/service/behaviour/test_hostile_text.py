@@ -9,14 +9,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from rich.console import Console
-from typer.testing import CliRunner
 
 from service.cli import terminal
-from service.cli.commands import app
 from service.client import Client
 from service.inert import inert, one_line
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from tests.support.service.commands import run
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 
@@ -34,7 +33,7 @@ def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def said(*arguments: str) -> str:
     """Everything that a command prints."""
-    return CliRunner().invoke(app, arguments).output
+    return run(*arguments).output
 
 
 def assert_inert(text: str) -> None:

@@ -127,7 +127,7 @@ def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProce
     assert not (service.data_dir / "checkpoints" / job_id).exists()
 
 
-@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgresql"])
 def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +207,7 @@ def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
 ) -> None:
     (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
     service.start_worker()
     job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
     job, [trial] = service.finish(job_id)

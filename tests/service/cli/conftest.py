@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from service.api.schemas.jobs import JobRead
-from service.cli.commands import app
 from service.client import Client
 from service.store.session import Database
 from tests.support.service.live import running
@@ -35,7 +33,3 @@ def job_file(tmp_path: Path) -> str:
 def read_job(url: str, job_id: str) -> JobRead:
     with Client(url) as client:
         return client.job(job_id)
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)

@@ -26,7 +26,8 @@ from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
-from tests.service.cli.conftest import read_job, run
+from tests.service.cli.conftest import read_job
+from tests.support.service.commands import run
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import (

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from typer.testing import CliRunner
 
-from service.cli.commands import app
 from service.cli.demo import demo_job
 from service.domain import Phase
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
+from tests.support.service.commands import run
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
 
@@ -50,7 +49,7 @@ def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, 
 
 
 def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--seeds", "1", "--data-dir", str(tmp_path)])
+    result = run("demo", "--seeds", "1", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
     assert "--seeds" in result.stderr
     assert not any(tmp_path.iterdir())
@@ -58,7 +57,7 @@ def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
 
 def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:
     (tmp_path / "shampoo-tuner.sqlite3").touch()
-    result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path)])
+    result = run("demo", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "holds a database already" in result.stderr
 

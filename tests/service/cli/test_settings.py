@@ -9,7 +9,7 @@ import pytest
 from service.settings import Settings
 from service.store.migrate import is_current
 from service.store.session import Database
-from tests.service.cli.conftest import run
+from tests.support.service.commands import run
 
 
 def test_migrate_prepares_a_database(empty_database_url: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from service.domain import Phase
 from service.store.repositories import TrialRepository
 from service.store.session import Database
-from tests.service.cli.conftest import run
+from tests.support.service.commands import run
 from tests.support.service.scenarios import begin_trial, claimed_job, submit
 
 

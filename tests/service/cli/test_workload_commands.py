@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from service.cli.commands import app
+from tests.support.service.commands import run
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload import protocol
 
@@ -27,7 +26,7 @@ TEMPLATE = Path(protocol.__file__).with_name("template.py")
     ],
 )
 def test_new_prints_the_template_under_the_name(name: str, module: str, class_name: str) -> None:
-    result = CliRunner().invoke(app, ["workload", "new", name])
+    result = run("workload", "new", name)
     assert result.exit_code == 0, result.output
     (found,) = (node for node in ast.parse(result.stdout).body if isinstance(node, ast.ClassDef))
     assert found.name == class_name
@@ -40,7 +39,7 @@ def test_new_prints_the_template_under_the_name(name: str, module: str, class_na
     "name", ["", "1st", "my model", "a:B", "../x", "-", "ä", "none", "tensor", "json", "torch", "trainers"]
 )
 def test_new_refuses_what_can_be_no_module_or_class(name: str) -> None:
-    result = CliRunner().invoke(app, ["workload", "new", "--", name])
+    result = run("workload", "new", "--", name)
     assert result.exit_code == 2
     assert result.stdout == ""
 

@@ -130,3 +130,26 @@ def test_messages_are_split_at_line_feeds_only() -> None:
     )
     pieces = [text[start : start + 3] for start in range(0, len(text), 3)]
     assert list(sse_messages(iter(pieces))) == [("a", "one\u2028two\nthree"), ("message", "bare")]
+
+
+def test_jobs_are_kept_cloned_and_deleted(client: Client) -> None:
+    first = client.submit(specification(), name="a", tags={"team": "vision"})
+    clone = client.clone(first.id, {"name": "b", "tags": {"team": None}, "budget": {"num_trials": 6}})
+    assert (clone.name, clone.tags, clone.num_trials, clone.cloned_from) == ("b", {}, 6, first.id)
+    assert client.change(clone.id, notes="*good*").notes == "*good*"
+    assert [job.id for job in client.jobs(tag="team=vision", model=None)] == [first.id]
+    assert [job.id for job in client.jobs(text="GOOD")] == [clone.id]
+    assert client.archive(first.id).archived_at is not None
+    assert [job.id for job in client.jobs()] == [clone.id]
+    assert client.unarchive(first.id).archived_at is None
+    with pytest.raises(ApiError) as refused:
+        client.delete(first.id)
+    assert refused.value.status == 409
+    outcomes = client.each("cancel", [first.id, "job_x"])
+    assert [(outcome.job_id, outcome.state) for outcome in outcomes] == [
+        (first.id, JobState.CANCELLED),
+        ("job_x", None),
+    ]
+    assert outcomes[1].problem is not None
+    client.delete(first.id)
+    assert [job.id for job in client.jobs(archived="all")] == [clone.id]

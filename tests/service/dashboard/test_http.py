@@ -297,3 +297,18 @@ def test_the_dashboard_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_list_is_found_by_its_address(address: str, sqlite_database: Database) -> None:
+    made = [submit(sqlite_database) for _ in range(2)]
+    with sqlite_database.writing() as session:
+        change_job(session, made[0], name="found <b>", tags={"team": "vision"}, now=NOW)
+    asked = "state=queued&state=paused&text=FOUND&tag=team%3Dvision&archived=false"
+    page = get(f"{address}/?{asked}").text
+    assert re.findall(r'<tr id="(job_\w+)"', page) == [made[0]]
+    assert 'value="FOUND"' in page
+    assert 'name="state" value="paused"' in page
+    assert "/?text=FOUND&amp;tag=team%3Dvision&amp;archived=false&amp;state=failed" in page
+    assert "are found" in get(f"{address}/?text=%3Cscript%3E").text
+    assert "<script>" not in get(f"{address}/?text=%3Cscript%3E&tag=%22x").text
+    assert get(f"{address}/?text=&tag=&archived=false").text.count('<tr id="job_') == 2

@@ -13,14 +13,13 @@ import httpx
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
-from service.cli.commands import app
 from service.domain import Phase
 from service.evidence.parameter_groups import OwnSettings, own_settings, python_of_groups
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from tests.support.service.commands import run
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from trainers.workload.description import ParameterGroup, ParameterRule
@@ -65,7 +64,7 @@ def finished(database: Database, name: str, options: Mapping[str, Any], *, are_r
 
 
 def said(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
+    result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result.stdout
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.monitoring.logs import LogFormat, bound, is_json, set_up_logs
+from service.monitoring.logs import LogFormat, bound, is_json, set_up_job_log, set_up_logs
 from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
@@ -82,6 +82,15 @@ def test_auto_is_text_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert not is_json("auto", sys.stderr)
     assert is_json("json", sys.stderr)
+
+
+@pytest.mark.parametrize(("log_format", "writes_json"), [("auto", False), ("text", False), ("json", True)])
+def test_the_log_of_a_job_is_lines_unless_json_was_asked_for(
+    log_format: LogFormat, writes_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up_job_log(log_format, job="job_1")
+    logging.getLogger("service.x").info("begins")
+    assert capsys.readouterr().err.startswith("{") is writes_json
 
 
 def _ask(url: str, path: str, **headers: str) -> httpx.Response:

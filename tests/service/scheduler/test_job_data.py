@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.errors import InvalidInput
 from service.scheduler.predictions import check_data
+from service.scheduler.stored_job import plan_of
 from service.scheduler.tune.run_end import JobImpossible
 from service.settings import Settings
 from service.specification.planning import check_population_is_measured, plan_job
+from service.store.models import Job
 from tests.support.service.scenarios import specification
 
 BY_EPOCHS = {
@@ -27,6 +30,23 @@ def test_a_run_without_data_ends_before_it_starts_anything(tmp_path: Path) -> No
     with pytest.raises(JobImpossible, match=r"^workload\.options\.path: there is nothing at '.*/images'$"):
         check_data(plan, Settings().data_directories)
     check_data(plan_job(specification()), Settings().data_directories)
+
+
+def test_a_run_refuses_what_this_worker_does_not_allow_any_more(tmp_path: Path) -> None:
+    def refusal(**parts: Any) -> str:
+        job = Job()
+        job.specification = specification(**parts)
+        with pytest.raises(JobImpossible) as refused:
+            plan_of(job, Settings(data_roots=(tmp_path,)))
+        return str(refused.value)
+
+    # There are no such modules: nobody has looked for them.
+    for parts in ({"workload": {"name": "nowhere:Mine"}}, {"sampler": {"name": "nowhere:Mine"}}):
+        assert "'nowhere:Mine' is code" in refusal(**parts)
+        assert "SHAMPOO_TUNER_ALLOW_CODE" in refusal(**parts)
+    outside = refusal(workload={"name": "image-folder", "options": {"path": "/etc/ssl"}})
+    assert "workload.options.path: '/etc/ssl' does not lie in" in outside
+    assert "SHAMPOO_TUNER_DATA_ROOTS" in outside
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from service.cli.commands import app
 from service.store.backup import CannotBackUp, back_up, restore
 from service.store.migrate import migrate
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from tests.support.service.commands import run
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import submit
 
@@ -136,16 +135,16 @@ def test_a_kill_in_the_middle_leaves_nothing_half(sqlite_database: Database, tmp
 
 def test_the_commands_say_what_they_did_and_what_is_missing(sqlite_database: Database, tmp_path: Path) -> None:
     finished_job(sqlite_database)
-    runner, file = CliRunner(), tmp_path / "copy"
-    made = runner.invoke(app, ["backup", str(file), "--database-url", sqlite_database.url])
+    file = tmp_path / "copy"
+    made = run("backup", str(file), "--database-url", sqlite_database.url)
     assert made.exit_code == 0
     assert "holds 1 jobs" in made.output
     assert "checkpoints are not in it" in made.output
-    again = runner.invoke(app, ["backup", str(file), "--database-url", sqlite_database.url])
+    again = run("backup", str(file), "--database-url", sqlite_database.url)
     assert again.exit_code == 1
-    server = runner.invoke(app, ["backup", str(file), "--database-url", "postgresql+psycopg://tuner@host/tuner"])
+    server = run("backup", str(file), "--database-url", "postgresql+psycopg://tuner@host/tuner")
     assert "pg_dump" in server.output
-    restored = runner.invoke(app, ["restore", str(file), "--data-dir", str(tmp_path / "new")])
+    restored = run("restore", str(file), "--data-dir", str(tmp_path / "new"))
     assert restored.exit_code == 0
     assert _num_jobs(_url(tmp_path / "new/shampoo-tuner.sqlite3")) == 1
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["shampoo-tuner.sqlite3"]

@@ -195,3 +195,16 @@ def test_measurements_with_the_same_names_share_them(database: Database) -> None
         assert connection.execute(select(MetricSet.names)).scalars().all() == [
             ["train_loss", "validation_loss", "validation_accuracy"]
         ]
+
+
+def test_what_jobs_have_spent_stands_beside_them_after_an_upgrade(database: Database) -> None:
+    lease = claimed_job(database, resources={"workers_per_trial": 2})
+    run_trial(database, lease, 0, 0.5)  # 0.4 s on each rank
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    downgrade(database, "0019")
+    migrate(database)
+    check(database)
+    with database.reading() as session:
+        assert JobRepository(session).get(lease.job_id).spent_device_seconds == pytest.approx(0.8)
+        assert ProjectRepository(session).device_hours("default") == pytest.approx(0.8 / 3600)

@@ -40,7 +40,7 @@ def _trials(database: Database, job_id: str) -> list[Trial]:
         return TrialRepository(session).page(job_id)
 
 
-def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState:
+def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState | None:
     with database.writing() as session:
         return release_job(session, lease, now=NOW + timedelta(seconds=after_seconds), crash=crash)
 

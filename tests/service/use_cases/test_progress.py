@@ -21,7 +21,7 @@ from service.evidence.pareto_front import front_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.progress import progress_of
+from service.use_cases.progress import TrialMemory, progress_of
 from service.use_cases.run import finish_job, requeue_trial
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
@@ -241,6 +241,37 @@ def test_many_jobs_take_as_many_statements_as_few(database: Database) -> None:
     with database.reading() as session:
         jobs = JobRepository(session).page(limit=9)
         assert num_statements(session, jobs) == num_statements(session, jobs[:3]) == 3
+
+
+def test_an_ended_job_is_counted_once_until_it_goes_on(database: Database) -> None:
+    lease, memory = claimed_job(database, budget={"num_trials": 4}, confirmation=None), TrialMemory(max_jobs=1)
+
+    def progress() -> tuple[int, float | None, int]:
+        with database.reading() as session, _statements(database) as seen:
+            job = JobRepository(session).get(lease.job_id)
+            seen.clear()
+            found = progress_of(session, [job], now=NOW, memory=memory)[job.id]
+            assert found == progress_of(session, [job], now=NOW)[job.id]
+            best = None if found.best is None else found.best.value
+            return found.num_finished, best, len(seen)
+
+    run_trial(database, lease, 0, 0.5)
+    counting = progress()
+    run_trial(database, lease, 1, 0.4)
+    assert progress() == (2, 0.4, counting[2])  # while it runs, each time
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW + timedelta(seconds=5))
+    _, best, first = progress()
+    assert (best, progress()[2]) == (0.4, first // 2)  # of the two ways to ask, one knows it
+    with database.writing() as session:
+        change_budget(session, lease.job_id, {"num_trials": 6}, now=NOW)
+        resume_job(session, lease.job_id, now=NOW + timedelta(seconds=6))
+    assert progress()[2] > first // 2
+    again = claim(database, lease.worker_id)
+    run_trial(database, again, 2, 0.3)
+    with database.writing() as session:
+        finish_job(session, again, failure=None, now=NOW + timedelta(seconds=7))
+    assert progress()[:2] == (3, 0.3)
 
 
 def test_the_best_trials_are_found_by_an_index_alone(database: Database) -> None:

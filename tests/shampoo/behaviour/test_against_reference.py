@@ -1,5 +1,5 @@
 """The optimizer follows the textbook implementation in `reference.py`: with every pair of options through several
-refreshes, and in float32 over 30 steps.
+refreshes, and in float32 over 20 steps and more.
 
 Deviations are relative to how far the reference has moved each tensor from its start, so they are free of lr.
 
@@ -67,13 +67,14 @@ EACH_ORDER: dict[str, Choices] = {
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in pairwise(EACH_ORDER)])
 def test_shampoo_of_each_order_follows_the_reference_in_float32(case: dict[str, Any]) -> None:
     config = {name: value for name, value in case.items() if name != "shape"}
-    assert deviation(settings(**config), [case["shape"]], torch.float32, num_steps=30) < 2e-5
+    assert deviation(settings(**config), [case["shape"]], torch.float32, num_steps=25) < 2e-5
 
 
 @pytest.mark.parametrize("member", FLOAT32)
 def test_each_member_follows_the_reference_in_float32(member: str) -> None:
     choices, tolerance = FLOAT32[member]
-    assert deviation(settings(**choices), list(SHAPES.values()), torch.float32, num_steps=30) < tolerance
+    # With a period of 7: the refresh at the start, and two more of every unit.
+    assert deviation(settings(**choices), list(SHAPES.values()), torch.float32, num_steps=20) < tolerance
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
@@ -165,7 +166,7 @@ def test_any_shapes_follow_the_reference(
     assert deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
 
 
-@pytest.mark.parametrize("schedule", ["default_start", "every_step", "late_start", "rare_statistics"])
+@pytest.mark.parametrize("schedule", ["default_start", "late_start", "rare_statistics"])
 @pytest.mark.parametrize("geometry", ["blocks", "long_diagonal", "one_sided"])
 def test_kl_of_gradients_that_come_to_life_follows_the_reference(geometry: str, schedule: str) -> None:
     # Each tensor's blocks in turn. The basis of the first gradient, whose null space is rounding, is not left in use.

@@ -86,7 +86,7 @@ def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, sc
     (late,), (fresh,) = parameters([(8, 8)], torch.float32), parameters([(8, 8)], torch.float32)
     came_to_life, began = Shampoo([late], **config), Shampoo([fresh], **config)
     generator = torch.Generator().manual_seed(0)
-    gradients = [torch.randn(8, 8, generator=generator) for _ in range(20)]
+    gradients = [torch.randn(8, 8, generator=generator) for _ in range(12)]
     # Of whole refresh periods, so that what follows is refreshed at the same steps.
     _changes(came_to_life, late, [gradient * scale for gradient in gradients])
     if "momentum.0" in came_to_life.state[late]:
@@ -106,7 +106,7 @@ def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> No
     together, apart = parameters([(6, 12), (6, 6), (6, 6)], torch.float32), parameters([(6, 6)] * 4, torch.float32)
     optimizers = [Shampoo(together, **config)], [Shampoo([block], **config) for block in apart]
     generator = torch.Generator().manual_seed(0)
-    for step in range(20):
+    for step in range(15):
         gradients = [
             torch.randn(6, 6, generator=generator) * (scale if step < begins else 1e-3) for begins, scale in scales
         ]

@@ -18,7 +18,7 @@ from tests.support.shampoo.settings import gradients_like, parameters, train
 
 # The first two share a bucket.
 SHAPES = [(6, 7), (6, 7), (5,)]
-NUM_STEPS = 9
+NUM_STEPS = 8  # two refresh periods
 
 
 @pytest.fixture

@@ -32,11 +32,11 @@ def _worst_error(actual: Tensor, expected: Tensor) -> float:
 
 
 @pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("size", [64, 256, 333])
+@pytest.mark.parametrize("size", [64, 333])  # whole blocks of codes, and ragged ones
 def test_inverse_root_from_packed_eigenvectors(size: int, spectrum: str) -> None:
-    # Haar-distributed eigenvectors, four seeds. Dense ones are the hardest: entries of 4 bits are off by 0.108 in
+    # Haar-distributed eigenvectors, two seeds. Dense ones are the hardest: entries of 4 bits are off by 0.108 in
     # Frobenius norm, whose effect on V f(Λ) Vᵀ is √2 times that, and rectifying takes out the symmetric half of it.
-    V = torch.cat([matrices(1, size, "orthogonal", seed) for seed in range(4)])
+    V = torch.cat([matrices(1, size, "orthogonal", seed) for seed in range(2)])
     values = SPECTRA[spectrum](size)
     expected = _root(V, values)
     A = (V.double() * values) @ V.double().mT

@@ -16,6 +16,7 @@ from service.scheduler.external.run import make_serving
 from service.scheduler.external.serving import Serving
 from service.scheduler.stored_job import plan_of, read_stored
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
+from service.settings import Settings
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, release_job
@@ -59,7 +60,13 @@ class Run:
         self._clock = clock
         stored = read_stored(database, lease)
         self.serving: Serving = make_serving(
-            database, lease, stored, plan_of(stored.job), self.signals, checkpoints=Path("unused"), clock=clock
+            database,
+            lease,
+            stored,
+            plan_of(stored.job, Settings()),
+            self.signals,
+            checkpoints=Path("unused"),
+            clock=clock,
         )
         self.serving.begin()
         self.state = JobState.RUNNING

@@ -62,7 +62,7 @@ def retry(database: Database, job_id: str, number: int) -> Trial:
         return steer.retry_trial(session, job_id, number, now=NOW)[1]
 
 
-def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState:
+def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState | None:
     with database.writing() as session:
         return release_job(session, lease, now=later(after), crash=crash)
 

@@ -41,7 +41,8 @@ def trial(name: str, options: Options, **fields: Any) -> TrialConfig:
 def examples(batch: object) -> list[bytes]:
     """The examples of a batch, as bytes."""
     parts = batch if isinstance(batch, tuple) else (batch,)
-    return [b"".join(part[index].numpy().tobytes() for part in parts) for index in range(len(parts[0]))]
+    rows = [[row.tobytes() for row in part.numpy()] for part in parts]
+    return [b"".join(of_example) for of_example in zip(*rows, strict=True)]
 
 
 def stream(name: str, options: Options, *, seed: int, world_size: int, batch_size: int) -> Iterator[list[bytes]]:
@@ -52,8 +53,9 @@ def stream(name: str, options: Options, *, seed: int, world_size: int, batch_siz
         for rank in range(world_size)
     ]
     for batches in zip(*shares, strict=True):
-        assert len({len(examples(batch)) for batch in batches}) == 1
-        yield [example for batch in batches for example in examples(batch)]
+        of_ranks = [examples(batch) for batch in batches]
+        assert len({len(of_rank) for of_rank in of_ranks}) == 1
+        yield [example for of_rank in of_ranks for example in of_rank]
 
 
 def assert_ranks_see_parts_of_one_batch(name: str, options: Options) -> None:

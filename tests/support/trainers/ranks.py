@@ -25,7 +25,7 @@ def rank_context() -> ForkServerContext:
     start.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["trainers.loop", "torch._dynamo", "torch.distributed.fsdp", __name__])
+    context.set_forkserver_preload(["tests.support.trainers.rank_imports", __name__])
     return context
 
 

@@ -23,7 +23,9 @@ from trainers.workload_check.trial_rules import OTHER_HASH_SEED, digests
 from trainers.workloads.describe import environment_of_children
 from trainers.workloads.registry import BUILT_IN, describe
 
-BATCH_SIZE = 12
+BATCH_SIZE = 6
+"""The fewest that 1, 2 and 3 ranks can share."""
+NUM_VALIDATION_EXAMPLES = 16
 SIDE = {"num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 SKIPPED = {
     "image-folder: vit-nano": {"tokens"},
@@ -44,20 +46,22 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, dict
     root = tmp_path_factory.mktemp("data")
     # Reader processes would come and go with each of a hundred streams; test_loading has them.
     images = {**small_data.write_images(root), "num_workers": 0}
-    text, clicks = small_data.write_text(root), small_data.write_clicks(root)
+    text = {**small_data.write_text(root), "num_validation_sequences": NUM_VALIDATION_EXAMPLES}
+    of_hugging_face = {"max_validation_examples": NUM_VALIDATION_EXAMPLES}
     return {
         "image-folder: vit-nano": ("image-folder", images),
         "image-folder: resnet20": ("image-folder", {**images, "architecture": "resnet20", "patch_size": None}),
         "text-lm: gpt": ("text-lm", text),
         "text-lm: llama": ("text-lm", {**text, "architecture": "llama"}),
-        "click-log": ("click-log", clicks),
-        "huggingface: gpt2": ("huggingface", small_data.GPT2),
+        "click-log": ("click-log", small_data.write_clicks(root)),
+        "huggingface: gpt2": ("huggingface", {**small_data.GPT2, **of_hugging_face}),
         "huggingface: vit": (
             "huggingface",
             {
                 "task": "image-classification",
                 "architecture": "vit",
                 "config": {**SIDE, "image_size": 16, "patch_size": 4, "num_channels": 1},
+                **of_hugging_face,
             },
         ),
         "huggingface: bert": (
@@ -66,7 +70,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, dict
                 "task": "sequence-classification",
                 "architecture": "bert",
                 "config": {**SIDE, "max_position_embeddings": 32},
-                "max_validation_examples": 48,
+                **of_hugging_face,
             },
         ),
     }

@@ -33,7 +33,7 @@ def test_a_built_in_workload_has_what_its_description_says(name: str) -> None:
     description = describe(name)
     workload = load(name, {})
     model = workload.build_model().eval()
-    reported = workload.evaluate(model, rank=0, world_size=1, device="cpu")
+    reported = workload.evaluate(model, rank=1, world_size=50, device="cpu")  # a small share tells the names
     assert {"train_loss", *reported} == set(description.metrics)
     assert description.default_objective in description.metrics
 

@@ -174,8 +174,7 @@ class SequenceClassification(WorkloadInMemory):
             length = DEFAULT_CONTEXT_LENGTH if context_length is None else _length(context_length)
             # A model of fewer positions reads the beginnings of these.
             num_characters = length if chosen == BYTE else length * CHARACTERS_PER_TOKEN
-            corpus = stdlib_packages(num_characters)
-            reader = stdlib_words(num_characters) if chosen is None else text_tokenizer(chosen)
+            corpus, reader = stdlib_packages(num_characters), _stdlib_reader(chosen, num_characters)
         else:
             given = {name: string(name, value) for name, value in columns.items() if value is not None}
             corpus = read_corpus(string("path", path), validation_path=validation_path, **given)
@@ -203,10 +202,16 @@ class SequenceClassification(WorkloadInMemory):
         self.class_names = corpus.class_names
         self.context_length = _context_length(built.config, context_length)
         padding = built.config.pad_token_id
+        if path is None:
+            train, validation = _stdlib_examples(chosen, num_characters, self.context_length, padding)
+        else:
+            train, validation = (
+                _padded(side, reader, self.context_length, padding) for side in (corpus.train, corpus.validation)
+            )
         super().__init__(
             built,
-            train=_padded(corpus.train, reader, self.context_length, padding),
-            validation=_padded(corpus.validation, reader, self.context_length, padding),
+            train=train,
+            validation=validation,
             label_smoothing=label_smoothing,
             max_validation_examples=max_validation_examples,
             num_examples_at_once=NUM_EXAMPLES_AT_ONCE,
@@ -289,6 +294,19 @@ def _stdlib_tokens(tokenizer: str) -> tuple[NDArray[Any], NDArray[Any], int]:
         for side in sides
     )
     return train, validation, reader.num_tokens
+
+
+def _stdlib_reader(tokenizer: str | None, num_characters: int) -> TextTokenizer:
+    return stdlib_words(num_characters) if tokenizer is None else text_tokenizer(tokenizer)
+
+
+@cache  # the trials of a process share them
+def _stdlib_examples(
+    tokenizer: str | None, num_characters: int, length: int, padding: int
+) -> tuple[ExamplesInMemory, ExamplesInMemory]:
+    """Pieces of Python's standard library as `_padded` gives them, to train and held out."""
+    corpus, reader = stdlib_packages(num_characters), _stdlib_reader(tokenizer, num_characters)
+    return _padded(corpus.train, reader, length, padding), _padded(corpus.validation, reader, length, padding)
 
 
 def _padded(texts: LabelledTexts, reader: TextTokenizer, length: int, padding: int) -> ExamplesInMemory:

@@ -7,7 +7,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0022"
-down_revision = "0019"
+down_revision = "0021"
 branch_labels = None
 depends_on = None
 

@@ -89,7 +89,7 @@ def service(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     service.close()
 
 
-@pytest.mark.parametrize("empty_database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgresql"])
 def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     cluster: ForeignCluster, service: ServiceProcesses
 ) -> None:

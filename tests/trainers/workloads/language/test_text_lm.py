@@ -130,10 +130,10 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     config = TrialConfig(
         workload="text-lm",
         workload_options={**options, "architecture": architecture},
-        optimizer=OptimizerConfig("adamw", {"lr": 5e-3}),
+        optimizer=OptimizerConfig("adamw", {"lr": 1e-2}),
         num_steps=60,
         evaluate_every=20,
-        batch_size=16,
+        batch_size=8,
     )
     found = list(train(config, single_process_context()))
     assert all(measurement.metrics.keys() >= description.metrics.keys() for measurement in found)
@@ -141,7 +141,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     assert losses == sorted(losses, reverse=True)
     frequencies = np.bincount(text_lm(options).corpus.validation_tokens)
     shares = frequencies[frequencies > 0] / frequencies.sum()
-    # Measured: 2.7 and 2.6 after the 60 steps, and 3.1 for who knows the frequencies of the validation text itself.
+    # Measured: 2.8 and 2.7 after the 60 steps, and 3.1 for who knows the frequencies of the validation text itself.
     assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
 
 

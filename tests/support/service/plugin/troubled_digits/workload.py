@@ -66,8 +66,9 @@ class TroubledDigits(DigitsMLP):
         return loss * float("nan") if self._trouble == "diverge" else loss
 
     def _sleep(self) -> None:
-        if self._hurry is None or not self._hurry.exists():
-            time.sleep(self._seconds_per_step)
+        end = time.monotonic() + self._seconds_per_step
+        while (left := end - time.monotonic()) > 0 and not (self._hurry is not None and self._hurry.exists()):
+            time.sleep(min(left, 0.2))
 
     def _meet_trouble(self) -> None:
         if self._once is not None:

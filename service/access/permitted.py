@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from search_spaces.parameters import Categorical, sectioned
+from service.access.caller import Caller, Scope
 from service.errors import CodeForbidden, InvalidInput
 from service.settings import ENV_PREFIX, Settings
 from service.specification.job import SamplerChoice, SamplerReference, WorkloadChoice
@@ -15,52 +16,50 @@ from trainers.data.roots import DataRoots
 from trainers.workload.user_workload import is_reference
 from trainers.workloads.paths import problems_of_paths
 
-CODE_SCOPE = "code"
-"""The scope that a token needs for such names."""
 SETTING = f"{ENV_PREFIX}ALLOW_CODE"
 
 
-def may_name_code(settings: Settings, caller_scopes: Collection[str] | None) -> bool:
-    """True if a job may name code: the service allows it, and so do the caller's scopes.
-
-    Args:
-        caller_scopes: of the token that came with the request; None: no tokens are in force.
-    """
-    return settings.allow_code and (caller_scopes is None or CODE_SCOPE in caller_scopes)
-
-
-def refuse_user_code(
-    workload: WorkloadChoice,
-    sampler: SamplerChoice,
-    settings: Settings,
-    *,
-    caller_scopes: Collection[str] | None = None,
-) -> None:
+def refuse_user_code(workload: WorkloadChoice, sampler: SamplerChoice, settings: Settings, *, caller: Caller) -> None:
     """Refuses `module:Class` where it is not allowed; nothing of it has been imported then.
-
-    Args:
-        caller_scopes: as of `may_name_code`.
 
     Raises:
         InvalidInput: the service does not allow it; names the field.
         CodeForbidden: the service does, and the caller's token does not.
     """
-    named = {}
+    refuse_code_switched_off(workload, sampler, settings)
+    for field, name in _named_code(workload, sampler):
+        if not caller.may(Scope.CODE):
+            needs = f"that needs the scope {Scope.CODE.value!r}"
+            raise CodeForbidden(field, f"{name!r} is code that the service would run: {needs}")
+
+
+def may_have_run(workload: WorkloadChoice, sampler: SamplerChoice, settings: Settings, *, caller: Caller) -> bool:
+    """True if `refuse_user_code` would refuse nothing."""
+    names_code = any(True for _ in _named_code(workload, sampler))
+    return not names_code or (settings.allow_code and caller.may(Scope.CODE))
+
+
+def refuse_code_switched_off(workload: WorkloadChoice, sampler: SamplerChoice, settings: Settings) -> None:
+    """Refuses `module:Class` where the service allows it to nobody.
+
+    Raises:
+        InvalidInput: names the field and the setting.
+    """
+    for field, name in () if settings.allow_code else _named_code(workload, sampler):
+        raise InvalidInput(
+            field,
+            f"{name!r} is code that the service would run, which is switched off here: `--allow-code` "
+            f"or {SETTING}=true allows it to all who may submit jobs; a workload of an installed package "
+            "with an entry point needs neither",
+        )
+
+
+def _named_code(workload: WorkloadChoice, sampler: SamplerChoice) -> Iterator[tuple[str, str]]:
+    """Field and name of each `module:Class`."""
     if is_reference(workload.name):
-        named["workload.name"] = workload.name
+        yield "workload.name", workload.name
     if isinstance(sampler.name, SamplerReference):
-        named["sampler.name"] = sampler.name.root
-    if not named or may_name_code(settings, caller_scopes):
-        return
-    field, name = next(iter(named.items()))
-    if settings.allow_code:
-        raise CodeForbidden(field, f"{name!r} is code that the service would run: that needs the scope {CODE_SCOPE!r}")
-    raise InvalidInput(
-        field,
-        f"{name!r} is code that the service would run, which is switched off here: `shampoo-tuner serve --allow-code` "
-        f"or {SETTING}=true allows it to all who may submit jobs; a workload of an installed package with an entry "
-        "point needs neither",
-    )
+        yield "sampler.name", sampler.name.root
 
 
 def check_paths(plan: JobPlan, data_roots: DataRoots, *, data_are_here: bool) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from service.access.caller import ANYBODY, Caller, Scope
+from service.access.permitted import check_paths, refuse_code_switched_off, refuse_user_code
 from service.errors import CodeForbidden, InvalidInput
 from service.settings import Settings
 from service.specification.job import JobSpecification, SamplerChoice, WorkloadChoice
-from service.specification.permitted import check_paths, may_name_code, refuse_user_code
 from service.specification.planning import plan_job
 from service.store.session import Database
 from tests.support.service.live import running
@@ -20,28 +21,30 @@ OUTSIDE = "/etc/shadow"
 
 
 @pytest.mark.parametrize(
-    ("allowed", "scopes", "may"),
+    ("allowed", "caller", "may"),
     [
-        (True, None, True),
-        (False, None, False),
-        (True, {"submit"}, False),
-        (True, {"code"}, True),
-        (False, {"code"}, False),
+        (True, ANYBODY, True),
+        (False, ANYBODY, False),
+        (True, Caller("ada", "default", frozenset({Scope.SUBMIT, Scope.ADMIN})), False),
+        (True, Caller("ada", "default", frozenset({Scope.CODE})), True),
+        (False, Caller("ada", "default", frozenset({Scope.CODE})), False),
     ],
 )
-def test_code_needs_the_setting_and_where_there_are_tokens_the_scope(
-    allowed: bool, scopes: set[str] | None, may: bool
-) -> None:
+def test_code_needs_the_setting_and_where_there_are_tokens_the_scope(allowed: bool, caller: Caller, may: bool) -> None:
     settings = Settings(allow_code=allowed)
-    assert may_name_code(settings, scopes) is may
-    workload, sampler = WorkloadChoice(name="mine:Mine"), SamplerChoice()
-    refuse_user_code(WorkloadChoice(name="digits-mlp"), sampler, settings, caller_scopes=scopes)
-    if may:
-        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
-        return
-    expected, message = (CodeForbidden, "the scope 'code'") if allowed else (InvalidInput, "ALLOW_CODE")
-    with pytest.raises(expected, match=message):
-        refuse_user_code(workload, sampler, settings, caller_scopes=scopes)
+    named, sampler = SamplerChoice.model_validate({"name": "mine:Mine"}), SamplerChoice()
+    refuse_user_code(WorkloadChoice(name="digits-mlp"), sampler, settings, caller=caller)
+    for workload in (WorkloadChoice(name="mine:Mine"), WorkloadChoice(name="digits-mlp")):
+        choice = sampler if workload.name == "mine:Mine" else named
+        if may:
+            refuse_user_code(workload, choice, settings, caller=caller)
+            continue
+        expected, message = (CodeForbidden, "the scope 'code'") if allowed else (InvalidInput, "ALLOW_CODE")
+        with pytest.raises(expected, match=message):
+            refuse_user_code(workload, choice, settings, caller=caller)
+        if not allowed:
+            with pytest.raises(InvalidInput, match="ALLOW_CODE"):
+                refuse_code_switched_off(workload, choice, settings)
 
 
 def _space(**parts: Any) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""The parameters of lists of jobs."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends, Query
+from pydantic import BeforeValidator, WithJsonSchema
+
+from service.api.dependencies import CallerDependency
+from service.domain import JobState
+from service.errors import InvalidInput
+from service.store.repositories import Archived, JobQuery, TagFilter
+
+MAX_TAGS_ASKED = 10
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def _read_moment(text: object) -> datetime:
+    """A time as RFC 3339 writes it. Raises: ValueError."""
+    if not isinstance(text, str) or not _MOMENT.fullmatch(text):
+        raise ValueError("must be a time with its zone, such as 2026-03-01T12:00:00Z")
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"is no time: {error}") from None
+
+
+Moment: TypeAlias = Annotated[
+    datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+Name = Query(max_length=200)
+
+
+def _job_query(
+    caller: CallerDependency,
+    state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
+    tag: Annotated[
+        list[str],
+        Query(
+            default_factory=list,
+            max_length=MAX_TAGS_ASKED,
+            description="A tag that the jobs have: `team=vision`, or with any value `team`. Repeat it for several, all "
+            "of which they must have.",
+            examples=[["team=vision"]],
+        ),
+    ],
+    workload: Annotated[str | None, Name, Query(description="Its name.")] = None,
+    model: Annotated[str | None, Name, Query(description="Your own name of the model.")] = None,
+    owner: Annotated[str | None, Name, Query(description="The name of the token that submitted them.")] = None,
+    project: Annotated[str | None, Name, Query(description="Of this project alone; for those who see several.")] = None,
+    text: Annotated[
+        str | None,
+        Query(max_length=200, description="Stands in the name or the notes, in capitals or not."),
+    ] = None,
+    created_after: Annotated[Moment | None, Query(description="Submitted later than this.")] = None,
+    created_before: Annotated[Moment | None, Query(description="Submitted earlier than this.")] = None,
+    finished_after: Annotated[Moment | None, Query(description="Ended later than this.")] = None,
+    finished_before: Annotated[Moment | None, Query(description="Ended earlier than this.")] = None,
+    archived: Annotated[
+        Archived, Query(description="`false`: without those that are archived; `true`: those alone; `all`: both.")
+    ] = Archived.NO,
+) -> JobQuery:
+    return JobQuery(
+        states=state,
+        sees=caller.sees,
+        project=project,
+        owner=owner,
+        workload=workload,
+        model=model,
+        tags=[_tag(given) for given in tag if given],
+        text=text or None,
+        created_after=created_after,
+        created_before=created_before,
+        finished_after=finished_after,
+        finished_before=finished_before,
+        archived=archived,
+    )
+
+
+def _tag(given: str) -> TagFilter:
+    name, separator, value = given.partition("=")
+    if not name:
+        raise InvalidInput("tag", f"{given[:80]!r} must be `name` or `name=value`")
+    return TagFilter(name, value if separator else None)
+
+
+JobFilters = Annotated[JobQuery, Depends(_job_query)]

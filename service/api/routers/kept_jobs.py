@@ -1,0 +1,201 @@
+"""Jobs as records: deleted, archived, cloned; and what is done to many at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from service.access.audit import record_deed
+from service.access.permitted import refuse_user_code
+from service.api import problems, submission
+from service.api.dependencies import (
+    CallerDependency,
+    DataAreHere,
+    DatabaseDependency,
+    DoorsDependency,
+    JobId,
+    Now,
+    SettingsDependency,
+    TurnsDependency,
+    WriteSession,
+    address_of,
+)
+from service.api.job_reader import Reader
+from service.api.preparation import DryRun, PreparationsDependency, Prepared, prepare
+from service.api.schemas.jobs import JobCreate, JobRead
+from service.api.schemas.many_jobs import JobIds, JobOutcome, JobOutcomes, JobPatch
+from service.api.strict_json import refuse_repeated_names
+from service.api.submission import SubmissionDependency
+from service.errors import NotFound, ServiceError
+from service.store.models import Job
+from service.store.repositories import JobRepository
+from service.store.session import Session
+from service.use_cases import steer
+from service.use_cases.keeping.archive import set_archived
+from service.use_cases.keeping.clone import merged, submission_of
+from service.use_cases.keeping.deletion import delete_job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+_AS_IT_IS = JobPatch({})
+
+
+@router.delete(
+    "/{job_id}",
+    status_code=204,
+    summary="Delete a job",
+    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 422, 503)},
+)
+def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
+    """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. There is no
+    way back.
+
+    It is gone at once for everyone who asks; a worker then removes what it has left. An older recommendation that the
+    job's had replaced holds again. Configs that later jobs took from it stay theirs, its device-hours count against the
+    project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused: cancel
+    it first.
+    """
+    delete_job(session, job_id, now=now)
+
+
+@router.post("/{job_id}/archive", summary="Archive a job", responses=problems.documented(403, 404, 422, 503))
+def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
+    """Has lists leave a job out, unless they are asked for it by `archived`. Nothing else changes: it runs on, and its
+    recommendation holds.
+    """
+    return reader.one(session, set_archived(session, job_id, archived=True, now=now))
+
+
+@router.post("/{job_id}/unarchive", summary="Bring a job back", responses=problems.documented(403, 404, 422, 503))
+def unarchive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
+    """Has lists show an archived job again."""
+    return reader.one(session, set_archived(session, job_id, archived=False, now=now))
+
+
+async def _prepared_clone(
+    job_id: JobId,
+    settings: SettingsDependency,
+    caller: CallerDependency,
+    data_are_here: DataAreHere,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    preparations: PreparationsDependency,
+    patch: JobPatch = _AS_IT_IS,
+    dry_run: DryRun = False,
+) -> Prepared:
+    def read() -> JobCreate:
+        with database.reading() as session:
+            document = submission_of(JobRepository(session).get(job_id))
+        changed = merged(document, patch.root)
+        try:
+            return JobCreate.model_validate(changed)
+        except ValidationError as error:
+            errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+            raise RequestValidationError(errors, body=changed) from None
+
+    async with turns.one():
+        body = await run_in_threadpool(read)
+    return await prepare(body, settings, caller, preparations, data_are_here=data_are_here, dry_run=dry_run)
+
+
+@router.post(
+    "/{job_id}/clone",
+    status_code=201,
+    summary="Clone a job",
+    dependencies=[Depends(refuse_repeated_names)],
+    response_model=JobRead,
+    responses={**submission.RESPONSES, **problems.documented(404)},
+)
+def clone_job(
+    prepared: Annotated[Prepared, Depends(_prepared_clone)], submitting: SubmissionDependency, job_id: JobId
+) -> JobRead | Response:
+    """Submits a job like this one, with the fields of the body changed: the same name, model, tags, priority and
+    specification else. It is checked as any submission, belongs to whoever clones it, and starts from nothing: trials,
+    also those that users proposed, and notes stay with the original. Winners of earlier jobs are those that the
+    original found, unless `pinned` asks for them anew.
+    """
+    return submitting.answer(prepared, cloned_from=job_id)
+
+
+class _Many:
+    """Does something to jobs one after the other, each in a transaction of its own."""
+
+    def __init__(
+        self,
+        request: Request,
+        database: DatabaseDependency,
+        turns: TurnsDependency,
+        doors: DoorsDependency,
+        caller: CallerDependency,
+        settings: SettingsDependency,
+        now: Now,
+    ) -> None:
+        self._request, self._database, self._turns, self._doors = request, database, turns, doors
+        self._caller, self._settings, self._now = caller, settings, now
+
+    async def each(self, jobs: JobIds, do: Callable[..., Job], *, action: str, runs_it: bool = False) -> JobOutcomes:
+        """What became of each of the jobs.
+
+        Args:
+            do: a use case that takes a session, the job's id and the time.
+            action: the name of the request for one job, in the audit trail.
+            runs_it: whether the job may run again, so that the code that it names must be allowed.
+        """
+        found = []
+        for job_id in dict.fromkeys(jobs.job_ids):
+            try:
+                if not await self._doors.sees(self._caller, job_id):
+                    raise NotFound("job", job_id)
+                async with self._turns.one():
+                    one = functools.partial(self._one, job_id, do, action=action, runs_it=runs_it)
+                    job = await run_in_threadpool(one)
+            except ServiceError as error:
+                problem = problems.problem_of(error, instance=self._request.url.path)
+                if problem is None:
+                    raise
+                found.append(JobOutcome(job_id=job_id, problem=problem))
+            else:
+                found.append(JobOutcome(job_id=job_id, state=job.state))
+        return JobOutcomes(items=found)
+
+    def _one(self, job_id: str, do: Callable[..., Job], *, action: str, runs_it: bool) -> Job:
+        with self._database.writing() as session:
+            if runs_it:
+                self._check_code(session, job_id)
+            job = do(session, job_id, now=self._now)
+            record_deed(session, self._caller, action, job_id, address=address_of(self._request), now=self._now)
+            return job
+
+    def _check_code(self, session: Session, job_id: str) -> None:
+        specification = JobRepository(session).get(job_id).specification
+        refuse_user_code(specification.workload, specification.sampler, self._settings, caller=self._caller)
+
+
+Many = Annotated[_Many, Depends(_Many)]
+_MANY = problems.documented(403, 408, 413, 415, 422, 503)
+
+
+@router.post(":pause", summary="Pause many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)
+async def pause_jobs(body: JobIds, many: Many) -> JobOutcomes:
+    """Pauses each of up to 100 jobs, as the request for one does. One that is refused keeps none of the others from it;
+    the answer says what became of each. Asked again, it changes nothing more.
+    """
+    return await many.each(body, steer.pause_job, action="pause_job")
+
+
+@router.post(":resume", summary="Resume many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)
+async def resume_jobs(body: JobIds, many: Many) -> JobOutcomes:
+    """Resumes each of up to 100 jobs, as the request for one does, and says what became of each."""
+    return await many.each(body, steer.resume_job, action="resume_job", runs_it=True)
+
+
+@router.post(":cancel", summary="Cancel many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)
+async def cancel_jobs(body: JobIds, many: Many) -> JobOutcomes:
+    """Cancels each of up to 100 jobs, as the request for one does, and says what became of each."""
+    return await many.each(body, steer.cancel_job, action="cancel_job")

@@ -1,0 +1,65 @@
+"""Bodies about many jobs at once, and about a job that another one is made from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue, RootModel, StringConstraints, model_validator
+
+from service.api import examples
+from service.api.request_body import check_storable
+from service.api.schemas.common import Problem, ReadModel
+from service.domain import JobState
+from service.specification.strict_model import StrictModel
+
+MAX_JOBS_AT_ONCE = 100
+
+
+class JobIds(StrictModel):
+    """The jobs that something is to be done to."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_IDS]})
+
+    job_ids: list[Annotated[str, StringConstraints(min_length=1, max_length=40)]] = Field(
+        min_length=1, max_length=MAX_JOBS_AT_ONCE
+    )
+    """Their ids. One that is named twice counts once."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+
+class JobOutcome(ReadModel):
+    """What became of one job."""
+
+    job_id: str
+    """The id that was given."""
+    state: JobState | None = None
+    """The job's state now; null: it was refused."""
+    problem: Problem | None = None
+    """Why it was refused, as the request for this job alone would be; null: it was not."""
+
+
+class JobOutcomes(ReadModel):
+    """What became of each job, in the order in which they were given."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_OUTCOMES]})
+
+    items: list[JobOutcome]
+    """One of each job."""
+
+
+class JobPatch(RootModel[dict[str, JsonValue]]):
+    """The fields of a submission that the clone has otherwise, as a merge patch: objects are merged, all else takes the
+    place of what the job has; null takes a field back to its default, or where null means something itself, is that."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_PATCH]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value

@@ -1,0 +1,95 @@
+"""Submission of a job that was prepared: what is answered to whoever sends a new one, or a clone of another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Response
+
+from service.api import examples, problems
+from service.api.dependencies import CallerDependency, DeedDependency, IdempotencyKey, Now, WriteSession
+from service.api.job_reader import Reader
+from service.api.preparation import DryRun, Prepared
+from service.api.schemas.jobs import JobEstimate, JobRead
+from service.use_cases import estimates, submit
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    201: {
+        "description": "The job waits for a worker.",
+        "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
+    },
+    200: {
+        "model": JobRead | JobEstimate,
+        "description": "The job that an earlier request with this `Idempotency-Key` made; or, with `dry_run`, "
+        "what the job would cost.",
+        "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
+        "headers": {"Idempotent-Replayed": {"description": "`true`", "schema": {"type": "string"}}},
+    },
+    **problems.documented(403, 408, 413, 415, 422, 503),
+}
+"""Of the endpoints that make jobs."""
+
+
+class Submission:
+    """Makes the job of a request, or tells what it would cost."""
+
+    def __init__(
+        self,
+        session: WriteSession,
+        caller: CallerDependency,
+        deed: DeedDependency,
+        now: Now,
+        reader: Reader,
+        response: Response,
+        idempotency_key: IdempotencyKey = None,
+        dry_run: DryRun = False,
+    ) -> None:
+        self._session, self._caller, self._deed, self._now = session, caller, deed, now
+        self._reader, self._response = reader, response
+        self._idempotency_key, self._dry_run = idempotency_key, dry_run
+
+    def answer(self, prepared: Prepared, *, cloned_from: str | None = None) -> JobRead | Response:
+        """The job, which is stored, or with `dry_run` its estimate.
+
+        Args:
+            cloned_from: the job whose specification it was made from.
+        """
+        self._deed.target = None
+        if self._dry_run:
+            estimate = estimates.estimate_job(
+                self._session,
+                prepared.plan,
+                project=self._caller.project,
+                memory=prepared.memory,
+                fingerprint=prepared.fingerprint,
+                price=prepared.price,
+            )
+            return Response(estimate.model_dump_json(), media_type="application/json")
+        body = prepared.body
+        job, is_new = submit.create_job(
+            self._session,
+            body.specification,
+            name=body.name,
+            model=body.model,
+            fingerprint=prepared.fingerprint,
+            plan=prepared.plan,
+            tags=body.tags,
+            notes=body.notes or None,
+            priority=body.priority,
+            project=self._caller.project,
+            owner=self._caller.name,
+            price=prepared.price,
+            cloned_from=cloned_from,
+            idempotency_key=self._idempotency_key,
+            now=self._now,
+        )
+        self._response.headers["Location"] = f"/v1/jobs/{job.id}"
+        if is_new:
+            self._deed.target = job.id
+        else:
+            self._response.status_code = 200
+            self._response.headers["Idempotent-Replayed"] = "true"
+        return self._reader.one(self._session, job)
+
+
+SubmissionDependency = Annotated[Submission, Depends(Submission, scope="function")]

@@ -1,0 +1,31 @@
+"""Table cells of sampled values as HTML: a job's page has thousands, too many for a template to write one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+MISSING = '<td class="num soft" data-value="">–</td>'
+
+
+def parameter(value: object) -> str:
+    """A parameter's value, short enough for a table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)
+
+
+def parameter_cells(parameters: Mapping[str, Any], names: Sequence[str]) -> Markup:
+    """A cell for each of the names: what is shown, and as its data the whole value, by which the table is sorted."""
+    return Markup("".join([_cell(parameters[name]) if name in parameters else MISSING for name in names]))
+
+
+def _cell(value: object) -> str:
+    whole, shown = str(value), parameter(value)
+    if not isinstance(value, (int, float)):  # nothing in a number needs an escape
+        whole, shown = str(escape(whole)), str(escape(shown))
+    return f'<td class="num" data-value="{whole}" title="{whole}">{shown}</td>'

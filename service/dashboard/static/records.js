@@ -1,0 +1,36 @@
+// A job as a record: notes, clones, deletion. Each is asked for in a dialog, and then of the API.
+
+/**
+ * Opens the dialogs of `data-ask` buttons and does what is chosen in them.
+ * `send(method, path, failure, body)` asks the API about the job and gives the response; `act(action)` shows what came
+ * of an action.
+ */
+export function records(send, act) {
+  const dialog = (id) => document.getElementById(id);
+  const notes = dialog("notes-dialog").querySelector("textarea");
+  const name = dialog("clone-dialog").querySelector("input");
+
+  document.addEventListener("click", (event) => {
+    const asked = event.target.closest("button[data-ask]")?.dataset.ask;
+    if (!asked) return;
+    if (asked === "notes-dialog") notes.value = document.querySelector("#notes .notes")?.textContent ?? "";
+    dialog(asked).returnValue = "";
+    dialog(asked).showModal();
+  });
+
+  function chosen(id, value, action) {
+    dialog(id).addEventListener("close", () => dialog(id).returnValue === value && act(action));
+  }
+
+  chosen("notes-dialog", "change", () => send("PATCH", "", "The notes were not kept", { notes: notes.value }));
+  chosen("clone-dialog", "clone", async () => {
+    const response = await send("POST", "/clone", "The job was not cloned", { name: name.value });
+    location.assign(`/jobs/${encodeURIComponent((await response.json()).id)}`);
+    return false;
+  });
+  chosen("delete-dialog", "delete", async () => {
+    await send("DELETE", "", "The job was not deleted");
+    location.assign("/");
+    return false;
+  });
+}

@@ -1,0 +1,51 @@
+"""Everything that is wrong with a request, told at once: checks that know nothing of each other are all made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from service.errors import CodeForbidden, InvalidInput
+
+
+class InvalidInputs(InvalidInput):
+    """Several fields are impossible; `field` and `message` are those of the first."""
+
+    def __init__(self, found: Sequence[InvalidInput]) -> None:
+        super().__init__(found[0].field, found[0].message)
+        self.found = tuple(found)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.found))
+
+
+def all_of(error: InvalidInput) -> Sequence[InvalidInput]:
+    """Each field that an error names."""
+    return error.found if isinstance(error, InvalidInputs) else (error,)
+
+
+class Faults:
+    """Collects impossible fields."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], InvalidInput] = {}
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes the fields that the block says are impossible, and goes on behind it. That a caller may not name code
+        is no fault of a field: it is raised."""
+        try:
+            yield
+        except CodeForbidden:
+            raise
+        except InvalidInput as error:
+            for one in all_of(error):
+                self._found.setdefault((one.field, one.message), one)
+
+    def tell(self) -> None:
+        """Raises InvalidInput if any field was noted: it alone, or `InvalidInputs`."""
+        found = list(self._found.values())
+        if len(found) == 1:
+            raise found[0]
+        if found:
+            raise InvalidInputs(found)

@@ -1,0 +1,69 @@
+"""The thread of a worker that removes what deleted jobs have left: files first, then rows, a little at a time.
+
+A worker that is killed in the middle leaves the rest to the next look of any worker. A job's log lies where its runs
+were: each worker removes those on its own machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from service.clock import Clock, utc_now
+from service.scheduler import disk
+from service.scheduler.checkpoint_storage import checkpoints_of, remove
+from service.settings import Settings
+from service.store.repositories import DeletionRepository
+from service.store.session import DATABASE_ERRORS, Database
+from service.use_cases.keeping.deletion import next_to_remove, remove_some
+
+LOOK_SECONDS = 10.0
+"""Seconds between two looks for a job."""
+PAUSE_SECONDS = 0.05
+"""Between two transactions, in which others write."""
+
+logger = logging.getLogger(__name__)
+
+
+def keep_removing(database: Database, settings: Settings, *, gone: threading.Event, clock: Clock = utc_now) -> None:
+    """Removes deleted jobs until `gone` is set."""
+    while not gone.is_set():
+        try:
+            found = remove_next(database, settings, gone=gone, clock=clock)
+        except DATABASE_ERRORS as error:
+            logger.warning("cannot remove deleted jobs: %s", error)
+            found = None
+        if found is None:
+            gone.wait(LOOK_SECONDS)
+
+
+def remove_next(database: Database, settings: Settings, *, gone: threading.Event, clock: Clock = utc_now) -> str | None:
+    """The deleted job that was removed; None: there is none to be."""
+    with database.reading() as session:
+        job_id = next_to_remove(session, now=clock())
+    if job_id is None:
+        return None
+    remove(checkpoints_of(settings.checkpoint_place, job_id))
+    disk.remove_log(settings.data_dir, job_id)
+    is_more = True
+    while is_more and not gone.wait(PAUSE_SECONDS):
+        with database.writing() as session:
+            is_more = remove_some(session, job_id)
+    if not is_more:
+        logger.info("removed the deleted job %s", job_id)
+    return job_id
+
+
+def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:
+    """Removes the logs on this machine of jobs that another worker has removed."""
+    jobs = disk.jobs_with_logs(settings.data_dir)
+    if not jobs:
+        return
+    try:
+        with database.reading() as session:
+            deleted = DeletionRepository(session).among(jobs)
+    except DATABASE_ERRORS as error:
+        logger.warning("cannot see whose logs can go: %s", error)
+        return  # they go at the next call
+    for job_id in deleted:
+        disk.remove_log(settings.data_dir, job_id)

@@ -1,0 +1,156 @@
+"""Lists of jobs: found by what is asked for, in an order, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from sqlalchemy import ColumnElement, exists, func, or_, select
+from sqlalchemy.orm import Session
+
+from service.domain import JobState
+from service.store.models import Job
+from service.store.repositories.keyset import Keyset, Place
+
+
+class Archived(StrEnum):
+    """Which jobs are listed, by whether they are archived."""
+
+    NO = "false"
+    YES = "true"
+    ALL = "all"
+
+
+class JobOrder(StrEnum):
+    """An order of jobs; a minus: descending."""
+
+    NEWEST = "-created_at"
+    OLDEST = "created_at"
+    LAST_FINISHED = "-finished_at"
+    FIRST_FINISHED = "finished_at"
+    HIGHEST_PRIORITY = "-priority"
+    LOWEST_PRIORITY = "priority"
+    NAME = "name"
+    NAME_BACKWARDS = "-name"
+
+    @property
+    def is_descending(self) -> bool:
+        return self.startswith("-")
+
+    def place_of(self, job: Job) -> Place:
+        """The place of a job in this order."""
+        match self.removeprefix("-"):
+            case "created_at":
+                return Place(job.id, job.id)
+            case "finished_at":
+                return Place(job.finished_at, job.id)
+            case "priority":
+                return Place(job.priority, job.id)
+            case _:
+                return Place(job.name, job.id)
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """A tag that jobs must have."""
+
+    name: str
+    value: str | None
+    """None: any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuery:
+    """What is asked of jobs; a field that is None, or empty, leaves them all."""
+
+    states: Sequence[JobState] = ()
+    project: str | None = None
+    sees: str | None = None
+    """The project that whoever asks sees alone."""
+    owner: str | None = None
+    workload: str | None = None
+    model: str | None = None
+    """The user's own name."""
+    tags: Sequence[TagFilter] = ()
+    text: str | None = None
+    """Stands somewhere in the name or the notes, in capitals or not."""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
+    archived: Archived = Archived.NO
+
+
+class JobListRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def page(
+        self, query: JobQuery, *, order: JobOrder = JobOrder.NEWEST, after: Place | None = None, limit: int
+    ) -> list[Job]:
+        """Up to `limit` jobs, beginning behind a place in the order."""
+        keyset = _keyset(order)
+        statement = select(Job).where(*self._conditions(query)).order_by(*keyset.order_by).limit(limit)
+        if after is not None:
+            statement = statement.where(keyset.after(after))
+        return list(self._session.scalars(statement))
+
+    def _conditions(self, query: JobQuery) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = [Job.deleted_at.is_(None)]
+        if query.states:
+            found.append(Job.state.in_(query.states))
+        equal = (
+            (Job.project, query.project),
+            (Job.project, query.sees),
+            (Job.owner, query.owner),
+            (Job.workload, query.workload),
+            (Job.model, query.model),
+        )
+        found += [column == wanted for column, wanted in equal if wanted is not None]
+        found += [self._has_tag(tag) for tag in query.tags]
+        if query.text is not None:
+            found.append(
+                or_(Job.name.icontains(query.text, autoescape=True), Job.notes.icontains(query.text, autoescape=True))
+            )
+        if query.created_after is not None:
+            found.append(Job.created_at > query.created_after)
+        if query.created_before is not None:
+            found.append(Job.created_at < query.created_before)
+        if query.finished_after is not None:
+            found.append(Job.finished_at > query.finished_after)
+        if query.finished_before is not None:
+            found.append(Job.finished_at < query.finished_before)
+        match query.archived:
+            case Archived.NO:
+                found.append(Job.archived_at.is_(None))
+            case Archived.YES:
+                found.append(Job.archived_at.is_not(None))
+            case Archived.ALL:
+                pass
+            case _:
+                assert_never(query.archived)
+        return found
+
+    def _has_tag(self, tag: TagFilter) -> ColumnElement[bool]:
+        # Rows of names and values: a name may hold what a path in JSON could not.
+        is_sqlite = self._session.get_bind().dialect.name == "sqlite"
+        pairs = (func.json_each if is_sqlite else func.jsonb_each_text)(Job.tags).table_valued("key", "value")
+        found = select(pairs.c.key).where(pairs.c.key == tag.name)
+        if tag.value is not None:
+            found = found.where(pairs.c.value == tag.value)
+        return exists(found.correlate(Job))
+
+
+def _keyset(order: JobOrder) -> Keyset:
+    match order.removeprefix("-"):
+        case "created_at":  # ids grow with time
+            return Keyset(Job.id, Job.id, order.is_descending)
+        case "finished_at":
+            return Keyset(Job.finished_at, Job.id, order.is_descending, nullable=True)
+        case "priority":
+            return Keyset(Job.priority, Job.id, order.is_descending)
+        case _:
+            return Keyset(Job.name, Job.id, order.is_descending)

@@ -1,0 +1,49 @@
+"""Pages of a list in any order: the next one begins after a row's place, whatever has come or gone meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from sqlalchemy import ColumnElement, SQLColumnExpression, and_, false, or_
+
+Sortable: TypeAlias = str | int | float | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a row in an order."""
+
+    value: Sortable | None
+    """What it is ordered by; None: it has none, and so comes last whatever the direction."""
+    tie: str | int
+    """Tells it from others with the same value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyset:
+    """An order of rows in which each has a place of its own."""
+
+    column: SQLColumnExpression[Any]
+    tie: SQLColumnExpression[Any]
+    """Unique and never null; it goes in the direction of `column`."""
+    descending: bool
+    nullable: bool = False
+    """True if `column` may be null."""
+
+    @property
+    def order_by(self) -> list[SQLColumnExpression[Any]]:
+        """What statements order by."""
+        column, tie = (self.column.desc(), self.tie.desc()) if self.descending else (self.column, self.tie)
+        # Where nothing is null, an index can give the order.
+        return [column.nulls_last() if self.nullable else column, tie]
+
+    def after(self, place: Place) -> ColumnElement[bool]:
+        """True of the rows behind a place."""
+        tie = self.tie < place.tie if self.descending else self.tie > place.tie
+        if place.value is None:
+            return and_(self.column.is_(None), tie) if self.nullable else false()
+        column = self.column < place.value if self.descending else self.column > place.value
+        behind = or_(column, and_(self.column == place.value, tie))
+        return or_(behind, self.column.is_(None)) if self.nullable else behind

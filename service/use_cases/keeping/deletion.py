@@ -1,0 +1,72 @@
+"""Deletion of jobs: at once for users, and then, a little at a time, by a worker.
+
+`delete_job` makes a job be gone for everyone who asks: it is in no list, its address is answered with 404, and its
+recommendation answers nobody any more, so that an older one which it had replaced holds again. What others have taken
+from it stays with them: a config that became a pinned trial of a later job as one of its winners, and the entries of
+the audit trail. Its device-hours stay spent, as its project's quota counts them. Its `Idempotency-Key` is free: the
+same request makes a new job.
+
+`remove_some` then removes its rows in short transactions. Where that ends in the middle, the next call goes on: what
+was deleted stands in the job's own row, which goes last.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from service.errors import JobNotFinished
+from service.store.deletion_models import DeletedJob
+from service.store.models import Job
+from service.store.repositories import DeletionRepository, JobRepository, TrialRepository
+from service.store.session import Session
+from service.use_cases.transitions import record_deletion_event
+
+GRACE = timedelta(seconds=30)
+"""From the deletion until rows are removed: streams tell of it, and a run that was just cancelled ends."""
+MEASUREMENTS_AT_ONCE = 2000
+TRIALS_AT_ONCE = 20
+EVENTS_AT_ONCE = 2000
+
+
+def delete_job(session: Session, job_id: str, *, now: datetime) -> Job:
+    """Deletes a job that has ended, with all that belongs to it.
+
+    Raises:
+        NotFound: no such job.
+        JobNotFinished: it has not ended; cancel it first.
+    """
+    job = JobRepository(session).get_locked(job_id)
+    if not job.state.is_final:
+        raise JobNotFinished(job.id, job.state)
+    ranks = job.specification.resources.workers_per_trial
+    deletions = DeletionRepository(session)
+    deletions.add(
+        DeletedJob(
+            id=job.id,
+            project=job.project,
+            rank_seconds=ranks * TrialRepository(session).spent_seconds(job.id),
+            deleted_at=now,
+        )
+    )
+    deletions.delete_recommendation(job.id)
+    job.deleted_at, job.idempotency_key = now, None
+    record_deletion_event(session, job, now=now)
+    return job
+
+
+def next_to_remove(session: Session, *, now: datetime) -> str | None:
+    """A deleted job of which something is left; None: there is none yet."""
+    return DeletionRepository(session).next_to_remove(now - GRACE)
+
+
+def remove_some(session: Session, job_id: str) -> bool:
+    """Removes some rows of a deleted job, its own row last; True if there may be more."""
+    deletions = DeletionRepository(session)
+    if (
+        deletions.delete_measurements(job_id, limit=MEASUREMENTS_AT_ONCE)
+        or deletions.delete_trials(job_id, limit=TRIALS_AT_ONCE)
+        or deletions.delete_events(job_id, limit=EVENTS_AT_ONCE)
+    ):
+        return True
+    deletions.delete_job(job_id)
+    return False

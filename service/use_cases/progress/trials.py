@@ -1,0 +1,172 @@
+"""The trials of jobs taken together: by state and phase, the best of them, what they took."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from service.domain import Phase, TrialState
+from service.evidence.best_values import BestTrial, best_of
+from service.evidence.pareto_front import FrontPoint, front_of
+from service.evidence.recommended import evidence_from_json
+from service.store.models import Job
+from service.store.repositories import (
+    CompletedTrial,
+    LeadingTrial,
+    RecommendationRepository,
+    TrialLengths,
+    TrialRepository,
+    TrialSummary,
+)
+from service.store.session import Session
+
+MAX_REMEMBERED = 2000
+"""Jobs: the longest page has a tenth of them."""
+
+
+@dataclass(slots=True)
+class PhaseCount:
+    """Trials of one phase of a job, their steps, and their work: steps too, or where trials differ in their number of
+    steps, whole trainings."""
+
+    begun: int = 0
+    finished: int = 0
+    num_steps: int = 0
+    finished_steps: int = 0
+    unfinished_max_steps: int = 0
+    """Of the trials that have begun and not ended, each trained to its end."""
+    unfinished_work: float = 0.0
+    trained: int = 0
+    """Trials that went as far as they were meant to: completed or pruned."""
+    trained_work: float = 0.0
+    work: float = 0.0
+
+    def add(self, summary: TrialSummary, lengths: TrialLengths | None, *, num_steps: int) -> None:
+        """Adds trials, which have `num_steps` steps if there are no `lengths`."""
+        work = summary.num_steps if lengths is None else lengths.num_trainings
+        self.begun += summary.count
+        self.num_steps += summary.num_steps
+        self.work += work
+        if not summary.state.is_final:
+            self.unfinished_max_steps += summary.count * num_steps if lengths is None else lengths.whole_steps
+            self.unfinished_work += work
+            return
+        self.finished += summary.count
+        self.finished_steps += summary.num_steps
+        if summary.state in (TrialState.COMPLETED, TrialState.PRUNED):
+            self.trained += summary.count
+            self.trained_work += work
+
+
+@dataclass(slots=True)
+class JobTrials:
+    """The trials of a job taken together."""
+
+    counts: Counter[TrialState] = field(default_factory=Counter)
+    phases: defaultdict[Phase, PhaseCount] = field(default_factory=lambda: defaultdict(PhaseCount))
+    num_paused: int = 0
+    """The queued ones that were measured."""
+    spent_seconds: float = 0.0
+    best: BestTrial | None = None
+    """Of the search: where the job has ended with a recommendation, as that has it."""
+    baseline_best: BestTrial | None = None
+    baseline_optimizer: str | None = None
+    """That trial's."""
+    front: list[FrontPoint] = field(default_factory=list)
+    """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
+
+
+class TrialMemory:
+    """Remembers what the trials of ended jobs have come to, so that a list does not count millions of them each time.
+
+    Whoever changes a trial of a job that has ended has the job go on, in the same transaction, and it ends anew at
+    another time. So what was found of a job holds for as long as it says that it ended at this time. Any number of
+    threads may ask.
+    """
+
+    def __init__(self, max_jobs: int = MAX_REMEMBERED) -> None:
+        self._max_jobs = max_jobs
+        self._found: OrderedDict[tuple[str, datetime], JobTrials] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def trials_of(self, session: Session, jobs: Sequence[Job]) -> Mapping[str, JobTrials]:
+        """The trials of each job by id, with a fixed number of statements, or none where all are remembered."""
+        keys = {job.id: (job.id, job.finished_at) for job in jobs if job.finished_at is not None}
+        with self._lock:
+            found = {job_id: self._found[key] for job_id, key in keys.items() if key in self._found}
+            for job_id in found:
+                self._found.move_to_end(keys[job_id])
+        missing = [job for job in jobs if job.id not in found]
+        if missing:
+            found |= trials_of(session, missing)
+        with self._lock:
+            for job in missing:
+                if job.id in keys:
+                    self._found[keys[job.id]] = found[job.id]
+            while len(self._found) > self._max_jobs:
+                self._found.popitem(last=False)
+        return found
+
+
+def trials_of(session: Session, jobs: Sequence[Job]) -> dict[str, JobTrials]:
+    """The trials of each job by id, with a fixed number of statements."""
+    ids = [job.id for job in jobs]
+    repository = TrialRepository(session)
+    found = {job_id: JobTrials() for job_id in ids}
+    num_steps = {job.id: job.num_steps for job in jobs}
+    of_examples = [job.id for job in jobs if counts_examples(job)]
+    lengths = {
+        (own.job_id, own.phase, own.state): own for own in (repository.lengths(of_examples) if of_examples else ())
+    }
+    for summary in repository.summaries(ids):
+        trials = found[summary.job_id]
+        trials.counts[summary.state] += summary.count
+        own = lengths.get((summary.job_id, summary.phase, summary.state))
+        trials.phases[summary.phase].add(summary, own, num_steps=num_steps[summary.job_id])
+        trials.spent_seconds += summary.spent_seconds
+        trials.num_paused += summary.num_measured if summary.state is TrialState.QUEUED else 0
+    for leading in repository.leading(ids):
+        trials = found[leading.job_id]
+        if leading.phase is Phase.SEARCH:
+            trials.best = _best(leading)
+        else:
+            trials.baseline_best, trials.baseline_optimizer = _best(leading), leading.optimizer
+    _add_fronts(repository, jobs, found)
+    _take_recommended(session, jobs, found)
+    return found
+
+
+def counts_examples(job: Job) -> bool:
+    """True if the job's trials have examples in common, and may differ in their steps."""
+    training = job.specification.training
+    return training.num_examples is not None or training.num_tokens is not None
+
+
+def _best(leading: LeadingTrial) -> BestTrial:
+    return BestTrial(leading.number, leading.value)
+
+
+def _add_fronts(repository: TrialRepository, jobs: Sequence[Job], found: Mapping[str, JobTrials]) -> None:
+    """The fronts of the jobs with several objectives, by one statement."""
+    completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if len(job.stored_objectives) > 1}
+    for trial in repository.completed(completed) if completed else ():
+        completed[trial.job_id].append(trial)
+    for job in jobs:
+        if own := completed.get(job.id):
+            found[job.id].front = front_of(
+                [(trial.number, trial.phase, trial.metrics) for trial in own], job.objectives
+            )
+
+
+def _take_recommended(session: Session, jobs: Sequence[Job], found: Mapping[str, JobTrials]) -> None:
+    """Has the jobs that have ended with a recommendation have its best values; by one statement."""
+    ended = [job.id for job in jobs if job.state.is_final]
+    for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
+        evidence = evidence_from_json(recommendation.content["evidence"])
+        trials, baseline = found[recommendation.job_id], evidence.baseline
+        trials.best = best_of(evidence.confirmation, evidence.best)
+        trials.baseline_best = None if baseline is None else best_of(evidence.confirmation, baseline)
+        trials.baseline_optimizer = None if baseline is None else baseline.optimizer

@@ -1,0 +1,22 @@
+"""The command line in a test's own process, whose options are read once.
+
+`typer.testing` of Typer 0.29 makes all commands of the application anew for each one that it runs, which takes longer
+than most of them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import typer.testing
+from typer.main import get_command
+from typer.testing import Result
+
+from service.cli.commands import app
+
+typer.testing._get_command = cache(get_command)
+
+
+def run(*arguments: str) -> Result:
+    """What a command printed, and its exit status."""
+    return typer.testing.CliRunner().invoke(app, arguments)
