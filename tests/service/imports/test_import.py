@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import httpx
 import optuna
 import pytest
 from optuna.storages import JournalStorage
@@ -24,7 +25,7 @@ from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
-from tests.support.service.live import finished_job
+from tests.support.service.live import finished_job, running
 
 SPACE = {
     "optimizer": "shampoo",
@@ -123,6 +124,8 @@ def test_what_was_imported_counts_in_no_verdict(sqlite_database: Database) -> No
     defaults = SearchSpace.from_json(SPACE).defaults()
     best = [{"source": "x", "number": 0, "parameters": dict(defaults), "value": -100.0}]
     job = finished_job(sqlite_database, search_space=SPACE, imported=best)
+    with running(sqlite_database) as url:
+        assert "1 imported trial of x" in httpx.get(f"{url}/jobs/{job}", trust_env=False, verify=False).text
     with sqlite_database.reading() as session:
         trials = TrialRepository(session).page(job, phase=Phase.SEARCH)
         recommendation = RecommendationRepository(session).of_job(job)
