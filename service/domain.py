@@ -53,6 +53,22 @@ class TrialRequest(StrEnum):
     STOP = "stop"
 
 
+class OutputStream(StrEnum):
+    """A stream that a rank's process prints to."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+class DeliveryState(StrEnum):
+    """What became of a message to a webhook."""
+
+    WAITING = "waiting"
+    """To be sent, or to be sent again."""
+    DELIVERED = "delivered"
+    FAILED = "failed"
+
+
 class FailureReason(StrEnum):
     """Why a trial failed."""
 

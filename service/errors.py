@@ -72,6 +72,13 @@ class WorkloadNotDescribed(ServiceError):
     """The process that was to describe the workload, or its model, was killed or too slow; the request may do later."""
 
 
+class CheckpointsOutOfReach(ServiceError):
+    """The checkpoints cannot be read now; the request may do later."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the checkpoints cannot be read now: {why}")
+
+
 class Conflict(ServiceError):
     """The request contradicts the present state."""
 

@@ -103,7 +103,13 @@ class Settings(BaseSettings):
     directory. The data directory is never one of them."""
     thin_after_days: float | None = Field(default=None, gt=0)
     """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
-    measurements each, and the events of trials are deleted. None: all is kept."""
+    measurements each, and the events of trials and what ranks printed are deleted. None: all is kept."""
+    log_bytes_per_rank: int = Field(default=256 * 2**10, ge=0)
+    """Kept of what a rank of a trial prints, at most: a quarter of that from its beginning, and its end. Of trials with
+    more than 16 ranks less. 0: nothing is kept."""
+    webhook_private_addresses: bool = False
+    """True if webhooks may lead to addresses that are not public, as those of this machine and its network: whoever may
+    submit jobs can then have the workers ask whatever answers there."""
     device_hour_prices: dict[str, float] = Field(default_factory=dict)
     """The price of a device-hour by kind of node, as JSON: `{"gpu": 2.5, "cpu": 0.04, "h100": 4}`. A job's kind is that
     of its `custom_resources` which has a price here, or else `gpu` or `cpu`. It keeps the price it was submitted at."""

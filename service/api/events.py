@@ -1,7 +1,7 @@
 """Live streams of events (server-sent events), fed from the events table.
 
-One query every `POLL_SECONDS` for all streams of the process tells them when there is something new, and what is new is
-read once for all of them (`service.api.recent_events`).
+Every stream reads its own events from SQL, so nothing is lost between them; one query every `POLL_SECONDS` for all
+streams of the process tells them when to look.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.types import Receive, Scope, Send
 
 from service.access.caller import Caller
-from service.api import examples, problems
+from service.api import examples, media_types, problems
 from service.api.capacity import Turns
 from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, address_of
 from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
-from service.api.paging import LARGEST_BIGINT
+from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.recent_events import RecentEvents
-from service.api.schemas.jobs import EventRead
+from service.api.schemas.jobs import EventPage, EventRead
 from service.clock import Clock
 from service.domain import JobState
 from service.errors import ServiceBusy
 from service.monitoring.metrics import Metrics
 from service.store.repositories import EventRepository, JobRepository
+from service.store.repositories.outputs import OutputRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
+
+Found = TypeVar("Found")
 
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 3000
 """Milliseconds until a browser connects again."""
-
-Found = TypeVar("Found")
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class EventStream(StreamingResponse):
 
 
 class EventFeed:
-    """Tells streams that there are new events. Lives in one event loop."""
+    """The streams of a process, counted, and what tells them that there is something new. Lives in one event loop."""
 
     def __init__(
         self,
@@ -83,33 +84,16 @@ class EventFeed:
         max_streams: int,
         max_streams_per_address: int,
     ) -> None:
-        self.database = database
+        self._database = database
         self._turns = turns
         self._clock = clock
         self.metrics = metrics
-        self.closed = False
+        self.recent = RecentEvents(self.read)
+        self.events = Newest(self, lambda session: EventRepository(session).last_id())
+        self.output = Newest(self, lambda session: OutputRepository(session).last_id())
         self._max_streams = max_streams
         self._max_streams_per_address = max_streams_per_address
         self._streams: Counter[str] = Counter()
-        self.recent = RecentEvents(self.read)
-        self.newest = 0
-        """The newest event's id, when last looked."""
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._watcher: asyncio.Task[None] | None = None
-
-    async def wait(self, seen: int) -> bool:
-        """Waits until there are events newer than `seen` or the feed is closed; False after a heartbeat without."""
-        if self.closed or self.newest > seen:
-            return True
-        if self._watcher is None or self._watcher.done():
-            self._watcher = asyncio.create_task(self._watch())
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            done, _ = await asyncio.wait({waiter}, timeout=HEARTBEAT_SECONDS)
-            return bool(done)
-        finally:
-            self._waiters.discard(waiter)
 
     def begin_stream(self, address: str) -> None:
         """Counts a stream to an address; `end_stream` is to follow.
@@ -130,14 +114,59 @@ class EventFeed:
 
     def close(self) -> None:
         """Ends every stream, so that a stopping server need not wait for them."""
+        self.events.close()
+        self.output.close()
+
+    def note_lag(self, event: EventRead) -> None:
+        """Counts how long an event that just happened took to come here."""
+        self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
+
+    async def read(self, look: Callable[[Session], Found]) -> Found:
+        """What `look` finds in a reading session, when it is its turn."""
+
+        def read() -> Found:
+            with self._database.reading() as session:
+                return look(session)
+
+        async with self._turns.one():
+            return await run_in_threadpool(read)
+
+
+class Newest:
+    """Tells streams that there are newer rows of a table than they have seen: one look for all of them."""
+
+    def __init__(self, feed: EventFeed, last_id: Callable[[Session], int]) -> None:
+        self._feed = feed
+        self._last_id = last_id
+        self.closed = False
+        self.newest = 0
+        """The newest row's id, when last looked."""
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def wait(self, seen: int, *, seconds: float = HEARTBEAT_SECONDS) -> bool:
+        """Waits until there are rows newer than `seen` or the feed is closed; False after so many seconds without."""
+        if self.closed or self.newest > seen:
+            return True
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.create_task(self._watch())
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=seconds)
+            return bool(done)
+        finally:
+            self._waiters.discard(waiter)
+
+    def close(self) -> None:
         self.closed = True
         self._wake()
 
     async def _watch(self) -> None:
-        """Looks for new events for as long as anyone waits for them."""
+        """Looks for new rows for as long as anyone waits for them."""
         while self._waiters and not self.closed:
             try:
-                newest = await self.read(lambda session: EventRepository(session).last_id())
+                newest = await self._feed.read(self._last_id)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("cannot look for events: %s", error)
                 newest = self.newest
@@ -151,29 +180,17 @@ class EventFeed:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def note_lag(self, event: EventRead) -> None:
-        """Counts how long an event that just happened took to come here."""
-        self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
 
-    async def read(self, look: Callable[[Session], Found]) -> Found:
-        """What `look` finds in a reading session, when it is its turn."""
-
-        def read() -> Found:
-            with self.database.reading() as session:
-                return look(session)
-
-        async with self._turns.one():
-            return await run_in_threadpool(read)
-
-
-async def _stream(reader: _Reader, after: int, job_id: str | None, *, is_over: bool = False) -> AsyncIterator[bytes]:
+async def _stream(
+    reader: StreamReader, after: int, job_id: str | None, *, is_over: bool = False
+) -> AsyncIterator[bytes]:
     """The events after `after` as they come; of one job, up to the one that tells its end. `is_over`: it has ended."""
     feed = reader.feed
     with feed.metrics.event_streams.track_inprogress():
         yield format_sse_event(retry=RETRY_MS)
         has_caught_up = False
-        while not feed.closed:
-            newest = feed.newest
+        while not feed.events.closed:
+            newest = feed.events.newest
             try:
                 if not await reader.is_let_in():
                     return
@@ -194,12 +211,12 @@ async def _stream(reader: _Reader, after: int, job_id: str | None, *, is_over: b
             if is_over and stretch.is_all:  # a job that was resumed has ended before, with further events after it
                 return
             has_caught_up = stretch.is_all
-            if has_caught_up and not await feed.wait(newest):
+            if has_caught_up and not await feed.events.wait(newest):
                 yield KEEPALIVE_COMMENT
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class StreamReader:
     """Who reads a stream, as long as its token holds."""
 
     feed: EventFeed
@@ -215,11 +232,11 @@ class _Reader:
         return await self.doors.holds(self.caller, self.clock())
 
 
-async def _reader(request: Request, doors: DoorsDependency, caller: CallerDependency) -> _Reader:
-    return _Reader(request.app.state.feed, doors, caller, request.app.state.clock)
+async def _reader(request: Request, doors: DoorsDependency, caller: CallerDependency) -> StreamReader:
+    return StreamReader(request.app.state.feed, doors, caller, request.app.state.clock)
 
 
-Reader = Annotated[_Reader, Depends(_reader)]
+Reader = Annotated[StreamReader, Depends(_reader)]
 
 router = APIRouter(tags=["events"], route_class=OneThreadRoute)
 
@@ -236,26 +253,54 @@ After = Annotated[int | None, Query(ge=0, le=LARGEST_BIGINT, description="Begin 
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events, until the reader leaves.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": examples.EVENT_STREAM}},
+        "description": "Events, until the reader leaves; or a page of them.",
+        "content": {
+            "text/event-stream": {"schema": {"type": "string"}, "example": examples.EVENT_STREAM},
+        },
     }
 }
+
+Accept = Annotated[
+    str,
+    Header(
+        description="`application/json`: one page, up to what has happened by now; else a stream.",
+        include_in_schema=False,
+    ),
+]
+
+
+def _page(session: Session, after: int, page_size: int, *, job_id: str | None, project: str | None) -> Response:
+    """The events after `after`, as JSON."""
+    rows = EventRepository(session).after(after, job_id=job_id, project=project, limit=page_size + 1)
+    items = [EventRead.model_validate(row) for row in rows[:page_size]]
+    page = EventPage(items=items, next_after=items[-1].id if len(rows) > page_size else None)
+    return Response(page.model_dump_json(), media_type=media_types.JSON)
 
 
 @router.get(
     "/v1/events",
     summary="Follow what happens",
-    response_class=EventStream,
+    response_model=EventPage,
     responses={**_STREAM, **problems.documented(422, 503)},
 )
 def follow_events(
-    reader: Reader, session: ReadSession, last_event_id: LastEventId = None, after: After = None
+    reader: Reader,
+    session: ReadSession,
+    accept: Accept = "*/*",
+    last_event_id: LastEventId = None,
+    after: After = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
 ) -> Response:
     """A stream of the events of every job that the caller sees.
 
     It begins with what happens from now on, or after `Last-Event-ID`, or after `after` (0: from the beginning), and
     ends only with the connection. A comment every 15 seconds keeps it open.
+
+    With `Accept: application/json`, a page of those that have happened, with the same ids: the oldest first, after
+    `after`.
     """
+    if media_types.prefers(accept, media_types.JSON, media_types.EVENT_STREAM):
+        return _page(session, after or 0, page_size, job_id=None, project=reader.project)
     start = last_event_id if last_event_id is not None else after
     newest = EventRepository(session).last_id()
     # An id above the newest is not of this database: it was told by one that has been replaced.
@@ -266,7 +311,7 @@ def follow_events(
 @router.get(
     "/v1/jobs/{job_id}/events",
     summary="Follow a job",
-    response_class=EventStream,
+    response_model=EventPage,
     responses={
         **_STREAM,
         204: {"description": "The job has ended and there are no further events: a browser stops asking."},
@@ -274,14 +319,25 @@ def follow_events(
     },
 )
 def follow_job(
-    reader: Reader, session: ReadSession, job_id: JobId, last_event_id: LastEventId = None, after: After = None
+    reader: Reader,
+    session: ReadSession,
+    job_id: JobId,
+    accept: Accept = "*/*",
+    last_event_id: LastEventId = None,
+    after: After = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
 ) -> Response:
     """A stream of a job's events, from its beginning or after `Last-Event-ID` or `after`.
 
     It ends after the `job.state` event of the job's final state, unless the job was resumed since. A browser then
     connects once more and is answered 204, which tells it to stop.
+
+    With `Accept: application/json`, a page of those that have happened, with the same ids: the oldest first, after
+    `after`.
     """
     job = JobRepository(session).get(job_id)
+    if media_types.prefers(accept, media_types.JSON, media_types.EVENT_STREAM):
+        return _page(session, after or 0, page_size, job_id=job_id, project=None)
     events = EventRepository(session)
     start = last_event_id if last_event_id is not None else after or 0
     if start > events.last_id():

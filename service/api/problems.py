@@ -23,6 +23,7 @@ from service.api.request_body import field_as_sent, field_of, fields_at, join_fi
 from service.api.schemas.common import FieldError, Problem
 from service.errors import (
     BudgetSpent,
+    CheckpointsOutOfReach,
     CodeForbidden,
     Conflict,
     ForkNotRetriable,
@@ -165,7 +166,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(ServiceBusy, _busy)
-    app.add_exception_handler(WorkloadNotDescribed, _not_described)
+    for out_of_reach in (WorkloadNotDescribed, CheckpointsOutOfReach):
+        app.add_exception_handler(out_of_reach, _out_of_reach)
     app.add_exception_handler(HTTPException, http_error)
     for database_error in DATABASE_ERRORS:
         app.add_exception_handler(database_error, _database_error)
@@ -363,7 +365,7 @@ async def _busy(request: Request, error: Exception) -> Response:
     return busy(detail, instance=request.url.path)
 
 
-async def _not_described(request: Request, error: Exception) -> Response:
+async def _out_of_reach(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     return unavailable(str(error), instance=request.url.path)
 

@@ -15,6 +15,7 @@ from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
 from service.cli.here import read_settings
 from service.cli.import_commands import app as import_app
+from service.cli.logs_command import app as logs_app
 from service.cli.process_commands import app as process_app
 from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
@@ -77,9 +78,9 @@ def _options(
 app.add_typer(process_app)
 app.add_typer(backup_app)
 app.add_typer(steering_app)
+app.add_typer(logs_app)
 app.add_typer(external_app)
 app.add_typer(export_app)
-app.add_typer(import_app)
 app.add_typer(import_app)
 app.add_typer(workload_app, name="workload")
 app.add_typer(access_app)

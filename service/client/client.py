@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.api.schemas.common import Problem, Readiness
+from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
+from service.api.schemas.common import Readiness
 from service.api.schemas.jobs import (
     EventRead,
     JobEstimate,
@@ -25,62 +24,19 @@ from service.api.schemas.jobs import (
     TrialRead,
 )
 from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
+from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
-from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
-from service.client.own_token import find_token
-from service.client.stream import sse_messages
+from service.client.downloads import fetch
+from service.client.errors import ServiceUnreachable, WaitedTooLong
+from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
+from service.client.stream import followed
+from service.client.webhooks import WebhookRequests
 from service.domain import JobState, Phase, TrialState
-from service.errors import ServiceError
-from service.hosts import DEFAULT_URL
 from service.specification.job import JobSpecification
 
-TIMEOUT_SECONDS = 30.0
-# Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
-STREAM_TIMEOUT_SECONDS = 45.0
 
-Read = TypeVar("Read", bound=BaseModel)
-Params = Mapping[str, str | int | Sequence[str]]
-
-
-class Client:
+class Client(WebhookRequests):
     """One service. Use it as a context manager, or close it."""
-
-    def __init__(
-        self, base_url: str = DEFAULT_URL, *, token: str | None = None, transport: httpx.BaseTransport | None = None
-    ) -> None:
-        """A client; nothing is asked yet.
-
-        Args:
-            token: None: that of the environment, `SHAMPOO_TUNER_TOKEN` or the file that `SHAMPOO_TUNER_TOKEN_FILE`
-                names, if there is one.
-
-        Raises:
-            UnusableToken: the token is none, or others can read its file.
-        """
-        own_token = find_token(token)
-        self.base_url = base_url.rstrip("/")
-        scheme, host = urlsplit(self.base_url).scheme, urlsplit(self.base_url).hostname or ""
-        # A proxy of the environment cannot reach this machine's loopback.
-        on_loopback = host == "localhost" or host.startswith("127.") or host == "::1"
-        self._http = httpx.Client(
-            base_url=self.base_url,
-            timeout=TIMEOUT_SECONDS,
-            transport=transport,
-            headers={} if own_token is None else {"Authorization": f"Bearer {own_token}"},
-            trust_env=not on_loopback,
-            verify=not on_loopback or scheme != "http",  # reading all certificates would take 20 ms for nothing
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._http.close()
 
     def submit(
         self,
@@ -141,7 +97,7 @@ class Client:
 
     def delete(self, job_id: str) -> None:
         """Deletes a job that has ended, for good. Raises: ApiError (404; 409: it has not ended)."""
-        self._send("DELETE", _job_path(job_id))
+        self._ask("DELETE", _job_path(job_id))
 
     def archive(self, job_id: str) -> JobRead:
         """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""
@@ -255,14 +211,41 @@ class Client:
         """
         return self._read(TrialRead, "POST", f"{_job_path(job_id)}/trials/{number}/retry")
 
-    def measurements(self, job_id: str, number: int, *, after_step: int = -1) -> Iterator[MeasurementRead]:
-        """The measurements of a trial, by step."""
+    def measurements(
+        self, job_id: str, number: int, *, after_step: int = -1, **asked: str | int | Sequence[str]
+    ) -> Iterator[MeasurementRead]:
+        """The measurements of a trial, by step.
+
+        Args:
+            asked: further parameters of `GET /v1/jobs/{job_id}/trials/{number}/measurements`: `metric`, ...
+        """
         following: int | None = after_step
         while following is not None:
             path = f"{_job_path(job_id)}/trials/{number}/measurements"
-            page = self._read(MeasurementPage, "GET", path, params={"after_step": following})
+            page = self._read(MeasurementPage, "GET", path, params={**asked, "after_step": following})
             yield from page.items
             following = page.next_after_step
+
+    def checkpoints(self, job_id: str, number: int) -> list[CheckpointRead]:
+        """The checkpoints of a trial that are there now, the newest first. Raises: ApiError (404, 503)."""
+        return self._read(CheckpointList, "GET", f"{_job_path(job_id)}/trials/{number}/checkpoints").items
+
+    def download_checkpoint(self, job_id: str, number: int, checkpoint: CheckpointRead, directory: Path) -> None:
+        """Fetches the files of a checkpoint into a directory, and checks them.
+
+        Raises:
+            ApiError: 404: it is gone, as newer ones are there or the trial has ended; 503.
+            DamagedDownload
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in checkpoint.files:
+            path = f"{_job_path(job_id)}/trials/{number}/checkpoints/{checkpoint.name}/{file.name}"
+            try:
+                response = fetch(self._http, path, directory / file.name, sha256=file.sha256)
+            except httpx.TransportError as error:
+                raise ServiceUnreachable(self.base_url, error) from error
+            if not response.is_success:
+                raise self._error(response)
 
     def export(
         self,
@@ -343,112 +326,32 @@ class Client:
             ApiError, ServiceUnreachable
         """
         path = f"{_job_path(job_id)}/events" if job_id is not None else "/v1/events"
-        pause, silent_since = 0.5, time.monotonic()
-        while True:
-            try:
-                for event in self._stream(path, after):
-                    if event is None:  # connected
-                        pause, silent_since = 0.5, time.monotonic()
-                        continue
-                    after, silent_since = event.id, time.monotonic()
-                    yield event
-            except _StreamOver:
-                return
-            except (ServiceUnreachable, ApiError) as error:
-                lost_for_good = isinstance(error, ApiError) and error.status < 500
-                if lost_for_good or time.monotonic() - silent_since > give_up_seconds:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, 5.0)
+        return followed(lambda last: self._stream(EventRead, path, last), after=after, give_up_seconds=give_up_seconds)
 
-    def read(
-        self,
-        schema: type[Read],
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Read:
-        """The answer to one request, for what has no method of its own.
+    def logs(self, job_id: str, number: int, **asked: str | int) -> Iterator[OutputRead]:
+        """What the ranks of a trial have printed, the oldest first.
 
-        Raises:
-            ApiError, ServiceUnreachable
+        Args:
+            asked: parameters of `GET /v1/jobs/{job_id}/trials/{number}/logs`: `rank`, `stream`, `since`, `tail`.
         """
-        return self._read(schema, method, path, params=params, body=body, headers=headers)
-
-    def _stream(self, path: str, after: int | None) -> Iterator[EventRead | None]:
-        headers = {"Accept": "text/event-stream"}
-        if after is not None:
-            headers["Last-Event-ID"] = str(after)
-        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
-        try:
-            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
-                if response.status_code == httpx.codes.NO_CONTENT:
-                    raise _StreamOver
-                if not response.is_success:
-                    response.read()
-                    raise self._error(response)
-                yield None
-                for _, data in sse_messages(response.iter_bytes()):
-                    yield EventRead.model_validate_json(data)
-        except httpx.TransportError as error:
-            raise ServiceUnreachable(self.base_url, error) from error
-
-    def _items(self, page_type: type[Page[Read]], path: str, params: Mapping[str, Any]) -> Iterator[Read]:
-        token: str | None = None
+        path, following = f"{_job_path(job_id)}/trials/{number}/logs", dict(asked)
         while True:
-            page = self._read(page_type, "GET", path, params={**params, **({"page_token": token} if token else {})})
+            page = self._read(OutputPage, "GET", path, params=following)
             yield from page.items
-            token = page.next_page_token
-            if token is None:
+            if page.next_after is None:
                 return
+            following["after"] = page.next_after
 
-    def _read(
-        self,
-        schema: type[Read],
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Read:
-        response = self._send(method, path, params=params, body=body, headers=headers)
-        try:
-            return schema.model_validate_json(response.content)
-        except ValidationError as error:
-            raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
-        sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
-        try:
-            response = self._http.request(method, path, params=params, content=content, headers=sent)
-        except httpx.TransportError as error:
-            raise ServiceUnreachable(self.base_url, error) from error
-        if not response.is_success:
-            raise self._error(response)
-        return response
-
-    def _error(self, response: httpx.Response) -> ServiceError:
-        try:
-            return ApiError(Problem.model_validate_json(response.content))
-        except ValidationError:
-            return ServiceUnreachable(self.base_url, f"status {response.status_code} without a problem document")
-
-
-class _StreamOver(Exception):
-    """There is nothing more to come."""
+    def follow_logs(
+        self, job_id: str, number: int, *, give_up_seconds: float = 60.0, **asked: str | int
+    ) -> Iterator[OutputRead]:
+        """What the ranks of a trial print, as it comes, until the trial ends; as `events` and `logs`."""
+        path = f"{_job_path(job_id)}/trials/{number}/logs"
+        return followed(
+            lambda last: self._stream(OutputRead, path, last, params=asked),
+            after=None,
+            give_up_seconds=give_up_seconds,
+        )
 
 
 def _job_path(job_id: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from service.api import problems
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
 from service.api.job_filters import JobFilters
+from service.api.media_types import JSON, weights_of
 from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
 from service.dashboard.assets import PLOTLY_PATH
@@ -36,6 +36,7 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialColumnsRepository,
 )
+from service.store.repositories.outputs import OutputRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
@@ -49,7 +50,6 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
-_WEIGHT = re.compile(r"[01](?:\.[0-9]{0,3})?")
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cache-Control": "no-store",
@@ -175,6 +175,7 @@ def job_page(
         "seeds": seeds,
         "trials": shown,
         "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
+        "printing": OutputRepository(session).numbers_of_job(job.id),
         "num_trials": sum(progress.trials.values()),
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
@@ -207,10 +208,6 @@ async def unknown_thing(request: Request, error: Exception) -> Response:
 
 def prefers_html(accept: str) -> bool:
     """True if an `Accept` names HTML, as browsers do, and JSON not before it."""
-    weights = dict[str, float]()
-    for choice in accept.lower().split(","):
-        media_type, *parameters = (part.strip() for part in choice.split(";"))
-        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-        weights[media_type] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
-    json_weight = max(weights.get("application/json", 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
+    weights = weights_of(accept)
+    json_weight = max(weights.get(JSON, 0.0), weights.get(problems.MEDIA_TYPE, 0.0))
     return weights.get("text/html", 0.0) > json_weight

@@ -155,7 +155,7 @@ def _trials(reading: Reading, job_id: str) -> Table:
 def _measurements(reading: Reading, job_id: str) -> Table:
     """`metric.NAME` of every metric that was ever measured beside the step, the epoch and the seconds."""
     with reading() as session:
-        names = MeasurementRepository(session).metric_names(job_id)
+        names = MeasurementRepository(session).metric_names_of_job(job_id)
 
     def row(number: int, measured: MeasurementRow) -> Row:
         values = measured.metrics

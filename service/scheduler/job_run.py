@@ -29,6 +29,9 @@ from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.live_trackers import LiveTrackers
+from service.scheduler.output.files import OutputPlaces, local_parent
+from service.scheduler.output.keeper import OutputKeeper
+from service.scheduler.output.on_cluster import ClusterOutput
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
 from service.scheduler.stored_job import (
@@ -91,6 +94,9 @@ class JobRun:
 def run_job(this: JobRun) -> None:
     """Runs a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
+    output = _output_of_cluster(this)
+    if output is not None:
+        output.start()
     stored = read_stored(this.database, this.lease)
     trackers = trackers_of(stored.job, this.settings.tracker_place)
     try:
@@ -100,8 +106,17 @@ def run_job(this: JobRun) -> None:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
-    _leave(this, ending, failure)
+    _leave(this, ending, failure, output)
     trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
+
+
+def _output_of_cluster(this: JobRun) -> OutputKeeper | None:
+    """Keeps what ranks print on other machines; the worker keeps what they print on its own."""
+    if this.address is None or not this.settings.log_bytes_per_rank:
+        return None
+    job_id = this.lease.job_id
+    source = ClusterOutput(job_id, this.groups.node_ids)
+    return OutputKeeper(this.database, job_id, source, bytes_per_rank=this.settings.log_bytes_per_rank)
 
 
 def _template(this: JobRun) -> AbstractContextManager[object]:
@@ -110,7 +125,7 @@ def _template(this: JobRun) -> AbstractContextManager[object]:
     return WorkerTemplate(this.directory) if is_missing else nullcontext()
 
 
-def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
+def _leave(this: JobRun, ending: Ending, failure: str | None, output: OutputKeeper | None) -> None:
     """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
     # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
     this.watch.stop_for_cluster()
@@ -134,6 +149,8 @@ def _leave(this: JobRun, ending: Ending, failure: str | None) -> None:
             logger.info("the lease of job %s was lost", this.lease.job_id)
     is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
     with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
+        if output is not None:
+            output.close()
         ray_cluster.leave(this.address)
     if is_to_release:
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
@@ -184,6 +201,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         groups=this.groups,
         sharing=_sharing(this, journal, nodes, size),
         data_roots=this.settings.data_directories,
+        output=_output_places(this),
     )
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
@@ -199,6 +217,14 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         journal.flush()
         raise JobImpossible(str(error)) from error
     raise AssertionError("Tune ended although the policy has trials left")
+
+
+def _output_places(this: JobRun) -> OutputPlaces | None:
+    """Where ranks write what they print; None: it is not to be kept."""
+    if not this.settings.log_bytes_per_rank:
+        return None
+    parent = str(local_parent(this.settings.data_dir)) if this.address is None else None
+    return OutputPlaces(parent, this.lease.job_id)
 
 
 def _connected(this: JobRun, size: GroupSize) -> list[ray_cluster.Node]:

@@ -41,6 +41,7 @@ from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_en
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
 from service.scheduler.retention import keep_thinning
 from service.scheduler.tune.run_end import ExitStatus
@@ -49,6 +50,7 @@ from service.store.repositories import DeletionRepository, JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
+from service.webhooks.delivering import keep_delivering
 from trainers.storage import Place, StoreFailed, masked
 
 T = TypeVar("T")
@@ -89,6 +91,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
     remove_what_jobs_left(database, settings)
+    keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
@@ -107,6 +110,15 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             )
         )
         helpers[-1].start()
+    helpers.append(
+        threading.Thread(
+            target=keep_delivering,
+            args=(database,),
+            kwargs={"allows_private": settings.webhook_private_addresses, "gone": gone},
+            name="webhooks",
+        )
+    )
+    helpers[-1].start()
     launcher = _launcher(settings)
 
     def run_external(lease: Lease) -> None:
@@ -240,12 +252,15 @@ def _run_to_its_end(
     disk.begin_log(log)
     directory = make_directory()
     others = process_tree.descendants()
+    output_keeper = local_keeper(settings, database, lease.job_id)
     log_start = log.stat().st_size if log.exists() else 0
     ended = threading.Event()
     keeper = threading.Thread(
         target=_keep_house, args=(lease.job_id, settings, directory, database, ended), name="housekeeping"
     )
     keeper.start()
+    if output_keeper is not None:
+        output_keeper.start()
     try:
         with log.open("ab") as output, held_pipe() as stdin:
             if is_external:
@@ -267,6 +282,8 @@ def _run_to_its_end(
         if not is_external:  # it starts nothing
             process_tree.end(lambda: process_tree.descendants() - others - external.processes())
         shutil.rmtree(directory, ignore_errors=True)
+        if output_keeper is not None:
+            output_keeper.close()
         ended.set()
         keeper.join()
     return status, describe_crash(status, log, log_start)

@@ -30,18 +30,22 @@ from service.api.preparation import Preparations
 from service.api.routers import (
     admin,
     catalogue,
+    checkpoints,
     export,
     external,
     health,
     jobs,
     kept_jobs,
+    measurements,
     metrics,
+    output,
     plots,
     recommendations,
     trials,
+    webhooks,
 )
 from service.clock import Clock, utc_now
-from service.dashboard import log_in, pages
+from service.dashboard import log_in, output_page, pages
 from service.dashboard.assets import static_mounts
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
@@ -119,6 +123,7 @@ def create_app(
     app.state.metrics = observed
     app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
+    app.state.downloads = checkpoints.Downloads()
     app.state.doors = Doors(opened, turns, settings)
     app.state.answers = Answers(opened, turns)
     app.state.feed = events.EventFeed(
@@ -159,24 +164,13 @@ def _routes() -> tuple[BaseRoute, ...]:
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    for module in (
-        jobs,
-        kept_jobs,
-        plots,
-        trials,
-        external,
-        export,
-        events,
-        recommendations,
-        catalogue,
-        admin,
-        metrics,
-    ):
+    of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external)
+    for module in (*of_jobs, events, webhooks, recommendations, catalogue, admin, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )
     router.include_router(health.router, dependencies=strict)
-    for of_pages in (pages.router, log_in.router):
+    for of_pages in (pages.router, output_page.router, log_in.router):
         router.include_router(of_pages)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)

@@ -189,10 +189,10 @@ class Job(Base):
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]
     """While it runs: since when."""
-    is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
-    """True if others train its trials: its run holds no device."""
     spent_device_seconds: Mapped[float] = mapped_column(server_default="0", default=0.0)
     """Training time of its trials, times the ranks of each, when it last left state running."""
+    is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """True if others train its trials: its run holds no device."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
@@ -214,7 +214,8 @@ class Job(Base):
     thinned_at: Mapped[datetime | None]
     """When `service.use_cases.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Bytes of its checkpoints, temporary files and logs when its worker last looked; None: it has never run."""
+    """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
+    last looked; None: it has never run."""
 
     trials: Mapped[list[Trial]] = relationship(back_populates="job", lazy="raise", passive_deletes=True)
 

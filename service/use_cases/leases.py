@@ -17,6 +17,7 @@ from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost, NotFound
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.store.repositories.outputs import OutputRepository
 from service.store.session import Session
 from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
 
@@ -134,8 +135,10 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
 
 
 def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
-    """Notes what disk a job takes, for those who look at it; not fenced, because it means nothing to a run."""
-    JobRepository(session).set_disk_bytes(job_id, num_bytes)
+    """Notes what a job takes, in files and in what is kept of its ranks' output, for those who look at it; not fenced,
+    because it means nothing to a run.
+    """
+    JobRepository(session).set_disk_bytes(job_id, num_bytes + OutputRepository(session).bytes_of_job(job_id))
 
 
 def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:

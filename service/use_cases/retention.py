@@ -1,8 +1,10 @@
-"""Thinning of what ended jobs have left: the curves of trials that nobody recommends, and the events of trials.
+"""Thinning of what ended jobs have left: the curves of trials that nobody recommends, the events of trials, and what
+ranks printed.
 
 A thinned curve keeps the first, the last and the best measurement, those where a fork began, and about thirty along the
 way: at each twentieth of the training, which holds the rungs of `auto`, and at the powers of 2 and 3, which hold those
-of halving. Trials that an answer rests on keep all. Of the events, those of the job itself stay.
+of halving. Trials that an answer rests on keep all. Of the events, those of the job itself stay; of what ranks printed
+nothing does.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
+from service.store.repositories.outputs import OutputRepository
 from service.store.session import Session
 
 SHARES = sorted({*(k / 20 for k in range(1, 20)), *(2.0**-k for k in range(1, 7)), *(3.0**-k for k in range(1, 5))})
 """Of a whole training: the first measurement at or beyond each is kept."""
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
+OUTPUTS_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def next_to_thin(session: Session, *, finished_before: datetime) -> str | None:
 
 
 def thin(session: Session, job_id: str, *, after_number: int, now: datetime) -> Thinning:
-    """Thins some trials of a job by number, then some of its events; to be called until it is done.
+    """Thins some trials of a job by number, then some of its events and output; to be called until it is done.
 
     A job that goes on meanwhile is left as it is.
     """
@@ -59,6 +63,8 @@ def thin(session: Session, job_id: str, *, after_number: int, now: datetime) -> 
         _thin_curves(session, job, trials, left)
         return Thinning(left[-1].number, is_done=False)
     if EventRepository(session).delete_of_trials(job_id, limit=EVENTS_AT_ONCE):
+        return Thinning(after_number, is_done=False)
+    if OutputRepository(session).delete_of_job(job_id, limit=OUTPUTS_AT_ONCE):
         return Thinning(after_number, is_done=False)
     job.thinned_at = now
     return Thinning(after_number, is_done=True)

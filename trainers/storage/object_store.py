@@ -9,6 +9,8 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import BinaryIO, TypeVar
@@ -55,6 +57,14 @@ _REQUEST_ID = re.compile(r" \(Request ID: [^)]*\)")
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as a store lists it."""
+
+    num_bytes: int
+    written_at: datetime
+
+
 class ObjectStore:
     """A directory in a store. Methods take paths below it, and may be called from any thread."""
 
@@ -79,9 +89,23 @@ class ObjectStore:
 
     def files(self) -> dict[str, int]:
         """Bytes of every file, by path."""
+        return {path: file.num_bytes for path, file in self.listed().items()}
+
+    def listed(self) -> dict[str, ListedFile]:
+        """Every file, by path."""
         selector = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
         found = self._patiently("cannot be listed", lambda: self._fs.get_file_info(selector))
-        return {self._below(info.path): info.size or 0 for info in found if info.type == fs.FileType.File}
+        return {
+            self._below(info.path): ListedFile(
+                info.size or 0, datetime.fromtimestamp((info.mtime_ns or 0) / 1e9, tz=UTC)
+            )
+            for info in found
+            if info.type == fs.FileType.File
+        }
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file, for reading any part of it. Raises: FileNotFoundError, StoreFailed."""
+        return self._patiently(f"cannot give {path}", lambda: self._fs.open_input_file(self._full(path)))
 
     def directories(self) -> list[str]:
         """Names of the directories right below."""

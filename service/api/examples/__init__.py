@@ -6,6 +6,7 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
+from service.api.examples.checkpoints import CHECKPOINT
 from service.api.examples.exports import EXPORTS
 from service.api.examples.external import (
     DECISION,
@@ -33,13 +34,17 @@ from service.api.examples.jobs import (
     TRIAL_CONFIG_TO_PASTE,
     TRIAL_CREATE,
 )
+from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )
+from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEBHOOK_SECRET
 
 __all__ = [
     "AUDIT_ENTRY",
+    "CHECKPOINT",
     "DECISION",
+    "DELIVERY",
     "END_CREATE",
     "EVENT",
     "EVENT_STREAM",
@@ -56,6 +61,8 @@ __all__ = [
     "JOB_OUTCOMES",
     "JOB_PATCH",
     "MEASUREMENTS",
+    "OUTPUT",
+    "OUTPUT_STREAM",
     "PROBLEM",
     "RECOMMENDATION",
     "REPORT_CREATE",
@@ -65,5 +72,8 @@ __all__ = [
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",
+    "WEBHOOK",
+    "WEBHOOK_CREATE",
+    "WEBHOOK_SECRET",
     "WORKLOAD",
 ]

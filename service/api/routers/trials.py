@@ -19,7 +19,7 @@ from service.api.paging import (
     encode_token,
 )
 from service.api.preparation import JobWorkload, permitted_specification
-from service.api.schemas.jobs import MeasurementPage, MeasurementRead, Page, TrialConfigRead, TrialCreate, TrialRead
+from service.api.schemas.jobs import Page, TrialConfigRead, TrialCreate, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase, TrialState
 from service.errors import NotFound
@@ -27,11 +27,10 @@ from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
-from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories import JobRepository, TrialRepository
 from service.use_cases import steer
+from service.use_cases.rank_output import last_lines
 from service.use_cases.submit import parameter_groups_of
-
-MAX_MEASUREMENTS = 10_000
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
@@ -114,7 +113,7 @@ def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tria
     if trial is None:
         JobRepository(session).check_exists(job_id)
         raise NotFound("trial", f"{job_id}/{number}")
-    return TrialRead.of(trial)
+    return TrialRead.of(trial, last_lines=last_lines(session, trial))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
@@ -153,18 +152,3 @@ def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNum
     """
     _, trial = steer.retry_trial(session, job_id, number, now=now)
     return TrialRead.of(trial)
-
-
-@router.get("/{number}/measurements", summary="Read a trial's curve", responses=problems.documented(404, 422, 503))
-def list_measurements(
-    session: ReadSession,
-    job_id: JobId,
-    number: TrialNumber,
-    after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
-    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS)] = 1000,
-) -> MeasurementPage:
-    """The measurements of a trial, by step."""
-    trial = TrialRepository(session).get(job_id, number)
-    rows = MeasurementRepository(session).of_trial(trial.id, after_step=after_step, limit=limit + 1)
-    items = [MeasurementRead.model_validate(row) for row in rows[:limit]]
-    return MeasurementPage(items=items, next_after_step=items[-1].step if len(rows) > limit else None)

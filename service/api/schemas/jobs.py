@@ -3,6 +3,7 @@ web framework."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
@@ -339,14 +340,16 @@ class TrialRead(ReadModel):
     the options of the model that the search does not vary. Null until it was measured."""
     data_digest: str | None = None
     """Digest of the data; null: there is no telling."""
+    last_lines: list[str] = Field(default_factory=list)
+    """Of a failed trial that is read alone: the end of what its ranks printed."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, trial: models.Trial) -> TrialRead:
-        own = {name: getattr(trial, name) for name in cls.model_fields if name != "num_steps"}
-        return cls(num_steps=trial.config["num_steps"], **own)
+    def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
+        own = {name: getattr(trial, name) for name in cls.model_fields if name not in ("num_steps", "last_lines")}
+        return cls(num_steps=trial.config["num_steps"], last_lines=list(last_lines), **own)
 
 
 class TrialConfigRead(PasteableConfig):
@@ -397,3 +400,11 @@ class EventRead(ReadModel):
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     created_at: datetime
+
+
+class EventPage(ReadModel):
+    """Events, the oldest first."""
+
+    items: list[EventRead]
+    next_after: int | None
+    """`after` of the next page; null: these are all so far. What comes later has ids above that of the last item."""

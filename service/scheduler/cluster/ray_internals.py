@@ -197,6 +197,14 @@ class TuneRankGroups:
             group.set_on_error(None)
             self._controller._remove_actor(tracked_actor=group)
 
+    def node_ids(self) -> set[str]:
+        """The ids of the machines that hold their ranks. May be called from another thread than Tune's."""
+        if self._controller is None:
+            return set()
+        live = list(self._controller._actor_manager._live_actors_to_ray_actors_resources.values())
+        tables = [placement_group_table(acquired.placement_group) for _, acquired in live]
+        return {node for table in tables for node in table["bundles_to_node_id"].values() if node}
+
     def end(self) -> None:
         """Ends all of them at once, whatever their ranks do: Ray ends those with the trainable that owns them."""
         if self._controller is not None:

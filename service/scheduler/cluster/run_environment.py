@@ -37,7 +37,7 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
             # Ray would write one to the home directory.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
-            # Of each log file that Ray keeps for a process: what a user's code prints lands there, and nobody reads it.
+            # Of each log file that Ray keeps for a process: of what a rank prints, that before its first trial.
             "RAY_ROTATION_MAX_BYTES": str(RAY_LOG_BYTES),
             "RAY_ROTATION_BACKUP_COUNT": "1",
             # Tune gives it to all trainables: a loader of Lightning's must not fork one.

@@ -61,14 +61,14 @@ QUIET_POLL_SECONDS = 0.5
 
 
 def run_external_job(
-    database: Database, lease: Lease, settings: Settings, watch: Watch, *, clock: Clock = utc_now
+    database: Database, lease: Lease, watch: Watch, settings: Settings, *, clock: Clock = utc_now
 ) -> None:
     """Answers the clients of a leased job to its end, or until its watch ends the run."""
     failure, ending = None, Ending.DONE
     stored = read_stored(database, lease)
     trackers = trackers_of(stored.job, settings.tracker_place)
     try:
-        serve_clients(database, lease, stored, settings, watch, trackers, clock=clock)
+        serve_clients(database, lease, stored, watch, trackers, settings, clock=clock)
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
@@ -92,9 +92,9 @@ def serve_clients(
     database: Database,
     lease: Lease,
     stored: Stored,
-    settings: Settings,
     watch: Watch,
     trackers: LiveTrackers,
+    settings: Settings,
     *,
     clock: Clock = utc_now,
 ) -> NoReturn:
@@ -105,10 +105,16 @@ def serve_clients(
         JobImpossible: the job cannot be run, or not any further.
     """
     plan = plan_of(stored.job, settings)
-    checkpoints = checkpoints_of(settings.checkpoint_place, lease.job_id)
     set_limits(watch, plan, stored)
     serving = make_serving(
-        database, lease, stored, plan, watch, checkpoints=checkpoints, trackers=trackers, clock=clock
+        database,
+        lease,
+        stored,
+        plan,
+        watch,
+        checkpoints=checkpoints_of(settings.checkpoint_place, lease.job_id),
+        trackers=trackers,
+        clock=clock,
     )
     asked_at = time.monotonic()
     try:
@@ -194,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
-        run_external_job(database, lease, settings, watch)
+        run_external_job(database, lease, watch, settings)
     except Exception:  # a process boundary
         logger.exception("the run of job %s crashed", lease.job_id)
         status = ExitStatus.CUT_SHORT if watch.is_told else ExitStatus.CRASHED

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TypeAlias
 import ray
 
 from service.domain import FailureReason
+from service.scheduler.output.files import OutputPlace, send_output_to
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.data.roots import DataRoots
@@ -96,6 +98,7 @@ class Rank:
         data_roots: DataRoots | None = None,
         until_step: int | None,
         begins_at_step: int = 0,
+        output: OutputPlace | None = None,
     ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
 
@@ -106,6 +109,8 @@ class Rank:
         from trainers.storage import place_of
 
         self.stop()
+        if output is not None:
+            send_output_to(output, self._rank)
         self._consumer.begin(trial)
         self._step, self._until_step = 0, math.inf if until_step is None else until_step
         self._identity = None
@@ -137,6 +142,8 @@ class Rank:
                 self._step = measurement.step
                 self._consumer.give()
             return measurement
+        if failure.trace:
+            sys.stderr.write(failure.trace)  # where whoever reads the rank's output looks for it
         # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
         self.stop()
         return failure

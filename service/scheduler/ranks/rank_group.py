@@ -21,6 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.output.files import OutputPlace
 from service.scheduler.ranks.rank import MESSAGES, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
@@ -79,6 +80,7 @@ class RankGroup:
         data_roots: DataRoots | None = None,
         until_step: int | None = None,
         begins_at_step: int = 0,
+        output: OutputPlace | None = None,
     ) -> None:
         """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped.
 
@@ -86,6 +88,7 @@ class RankGroup:
             data_roots: the directories that the trial may read; None: all that its ranks may.
             until_step: where it is going to be paused; its checkpoint of that step is on disk when it is measured.
             begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.
+            output: where the ranks write what they print; None: where Ray has them write it.
         """
         self.drop()
         self.num_trials += 1
@@ -98,6 +101,7 @@ class RankGroup:
                 data_roots=data_roots,
                 until_step=until_step,
                 begins_at_step=begins_at_step,
+                output=output,
             )
             for rank in self._ranks
         ]

@@ -10,6 +10,7 @@ from ray import tune
 from service.domain import Phase
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
+from service.scheduler.output.files import OutputPlaces
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Policy
@@ -55,6 +56,7 @@ def adapters_of(
     groups: TuneRankGroups | None = None,
     sharing: Sharing | None = None,
     data_roots: DataRoots | None = None,
+    output: OutputPlaces | None = None,
 ) -> TuneAdapters:
     """The adapters of one run.
 
@@ -64,6 +66,7 @@ def adapters_of(
         groups: to be attached to Tune.
         sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         data_roots: the directories that trials may read; None: all that their ranks may.
+        output: where ranks write what they print; None: it is not kept.
     """
     feasibility = feasibility or Feasibility()
     decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])
@@ -77,6 +80,8 @@ def adapters_of(
     num_confirming = plan.allotments.get(Phase.CONFIRMATION, 0)
     pace = Pace(plan.length.whole, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
-    orders = Orders(plan, journal, trials, signals, size=size, feasibility=feasibility, data_roots=data_roots)
+    orders = Orders(
+        plan, journal, trials, signals, size=size, feasibility=feasibility, data_roots=data_roots, output=output
+    )
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)
     return TuneAdapters(searcher, pruner, recorder, sharing)

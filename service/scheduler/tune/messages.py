@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from service.domain import FailureReason
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.output.files import OutputPlace
 from trainers.config import Measurement, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
@@ -41,6 +42,9 @@ class TrialOrder:
     begins_at_step: int = 0
     """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
     """
+
+    output: OutputPlace | None = None
+    """Where its ranks write what they print; None: it is not kept."""
 
     def to_tune(self) -> dict[str, Any]:
         return {"order": self}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.output.files import OutputPlaces
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Fork, GiveUp, Resume, Start
 from service.scheduler.tune.journal import Journal
@@ -36,6 +37,7 @@ class Orders:
         size: GroupSize,
         feasibility: Feasibility,
         data_roots: DataRoots | None = None,
+        output: OutputPlaces | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -44,6 +46,7 @@ class Orders:
         self._size = size
         self._feasibility = feasibility
         self._data_roots = data_roots
+        self._output = output
 
     def order(self, asked: Start | Resume) -> TrialOrder | None:
         """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
@@ -73,6 +76,7 @@ class Orders:
             report_timeout_seconds=self._plan.specification.training.report_timeout_seconds,
             until_step=asked.until,
             begins_at_step=0 if asked.fork is None else asked.fork.step,
+            output=None if self._output is None else self._output.of_trial(number),
         )
 
     def give_up(self, asked: GiveUp) -> None:

@@ -85,6 +85,7 @@ class WarmTrainable(tune.Trainable):
             data_roots=order.data_roots,
             until_step=order.until_step,
             begins_at_step=order.begins_at_step,
+            output=order.output,
         )
 
 

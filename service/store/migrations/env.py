@@ -6,7 +6,13 @@ from alembic import context
 from sqlalchemy import Connection
 
 from service.settings import Settings
-from service.store import access_models, deletion_models, external_models  # noqa: F401 # their tables
+from service.store import (  # noqa: F401 # their tables
+    access_models,
+    deletion_models,
+    external_models,
+    output_models,
+    webhook_models,
+)
 from service.store.migrations import VERSION_TABLE
 from service.store.models import Base
 from service.store.session import Database

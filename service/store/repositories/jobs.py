@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -172,14 +172,22 @@ class EventRepository:
         self._session = session
 
     def add(self, job_id: str, kind: str, data: dict[str, Any], now: datetime) -> None:
-        """Appends an event. Ids grow in commit order, so that a reader who saw id n has seen all before it.
+        """Appends an event; see `add_all`."""
+        self.add_all(job_id, kind, [data], now)
+
+    def add_all(self, job_id: str, kind: str, data: Iterable[dict[str, Any]], now: datetime) -> None:
+        """Appends an event for each of the data, in their order. Ids grow in commit order, so that a reader who saw
+        id n has seen all before it.
 
         PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
         commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
         """
+        rows = [{"job_id": job_id, "kind": kind, "data": each, "created_at": now} for each in data]
+        if not rows:
+            return
         lock_event_order(self._session)
-        self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
+        self._session.execute(insert(Event), rows)
 
     def after(self, last_id: int, *, job_id: str | None = None, project: str | None = None, limit: int) -> list[Event]:
         """Up to `limit` events with an id above `last_id`, oldest first; of one job or one project, if it is given."""

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import ColumnElement, Select, delete, func, select
 from sqlalchemy.orm import Session, selectinload
 
 from service.store.models import MeasurementRow, MetricSet, Trial
-from service.store.packing import digest_of, pack, value_at
+from service.store.packing import digest_of, pack, unpack, value_at
 from service.store.repositories.jobs import lock_event_order
 
 MAX_IDS = 10_000
 """Trials named in one statement: fewer than the parameters that either database takes."""
+SCANNED_AT_ONCE = 1000
 _METRICS = selectinload(MeasurementRow.metric_set)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMeasurement:
+    """A measurement as it is stored; its values are read when they are asked for."""
+
+    step: int
+    epoch: float
+    seconds: float
+    names: Sequence[str]
+    packed: bytes
+    recorded_at: datetime
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        return dict(zip(self.names, unpack(self.packed), strict=True))
 
 
 class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._metric_sets: dict[tuple[str, ...], int] = {}
 
     def put(
         self,
@@ -35,23 +54,20 @@ class MeasurementRepository:
 
         Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
-        earlier = self._session.get(MeasurementRow, (trial_id, step))
-        replaced = None if earlier is None else earlier.seconds
-        self._session.merge(
-            MeasurementRow(
-                trial_id=trial_id,
-                step=step,
-                epoch=epoch,
-                seconds=seconds,
-                metric_set_id=self._metric_set(tuple(metrics)),
-                packed_values=pack(metrics.values()),
-                recorded_at=recorded_at,
-            )
-        )
+        row = self._session.get(MeasurementRow, (trial_id, step))
+        replaced = None if row is None else row.seconds
+        if row is None:
+            row = MeasurementRow(trial_id=trial_id, step=step)
+        row.epoch, row.seconds, row.recorded_at = epoch, seconds, recorded_at
+        row.metric_set_id, row.packed_values = self._metric_set(tuple(metrics)), pack(metrics.values())
+        if replaced is None:
+            self._session.add(row)
         return replaced
 
     def _metric_set(self, names: tuple[str, ...]) -> int:
         """The id of the set of these names, which is made if need be."""
+        if names in self._metric_sets:
+            return self._metric_sets[names]
         find = select(MetricSet.id).where(MetricSet.digest == (digest := digest_of(names)))
         found = self._session.scalar(find)
         if found is None:
@@ -64,6 +80,7 @@ class MeasurementRepository:
             self._session.add(made)
             self._session.flush()
             found = made.id
+        self._metric_sets[names] = found
         return found
 
     def find(self, trial_id: str, step: int) -> MeasurementRow | None:
@@ -78,14 +95,52 @@ class MeasurementRepository:
         ).one_or_none()
 
     def of_trial(
-        self, trial_id: str, *, after_step: int | None = None, limit: int | None = None
+        self,
+        trial_id: str,
+        *,
+        after_step: int | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
     ) -> list[MeasurementRow]:
-        statement = self._select().where(MeasurementRow.trial_id == trial_id)
-        if after_step is not None:
-            statement = statement.where(MeasurementRow.step > after_step)
+        statement = self._select().where(*_of_trial(trial_id, after_step, since))
         return list(self._session.scalars(statement.order_by(MeasurementRow.step).limit(limit)))
 
-    def metric_names(self, job_id: str) -> list[str]:
+    def metric_names(self, trial_id: str) -> list[str]:
+        """The metrics that measurements of a trial have, by name."""
+        sets = select(MeasurementRow.metric_set_id).where(MeasurementRow.trial_id == trial_id).distinct()
+        found = self._session.scalars(select(MetricSet.names).where(MetricSet.id.in_(sets)))
+        return sorted({name for names in found for name in names})
+
+    def steps(
+        self, trial_id: str, *, after_step: int | None = None, since: datetime | None = None
+    ) -> tuple[int, int] | None:
+        """The first and the last step at which a trial was measured; None: it was not."""
+        statement = select(func.min(MeasurementRow.step), func.max(MeasurementRow.step))
+        first, last = self._session.execute(statement.where(*_of_trial(trial_id, after_step, since))).one()
+        return None if first is None or last is None else (first, last)
+
+    def scan(
+        self, trial_id: str, *, after_step: int | None = None, since: datetime | None = None
+    ) -> Iterator[StoredMeasurement]:
+        """The measurements of a trial by step, a few in memory at a time, and no objects that the session keeps."""
+        statement = (
+            select(
+                MeasurementRow.step,
+                MeasurementRow.epoch,
+                MeasurementRow.seconds,
+                MeasurementRow.metric_set_id,
+                MeasurementRow.packed_values,
+                MeasurementRow.recorded_at,
+            )
+            .where(*_of_trial(trial_id, after_step, since))
+            .order_by(MeasurementRow.step)
+            .execution_options(yield_per=SCANNED_AT_ONCE)
+        )
+        sets = {row[0]: row[1] for row in self._session.execute(select(MetricSet.id, MetricSet.names))}
+        for step, epoch, seconds, set_id, packed, recorded_at in self._session.execute(statement):
+            yield StoredMeasurement(step, epoch, seconds, sets[set_id], packed, recorded_at)
+
+    def metric_names_of_job(self, job_id: str) -> list[str]:
         """The names of all metrics that trials of a job have measured, in the order in which they are reported."""
         used = select(MeasurementRow.metric_set_id).join(MeasurementRow.trial).where(Trial.job_id == job_id).distinct()
         statement = select(MetricSet.names).where(MetricSet.id.in_(used)).order_by(MetricSet.id)
@@ -126,3 +181,12 @@ class MeasurementRepository:
 
     def _select(self) -> Select[MeasurementRow]:
         return select(MeasurementRow).options(_METRICS)
+
+
+def _of_trial(trial_id: str, after_step: int | None, since: datetime | None) -> list[ColumnElement[bool]]:
+    conditions = [MeasurementRow.trial_id == trial_id]
+    if after_step is not None:
+        conditions.append(MeasurementRow.step > after_step)
+    if since is not None:
+        conditions.append(MeasurementRow.recorded_at >= since)
+    return conditions

@@ -68,11 +68,11 @@ def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) ->
         out = http.post("/logout", headers=world.page)
         assert (out.status_code, out.headers["location"]) == (303, "/login")
         assert http.get("/v1/jobs").status_code == 401
-        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False).status_code == 401
+        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False, verify=False).status_code == 401
         world.clock.advance(0.001)
         world.log_in(http)
         assert http.get("/v1/jobs").status_code == 200
-        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False).status_code == 401
+        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False, verify=False).status_code == 401
     with world.database.reading() as session:
         entries = AuditRepository(session).page(limit=9)
         token = TokenRepository(session).named("ada")
@@ -184,6 +184,20 @@ def test_a_stream_ends_when_its_token_does(world: World) -> None:
         world.revoke()
         submit(world.database)  # an event, which has streams look
         wait_until(lambda: next(chunks, None) is None, "the end of the stream")
+
+
+def test_a_stream_ends_with_the_session_that_opened_it(world: World) -> None:
+    with world.asked.client() as http:
+        world.log_in(http)
+        with http.stream("GET", "/v1/events") as stream:
+            chunks = stream.iter_bytes()
+            next(chunks)
+            world.clock.advance(LIFETIME.total_seconds() - 1)
+            told = submit(world.database)
+            assert told in next(chunks).decode()
+            world.clock.advance(2)
+            submit(world.database)
+            assert next(chunks, None) is None
 
 
 def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_database: Database) -> None:

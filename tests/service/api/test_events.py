@@ -157,3 +157,24 @@ def test_open_streams_do_not_hold_up_a_stopping_server(sqlite_database: Database
             assert next(chunks)
             server.close()
             assert list(chunks) == []  # its end, and no cut when the time for requests is over
+
+
+def test_pages_of_events_have_the_ids_of_the_stream(http: httpx.Client, database: Database) -> None:
+    job_id = finished_job(database)
+    submit(database)
+    ids = _stored(database, job_id)
+    json_alone = {"Accept": "application/json"}
+    told: list[int] = []
+    after: int | None = 0
+    while after is not None:
+        answer = http.get(f"/v1/jobs/{job_id}/events", params={"after": after, "page_size": 7}, headers=json_alone)
+        assert answer.headers["Content-Type"] == "application/json"
+        told += [event["id"] for event in answer.json()["items"]]
+        after = answer.json()["next_after"]
+    assert told == ids
+    everything = http.get("/v1/events", params={"page_size": 200}, headers=json_alone).json()
+    assert [event["id"] for event in everything["items"]] == _stored(database)
+    assert http.get(f"/v1/jobs/{job_id}/events?after={ids[-1]}", headers=json_alone).json() == {
+        "items": [],
+        "next_after": None,
+    }

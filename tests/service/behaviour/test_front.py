@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import httpx
 import pytest
 
 from service.client import Client
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import DeliveryState, Direction, JobState, Phase, TrialState
 from service.evidence.pareto_front import dominates
 from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
 from tests.support.service.answers import assert_measured, train_with_snippet
 from tests.support.service.live import running
+from tests.support.service.receiver import Receiver
 from tests.support.service.service_process import ServiceProcesses
-from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
+from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
@@ -38,10 +41,24 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
         "confirmation": None,
         "resources": {"parallel_trials": 1},
     }
-    with running(shared_service.database, data_are_here=True) as url, Client(url) as client:
+    receiver = Receiver()
+    with (
+        closing(receiver),
+        running(shared_service.database, data_are_here=True, webhook_private_addresses=True) as url,
+        Client(url) as client,
+    ):
         job = client.submit(JobSpecification.model_validate(specification), model="my-mlp")
+        webhook = client.add_webhook(receiver.url, kinds=["job.state"], job_id=job.id)
         job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure
+        # Told by the worker, before and after the run.
+        shared_service.wait_for("the last message", lambda: "succeeded" in receiver.told())
+        assert {"queued", "running", "succeeded"} <= set(receiver.told())
+        wait_until(
+            lambda: {each.state for each in client.deliveries(webhook.id)} == {DeliveryState.DELIVERED},
+            "the answers' record",
+        )
+        client.remove_webhook(webhook.id)
         trials = list(client.trials(job.id))
         recommendation = client.recommendation(job.id)
         by_model = client.recommendations(model="my-mlp")

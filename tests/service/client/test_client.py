@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from service.client import ApiError, Client, ServiceUnreachable, WaitedTooLong, sse_messages
-from service.client import client as client_module
+from service.client import requests as client_module
 from service.domain import JobState, Phase, TrialState
 from service.store.repositories import EventRepository
 from service.store.session import Database

@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from service.domain import JobState, TrialState
+from service.scheduler.output.files import directory_of
+from service.store.repositories.outputs import OutputRepository
 from service.store.session import Database
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
@@ -94,7 +96,8 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     cluster: ForeignCluster, service: ServiceProcesses
 ) -> None:
     service.start_worker()
-    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.4)))
+    printing = {"trouble": "words", "trouble_step": 1}
+    job_id = service.submit(specification(num_trials=3, options=service.slowly(0.4) | printing))
     service.wait_for("a measurement", lambda: any(t.step for t in service.trials(job_id)))
     before, _ = cluster.ask()
     service.run_process().kill()
@@ -105,6 +108,11 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     assert max(trial.runs for trial in trials) == 2
     assert before
     service.wait_for("an empty cluster", cluster.is_empty)
+    with service.database.reading() as session:
+        for trial in trials:
+            lines = [line for chunk in OutputRepository(session).after(trial.id, limit=100) for line in chunk.lines]
+            assert {"Python's words", "C's words", "a child's words", "an error's words"} <= set(lines)
+    assert not directory_of(None, job_id).exists()
 
     # Of a cluster that hangs: the job's end does not wait for its run to leave it, nor the worker for ever.
     job_id = service.submit(specification(num_trials=1))

@@ -20,10 +20,12 @@ import torch
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from torch import nn
 
-from service.domain import FailureReason
+from service.domain import FailureReason, OutputStream
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.worker_template import WorkerTemplate
+from service.scheduler.output.files import OutputPlace, directory_of
+from service.scheduler.output.reading import read_output
 from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome, describe_failure
 from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.worker import make_directory
@@ -71,9 +73,11 @@ def order(**options: Any) -> TrialConfig:
     )
 
 
-def train(group: RankGroup, config: TrialConfig, directory: Path) -> list[Measurement | RankFailure]:
+def train(
+    group: RankGroup, config: TrialConfig, directory: Path, *, output: OutputPlace | None = None
+) -> list[Measurement | RankFailure]:
     """Trains a trial to its end."""
-    group.start(config, str(directory))
+    group.start(config, str(directory), output=output)
     outcomes: list[Measurement | RankFailure] = []
     while (outcome := group.advance()) is not None:
         outcomes.append(outcome)
@@ -170,7 +174,8 @@ def test_the_next_trial_does_not_wait_for_the_interval_that_is_thrown_away(
 def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
     try:
-        group.start(order(seconds_per_step=0.01), str(tmp_path))
+        place = OutputPlace(str(tmp_path / "output"), "job_1", 7)
+        group.start(order(trouble="words", trouble_step=3, seconds_per_step=0.01), str(tmp_path), output=place)
         assert isinstance(group.advance(), Measurement)
         os.kill(group.process_ids()[1], signal.SIGKILL)
         failure = group.advance()
@@ -181,12 +186,19 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     assert failure.reason is FailureReason.LOST
     assert not group.is_usable
     wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
+    # All that the killed one had written is there, of Python, of C's buffers, and of a process that it had started.
+    pieces = read_output(directory_of(place.parent, place.job_id), {})
+    assert {(piece.source.trial, piece.source.rank) for piece in pieces} <= {(7, 0), (7, 1)}
+    printed = {(piece.source.rank, piece.source.stream): piece.content for piece in pieces}
+    assert printed[1, OutputStream.STDOUT] == b"Python's words\nC's words\na child's words\n"
+    assert printed[1, OutputStream.STDERR] == b"an error's words\n"
 
 
 def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
     try:
-        [*_, failure] = train(group, order(trouble="error"), tmp_path)
+        place = OutputPlace(str(tmp_path / "output"), "job_1", 0)
+        [*_, failure] = train(group, order(trouble="error"), tmp_path, output=place)
     finally:
         group.close()
     assert isinstance(failure, RankFailure)
@@ -194,6 +206,9 @@ def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: P
     assert failure.detail == "KeyError: 'label of image 17'"
     assert "_meet_trouble" in failure.trace
     assert not group.is_usable
+    pieces = read_output(directory_of(place.parent, place.job_id), {})
+    [printed] = [piece.content.decode() for piece in pieces if piece.source.rank == 1]
+    assert printed == failure.trace
 
 
 def test_a_rank_that_never_reports_ends_its_trial_and_is_named(bundles: PlacementGroup, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -86,6 +88,11 @@ class TroubledDigits(DigitsMLP):
                 sys.exit(3)
             case "hang":
                 time.sleep(1e6)
+            case "words":
+                sys.stdout.write("Python's words\n")
+                ctypes.CDLL(None).puts(b"C's words")
+                subprocess.run(["echo", "a child's words"], check=True)
+                sys.stderr.write("an error's words\n")
             case "garbage":
                 sys.stdout.buffer.write(bytes(range(256)) * 4000 + b"\n")
                 sys.stderr.buffer.write(b"\xff\xfe\x00\x1b[2J\n" * 1000)

@@ -1,0 +1,178 @@
+"""The checkpoints of a trial: a list of them, and their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Annotated, BinaryIO
+
+from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from service.api import problems
+from service.api.dependencies import JobId, ReadSession, SettingsDependency
+from service.api.one_thread import OneThreadRoute
+from service.api.routers.trials import TrialNumber
+from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
+from service.checkpoint_files import OpenFile, TrialCheckpoints
+from service.errors import CheckpointsOutOfReach, NotFound
+from service.settings import Settings
+from service.store.repositories import TrialRepository
+from service.store.session import Session
+from trainers.storage import StoreFailed
+
+MAX_DOWNLOADS = 20
+"""At once, of an API process."""
+CHUNK_BYTES = 2**20
+BYTES = "application/octet-stream"
+
+router = APIRouter(prefix="/v1/jobs/{job_id}/trials/{number}/checkpoints", tags=["trials"], route_class=OneThreadRoute)
+
+CheckpointName = Annotated[str, Path(max_length=100, examples=["step-00000040"])]
+FileName = Annotated[str, Path(max_length=100, examples=["rank-00000.safetensors"])]
+Range = Annotated[str | None, Header(alias="Range", description="`bytes=1048576-` goes on with a download.")]
+IfRange = Annotated[
+    str | None, Header(alias="If-Range", description="The `ETag` of what was downloaded: else all is sent.")
+]
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+@router.get("", summary="List a trial's checkpoints", responses=problems.documented(404, 422, 503))
+def list_checkpoints(
+    session: ReadSession, settings: SettingsDependency, job_id: JobId, number: TrialNumber
+) -> CheckpointList:
+    """The checkpoints that are there now, the newest first: of a trial that has not ended the last few, of one that has
+    none.
+    """
+    checkpoints = _checkpoints(session, settings, job_id, number)
+    try:
+        found = checkpoints.newest_first()
+    except (OSError, StoreFailed) as error:
+        raise _unreadable(error) from error
+    return CheckpointList(items=[CheckpointRead.model_validate(checkpoint) for checkpoint in found])
+
+
+@router.get(
+    "/{checkpoint}/{file}",
+    summary="Download a file of a checkpoint",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file.",
+            "content": {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "..."}},
+        },
+        206: {"description": "The range that was asked for.", "content": {BYTES: {"schema": {"type": "string"}}}},
+        **problems.documented(404, 416, 422, 503),
+    },
+)
+def download_checkpoint(
+    request: Request,
+    session: ReadSession,
+    settings: SettingsDependency,
+    job_id: JobId,
+    number: TrialNumber,
+    checkpoint: CheckpointName,
+    file: FileName,
+    wanted_range: Range = None,
+    if_range: IfRange = None,
+) -> Response:
+    """A file of a checkpoint as it is, in one piece or from where a download broke off.
+
+    The checkpoint is gone once newer ones are there, or its trial has ended; what has begun to be sent from a path is
+    sent to its end.
+    """
+    path = request.url.path
+    try:
+        opened = _checkpoints(session, settings, job_id, number).open(checkpoint, file)
+    except FileNotFoundError:
+        raise NotFound("file of a checkpoint", f"{checkpoint}/{file}") from None
+    except (OSError, StoreFailed) as error:
+        raise _unreadable(error) from error
+    tag = f'"{checkpoint}-{opened.version}-{opened.num_bytes:x}"'
+    headers = {
+        "Accept-Ranges": "bytes",
+        "ETag": tag,
+        "Content-Encoding": "identity",  # a compressor would change what a range is of
+        "Content-Disposition": f'attachment; filename="{job_id}-{number}-{checkpoint}-{file}"',
+    }
+    wanted = _wanted(wanted_range if if_range in (None, tag) else None, opened.num_bytes)
+    if wanted is None:
+        opened.content.close()
+        return problems.problem_response(
+            HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            None,
+            "The range is beyond the file",
+            f"the file has {opened.num_bytes} bytes",
+            instance=path,
+            headers={"Content-Range": f"bytes */{opened.num_bytes}"},
+        )
+    start, end = wanted
+    is_part = (start, end) != (0, opened.num_bytes)
+    if is_part:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{opened.num_bytes}"
+    headers["Content-Length"] = str(end - start)
+    return Download(opened, start, end, HTTPStatus.PARTIAL_CONTENT if is_part else HTTPStatus.OK, headers)
+
+
+class Downloads:
+    """The files that are being sent, counted. Lives in one event loop."""
+
+    def __init__(self) -> None:
+        self.num_open = 0
+
+
+class Download(StreamingResponse):
+    """A range of a file; counted for as long as it lasts."""
+
+    def __init__(self, opened: OpenFile, start: int, end: int, status: int, headers: dict[str, str]) -> None:
+        self._opened = opened
+        super().__init__(_chunks(opened.content, start, end), status, headers, media_type=BYTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        downloads: Downloads = scope["app"].state.downloads
+        try:
+            if downloads.num_open >= MAX_DOWNLOADS:
+                busy = problems.busy(f"{MAX_DOWNLOADS} files are sent at once", instance=scope["path"])
+                await busy(scope, receive, send)
+                return
+            downloads.num_open += 1
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                downloads.num_open -= 1
+        finally:
+            self._opened.content.close()
+
+
+def _chunks(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+    file.seek(start)
+    left = end - start
+    while left > 0 and (chunk := file.read(min(CHUNK_BYTES, left))):
+        left -= len(chunk)
+        yield chunk
+
+
+def _wanted(text: str | None, num_bytes: int) -> tuple[int, int] | None:
+    """(begin, end) of what is asked for; None: there is none of it. What is no single range asks for all (RFC 9110)."""
+    match = None if text is None else _RANGE.fullmatch(text.strip())
+    if match is None or match[1] == match[2] == "":
+        return 0, num_bytes
+    if match[1] == "":
+        start, end = max(0, num_bytes - int(match[2])), num_bytes
+    else:
+        start, end = int(match[1]), num_bytes if match[2] == "" else int(match[2]) + 1
+        if match[2] != "" and end <= start:
+            return 0, num_bytes
+    return (start, min(end, num_bytes)) if start < num_bytes and end > start else None
+
+
+def _checkpoints(session: Session, settings: Settings, job_id: str, number: int) -> TrialCheckpoints:
+    trial = TrialRepository(session).get(job_id, number)
+    return TrialCheckpoints(settings.checkpoint_place / trial.job_id / str(trial.number))
+
+
+def _unreadable(error: OSError | StoreFailed) -> CheckpointsOutOfReach:
+    # The words of the system alone: what it names is a path of the service.
+    return CheckpointsOutOfReach(str(error.strerror if isinstance(error, OSError) else error))

@@ -1,0 +1,80 @@
+"""Bodies about webhooks, and about what is sent to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from service.api import examples
+from service.api.schemas.common import ReadModel
+from service.domain import DeliveryState
+from service.specification.strict_model import StrictModel
+from service.webhooks.addresses import MAX_URL_LENGTH
+
+EventKind: TypeAlias = Literal["job.state", "job.changed", "job.recommendation", "trial.state", "trial.measured"]
+
+
+class WebhookCreate(StrictModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK_CREATE]})
+
+    url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]
+    """Where messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is looked up each
+    time; addresses that are not public are refused, unless the service's settings allow them."""
+    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=5)] = Field(
+        default=["job.state", "job.recommendation"]
+    )
+    """Of the events that it is told."""
+    job_id: Annotated[str, StringConstraints(max_length=40)] | None = None
+    """Of this job alone, from its beginning; null: of all jobs of the project, from now on."""
+
+
+class WebhookRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK]})
+
+    id: str
+    project: str
+    job_id: str | None
+    """Null: all jobs of the project."""
+    url: str
+    kinds: list[str]
+    owner: str | None
+    """The name of the token that made it; null: nobody had to say who asks."""
+    created_at: datetime
+    num_failures: int
+    """Requests in a row that failed. After 30 it is disabled."""
+    disabled_at: datetime | None
+    disabled_because: str | None
+
+
+class WebhookCreated(WebhookRead):
+    model_config = ConfigDict(json_schema_extra={"examples": [{**examples.WEBHOOK, "secret": examples.WEBHOOK_SECRET}]})
+
+    secret: str
+    """With which messages are signed, as the Standard Webhooks specification says. It is shown this once."""
+
+
+class DeliveryRead(ReadModel):
+    """A message to a webhook."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.DELIVERY]})
+
+    id: str
+    """The header `webhook-id`, the same each time it is sent."""
+    event_id: int
+    kind: str
+    body: str
+    """As it is sent."""
+    state: DeliveryState
+    attempts: int
+    next_attempt_at: datetime
+    """While it waits."""
+    status: int | None
+    """Of the last answer; null: there was none."""
+    answer: str | None
+    """The beginning of the last answer, or why there was none."""
+    seconds: float | None
+    """That the last request took."""
+    created_at: datetime
+    finished_at: datetime | None

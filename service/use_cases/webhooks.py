@@ -1,0 +1,183 @@
+"""Use cases of webhooks: who is told what, the outbox, and what becomes of each message.
+
+The events are the outbox's source: a webhook keeps the last one that it has a message of, and messages are made in the
+transaction that moves it on, by whichever process sends them. A process that dies while it sends leaves its message to
+be sent again: each is sent at least once, and has the same id each time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ulid import ULID
+
+from service.domain import DeliveryState
+from service.errors import Conflict
+from service.store.models import Event
+from service.store.repositories import EventRepository, JobRepository
+from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
+from service.store.session import Session
+from service.store.webhook_models import Delivery, Webhook
+from service.use_cases.transitions import storable
+
+MAX_WEBHOOKS = 20
+"""Of a project."""
+MAX_WAITING = 1000
+"""Messages to a webhook at once; further events wait to become some."""
+NUM_KEPT = 500
+"""Ended messages of a webhook that are listed."""
+EVENTS_AT_ONCE = 100
+WEBHOOKS_AT_ONCE = 20
+SENT_AT_ONCE = 8
+LOST_SECONDS = 60.0
+"""Seconds after which a message that is being sent is taken for lost: far longer than sending takes."""
+PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 18000.0, 36000.0)
+"""Seconds until a message is sent again, after each attempt that failed; then it has failed."""
+FAILURES_UNTIL_DISABLED = 30
+"""Requests to a webhook that fail in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is to be sent now."""
+
+    id: str
+    url: str
+    secret: str
+    body: bytes
+
+
+def add_webhook(
+    session: Session,
+    *,
+    project: str,
+    job_id: str | None,
+    url: str,
+    kinds: Sequence[str],
+    secret: str,
+    owner: str | None,
+    now: datetime,
+) -> Webhook:
+    """Adds a webhook, which is told what happens from now on; of a job whatever has happened, too.
+
+    Raises:
+        Conflict: the project has as many as it may.
+        NotFound: there is no such job.
+    """
+    webhooks = WebhookRepository(session)
+    if webhooks.count(project) >= MAX_WEBHOOKS:
+        raise Conflict(f"project {project!r} has {MAX_WEBHOOKS} webhooks already")
+    if job_id is not None:
+        JobRepository(session).check_exists(job_id)
+    webhook = Webhook(
+        id=f"hook_{ULID()}",
+        project=project,
+        job_id=job_id,
+        url=url,
+        kinds=list(dict.fromkeys(kinds)),
+        secret=secret,
+        owner=owner,
+        created_at=now,
+        last_event_id=0 if job_id is not None else EventRepository(session).last_id(),
+    )
+    webhooks.add(webhook)
+    return webhook
+
+
+def enable(session: Session, webhook: Webhook) -> None:
+    """Goes on with a webhook that was disabled; its waiting messages are sent."""
+    webhook.disabled_at = webhook.disabled_because = None
+    webhook.num_failures = 0
+    session.flush()
+
+
+def redeliver(session: Session, delivery: Delivery, *, now: datetime) -> None:
+    """Sends a message again, as soon as may be. Raises: Conflict: it waits to be sent anyway."""
+    if delivery.state is DeliveryState.WAITING:
+        raise Conflict(f"message {delivery.id!r} waits to be sent")
+    delivery.state, delivery.attempts = DeliveryState.WAITING, 0
+    delivery.next_attempt_at, delivery.finished_at = now, None
+    session.flush()
+
+
+def is_anything_to_do(session: Session, *, now: datetime) -> bool:
+    """True if there are new events that a webhook may be to be told of, or messages whose time has come."""
+    last_id = EventRepository(session).last_id()
+    return WebhookRepository(session).any_behind(last_id) or DeliveryRepository(session).any_due(now)
+
+
+def fill_outbox(session: Session, *, now: datetime) -> int:
+    """Makes messages of new events for some webhooks; how many there were."""
+    last_id = EventRepository(session).last_id()
+    webhooks, deliveries = WebhookRepository(session), DeliveryRepository(session)
+    made = 0
+    for webhook in webhooks.behind(last_id, limit=WEBHOOKS_AT_ONCE):
+        room = MAX_WAITING - deliveries.num_waiting(webhook.id)
+        limit = min(EVENTS_AT_ONCE, room)
+        if limit <= 0:
+            continue
+        events = webhooks.events_for(webhook, last_id, limit=limit)
+        deliveries.add_all([_message_of(webhook, event, now=now) for event in events])
+        webhook.last_event_id = events[-1].id if len(events) == limit else last_id
+        deliveries.remove_oldest(webhook.id, num_kept=NUM_KEPT)
+        made += len(events)
+    session.flush()
+    return made
+
+
+def _message_of(webhook: Webhook, event: Event, *, now: datetime) -> Delivery:
+    content = {
+        "type": event.kind,
+        "timestamp": event.created_at.isoformat(),
+        "data": {"event_id": event.id, "job_id": event.job_id, **event.data},
+    }
+    return Delivery(
+        id=f"msg_{ULID()}",
+        webhook_id=webhook.id,
+        event_id=event.id,
+        kind=event.kind,
+        body=json.dumps(content, separators=(",", ":")),
+        state=DeliveryState.WAITING,
+        next_attempt_at=now,
+        created_at=now,
+    )
+
+
+def take_due(session: Session, *, now: datetime) -> list[Message]:
+    """Some messages to be sent now; unless `note_answer` follows, others send them again later."""
+    taken = DeliveryRepository(session).due(now, limit=SENT_AT_ONCE)
+    for delivery, _ in taken:
+        delivery.attempts += 1
+        delivery.next_attempt_at = now + timedelta(seconds=LOST_SECONDS)
+    session.flush()
+    return [Message(delivery.id, webhook.url, webhook.secret, delivery.body.encode()) for delivery, webhook in taken]
+
+
+def note_answer(
+    session: Session, message_id: str, *, status: int | None, text: str, seconds: float, is_taken: bool, now: datetime
+) -> None:
+    """Notes what came of sending a message: it is delivered, sent again later, or has failed."""
+    found = DeliveryRepository(session).get_locked(message_id)
+    if found is None:
+        return
+    delivery, webhook = found
+    delivery.status, delivery.answer, delivery.seconds = status, storable(text), seconds
+    if is_taken:
+        delivery.state, delivery.finished_at = DeliveryState.DELIVERED, now
+        webhook.num_failures = 0
+    else:
+        webhook.num_failures += 1
+        if delivery.attempts > len(PAUSES):
+            delivery.state, delivery.finished_at = DeliveryState.FAILED, now
+        else:
+            delivery.next_attempt_at = now + timedelta(seconds=PAUSES[delivery.attempts - 1])
+        if webhook.num_failures >= FAILURES_UNTIL_DISABLED and webhook.disabled_at is None:
+            answer = f"status {status}" if status is not None else text
+            webhook.disabled_at = now
+            webhook.disabled_because = storable(f"{webhook.num_failures} requests in a row failed; last: {answer}")[
+                :1000
+            ]
+    session.flush()

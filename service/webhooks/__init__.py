@@ -1,0 +1,1 @@
+"""Telling others' servers what happens to jobs: to where that is allowed, signed, and again when it fails."""

@@ -1,0 +1,264 @@
+"""Messages to webhooks: made of events, sent to a real server, signed, and sent again after failures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from service.access.caller import Scope
+from service.domain import DeliveryState
+from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
+from service.store.session import Database
+from service.store.webhook_models import Delivery, Webhook
+from service.use_cases import webhooks
+from service.use_cases.steer import pause_job
+from service.webhooks import sending
+from service.webhooks.delivering import deliver
+from service.webhooks.sending import send
+from service.webhooks.signing import new_secret, signed_headers
+from tests.support.service.callers import asking, give_token
+from tests.support.service.live import running
+from tests.support.service.receiver import Receiver
+from tests.support.service.scenarios import NOW, Clock, submit
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+def add(database: Database, url: str, *, job_id: str | None = None, kinds: tuple[str, ...] = ("job.state",)) -> Webhook:
+    with database.writing() as session:
+        return webhooks.add_webhook(
+            session,
+            project="default",
+            job_id=job_id,
+            url=url,
+            kinds=kinds,
+            secret=new_secret(),
+            owner=None,
+            now=NOW,
+        )
+
+
+def messages(database: Database, webhook: Webhook) -> list[Delivery]:
+    """Oldest first."""
+    with database.reading() as session:
+        return list(DeliveryRepository(session).page(webhook.id, limit=100))[::-1]
+
+
+def stored(database: Database, webhook: Webhook) -> Webhook:
+    with database.reading() as session:
+        return WebhookRepository(session).get(webhook.id, project=None)
+
+
+def test_events_of_a_project_are_told_from_then_on_and_signed(database: Database, receiver: Receiver) -> None:
+    submit(database)
+    webhook = add(database, receiver.url)
+    job_id = submit(database)
+    with database.writing() as session:
+        pause_job(session, job_id, now=NOW)
+    submit(database, project="another")
+    clock = Clock()
+    assert deliver(database, allows_private=True, clock=clock) == 2
+    assert deliver(database, allows_private=True, clock=clock) == 0
+    assert sorted(receiver.told()) == ["paused", "queued"]
+    for headers, body in receiver.requests:
+        content = json.loads(body)
+        assert (content["type"], content["data"]["job_id"]) == ("job.state", job_id)
+        expected = signed_headers(
+            webhook.secret,
+            message_id=headers["webhook-id"],
+            timestamp=int(headers["webhook-timestamp"]),
+            body=body,
+        )
+        assert headers["webhook-signature"] == expected["webhook-signature"]
+        assert headers["host"] == receiver.url.split("/")[2]
+    found = messages(database, webhook)
+    assert [(each.state, each.attempts, each.status, each.answer) for each in found] == [
+        (DeliveryState.DELIVERED, 1, 200, ("thanks" * 1000)[: sending.ANSWER_BYTES])
+    ] * 2
+
+
+def test_a_webhook_of_a_job_is_told_of_it_from_its_beginning(database: Database, receiver: Receiver) -> None:
+    job_id, _ = submit(database), submit(database)
+    add(database, receiver.url, job_id=job_id)
+    assert deliver(database, allows_private=True, clock=Clock()) == 1
+    assert [json.loads(body)["data"]["job_id"] for _, body in receiver.requests] == [job_id]
+
+
+def test_what_fails_is_sent_again_later_with_the_same_id_and_at_last_has_failed(
+    database: Database, receiver: Receiver
+) -> None:
+    webhook, clock = add(database, receiver.url), Clock()
+    submit(database)
+    receiver.status = 500
+    for pause in webhooks.PAUSES:
+        assert deliver(database, allows_private=True, clock=clock) == 1
+        assert deliver(database, allows_private=True, clock=clock) == 0
+        [waiting] = messages(database, webhook)
+        assert (waiting.state, waiting.next_attempt_at) == (
+            DeliveryState.WAITING,
+            clock.now + timedelta(seconds=pause),
+        )
+        clock.advance(pause)
+    assert deliver(database, allows_private=True, clock=clock) == 1
+    [failed] = messages(database, webhook)
+    assert (failed.state, failed.status, failed.attempts) == (DeliveryState.FAILED, 500, len(webhooks.PAUSES) + 1)
+    assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
+    receiver.status = 204
+    with database.writing() as session:
+        webhooks.redeliver(session, DeliveryRepository(session).get(webhook.id, failed.id), now=clock.now)
+    assert deliver(database, allows_private=True, clock=clock) == 1
+    assert messages(database, webhook)[0].state is DeliveryState.DELIVERED
+    assert stored(database, webhook).num_failures == 0
+
+
+def test_a_message_whose_sender_was_killed_is_sent_again_and_not_before(database: Database, receiver: Receiver) -> None:
+    add(database, receiver.url)
+    submit(database)
+    clock = Clock()
+    with database.writing() as session:  # a process that dies with the message in its hands
+        webhooks.fill_outbox(session, now=clock.now)
+        [taken] = webhooks.take_due(session, now=clock.now)
+    assert deliver(database, allows_private=True, clock=clock) == 0
+    clock.advance(webhooks.LOST_SECONDS)
+    assert deliver(database, allows_private=True, clock=clock) == 1
+    assert [headers["webhook-id"] for headers, _ in receiver.requests] == [taken.id]
+
+
+def test_a_webhook_that_fails_again_and_again_is_disabled_until_it_is_enabled(
+    sqlite_database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "FAILURES_UNTIL_DISABLED", 2)
+    webhook, clock = add(sqlite_database, receiver.url), Clock()
+    submit(sqlite_database)
+    receiver.status = 503
+    for _ in range(2):
+        assert deliver(sqlite_database, allows_private=True, clock=clock) == 1
+        clock.advance(webhooks.PAUSES[0])
+    assert stored(sqlite_database, webhook).disabled_because == "2 requests in a row failed; last: status 503"
+    clock.advance(1e6)
+    submit(sqlite_database)
+    assert deliver(sqlite_database, allows_private=True, clock=clock) == 0
+    receiver.status = 200
+    with sqlite_database.writing() as session:
+        webhooks.enable(session, WebhookRepository(session).get(webhook.id, project=None))
+    assert deliver(sqlite_database, allows_private=True, clock=clock) == 2
+
+
+def test_a_backlog_is_bounded_and_loses_nothing(
+    sqlite_database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_WAITING", 3)
+    monkeypatch.setattr(webhooks, "NUM_KEPT", 2)
+    webhook, clock = add(sqlite_database, receiver.url), Clock()
+    jobs = [submit(sqlite_database) for _ in range(7)]
+    with sqlite_database.writing() as session:
+        assert [webhooks.fill_outbox(session, now=NOW) for _ in range(2)] == [3, 0]
+    while deliver(sqlite_database, allows_private=True, clock=clock):
+        pass
+    assert sorted(json.loads(body)["data"]["job_id"] for _, body in receiver.requests) == sorted(jobs)
+    assert len(messages(sqlite_database, webhook)) <= 5
+
+
+def ask(url: str, *, allows_private: bool = True) -> sending.Answer:
+    return asyncio.run(send(url, b"{}", {}, allows_private=allows_private))
+
+
+def test_private_addresses_redirects_and_slow_servers(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ask(receiver.url, allows_private=False)
+    assert (refused.is_taken, refused.status) == (False, None)
+    assert "not public" in refused.text
+    assert receiver.requests == []
+    receiver.status, receiver.location = 302, "http://169.254.169.254/"
+    redirected = ask(receiver.url)
+    assert (redirected.is_taken, redirected.status) == (False, 302)
+    assert redirected.text.startswith("redirects are not followed")
+    assert len(receiver.requests) == 1
+    monkeypatch.setattr(sending, "SENDING_SECONDS", 0.3)
+    receiver.is_slow = True
+    slow = ask(receiver.url)
+    assert (slow.is_taken, slow.status) == (False, None)
+    assert "within 0.3 s" in slow.text
+    assert ask("http://localhost:1/").status is None
+
+
+def test_webhooks_over_http(database: Database, receiver: Receiver) -> None:
+    clock = Clock()
+    with running(database, webhook_private_addresses=True) as address, client(address) as http:
+        job_id = submit(database)
+        made = http.post("/v1/webhooks", json={"url": receiver.url, "job_id": job_id})
+        assert made.status_code == 201, made.text
+        webhook = made.json()
+        assert webhook["secret"].startswith("whsec_")
+        assert webhook["kinds"] == ["job.state", "job.recommendation"]
+        path = made.headers["Location"]
+        assert "secret" not in http.get(path).json()
+        assert [each["id"] for each in http.get("/v1/webhooks").json()["items"]] == [webhook["id"]]
+        assert deliver(database, allows_private=True, clock=clock) == 1
+        [delivery] = http.get(f"{path}/deliveries").json()["items"]
+        assert (delivery["state"], delivery["status"]) == ("delivered", 200)
+        again = http.post(f"{path}/deliveries/{delivery['id']}/redeliver")
+        assert (again.status_code, again.json()["state"]) == (200, "waiting")
+        assert http.post(f"{path}/deliveries/{delivery['id']}/redeliver").status_code == 409
+        clock.advance(1e9)
+        assert deliver(database, allows_private=True, clock=clock) == 1
+        assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
+        assert http.post(f"{path}/enable").json()["disabled_at"] is None
+        assert http.delete(path).status_code == 204
+        assert http.get(path).status_code == 404
+        assert http.get(f"{path}/deliveries").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"url": "http://127.0.0.1:8730/"}, "url"),
+        ({"url": "gopher://example.org"}, "url"),
+        ({"url": "https://example.org", "kinds": ["job.stat"]}, "kinds[0]"),
+        ({"url": "https://example.org", "kinds": []}, "kinds"),
+        ({"url": "https://example.org", "secret": "mine"}, "secret"),
+    ],
+)
+def test_webhooks_that_are_refused_name_the_field(sqlite_database: Database, body: dict[str, Any], field: str) -> None:
+    with running(sqlite_database) as address, client(address) as http:
+        answer = http.post("/v1/webhooks", json=body)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == field
+
+
+def test_webhooks_are_of_one_project(database: Database) -> None:
+    ours = give_token(database, "ours", Scope.SUBMIT, project="ours")
+    theirs = give_token(database, "theirs", Scope.SUBMIT, project="theirs")
+    their_job = submit(database, project="theirs")
+    with asking(database) as asked, asked.client(ours) as our_http, asked.client(theirs) as their_http:
+        path = their_http.post("/v1/webhooks", json={"url": "https://example.org"}).headers["Location"]
+        assert our_http.get("/v1/webhooks").json()["items"] == []
+        for method, address in [
+            ("GET", path),
+            ("DELETE", path),
+            ("POST", f"{path}/enable"),
+            ("GET", f"{path}/deliveries"),
+            ("POST", f"{path}/deliveries/msg_1/redeliver"),
+        ]:
+            assert our_http.request(method, address).status_code == 404, address
+        stolen = our_http.post("/v1/webhooks", json={"url": "https://example.org", "job_id": their_job})
+        assert stolen.status_code == 404
+        assert their_http.get(path).json()["project"] == "theirs"
+
+
+@contextmanager
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http:
+        yield http
