@@ -182,6 +182,7 @@ def job_page(
         "best_numbers": best_numbers,
         "recommendation": recommendation,
         "snippet": python_snippet(recommendation) if recommendation else None,
+        "imported": specification.imported,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
     return templates.TemplateResponse(request, "job.html", context, headers=HEADERS)

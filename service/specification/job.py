@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, RootModel, model_validator
 from service.domain import Currency, PrunerName, SamplerName
 from service.specification.external.trials import ExternalTrials
 from service.specification.resources import Resources
+from service.specification.search.imported import MAX_IMPORTED, ImportedTrial
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
 from trainers.config import MAX_COUNT, MAX_SEED
@@ -221,6 +222,9 @@ class JobSpecification(StrictModel):
     """Stops trials that fall behind."""
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
+    imported: list[ImportedTrial] = Field(default_factory=list, max_length=MAX_IMPORTED)
+    """Trials of another study, as `shampoo-tuner import` writes them. They inform the samplers `tpe`, `gp`, `cmaes` and
+    your own before its first trial; they are no trials of this job, and count in no verdict."""
     baselines: list[Baseline] = Field(
         default_factory=lambda: [Baseline()], max_length=MAX_BASELINES, examples=[[{"search_space": "adamw"}]]
     )

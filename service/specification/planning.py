@@ -31,6 +31,7 @@ from service.specification.phases import (
     pinned_of,
     spaces_of,
 )
+from service.specification.search.imported import KnownPoint, known_points
 from service.specification.search.method import SamplerOfJob, search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.workloads import describe_workload
@@ -67,6 +68,8 @@ class JobPlan:
     """Trials of each side."""
     pinned: dict[Side, tuple[dict[str, Scalar], ...]]
     """Assignments that a side tries first, after the defaults."""
+    imported: tuple[KnownPoint, ...]
+    """What the search's sampler is told before the first trial."""
 
     @property
     def num_steps(self) -> int:
@@ -212,6 +215,7 @@ def _planned(
         allotments=allot(specification),
         side_allotments=side_allotments,
         pinned=pinned_of(specification, spaces),
+        imported=known_points(specification.imported, spaces[Phase.SEARCH], objectives),
     )
 
 

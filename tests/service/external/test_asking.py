@@ -15,6 +15,7 @@ from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import pause_job, resume_job, stop_trial
+from service.use_cases.waiting import NO_CLIENT
 from tests.support.service.external import Run, submit_external
 from tests.support.service.live import running
 from tests.support.service.scenarios import Clock, submit
@@ -95,7 +96,13 @@ def world_of(database: Database, **fields: Any) -> Iterator[World]:
 
 
 def test_clients_train_a_job_to_its_recommendation(world: World) -> None:
+    def waits_for() -> Any:
+        waiting = world.http.get(f"/v1/jobs/{world.job}").json()["waiting"]
+        return None if waiting is None else waiting["for"]
+
+    assert waits_for() == NO_CLIENT
     first, second = world.suggest("node1"), world.suggest("node2")
+    assert waits_for() is None
     assert [first["number"], second["number"]] == [0, 1]
     assert first["config"]["num_steps"] == 10
     assert first["config"]["workload_options"] == {"dropout": first["parameters"]["workload.dropout"]}
