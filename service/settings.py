@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     """The place of trials' checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
     `s3://bucket/prefix?region=eu-west-1`, with its credentials in the environment of workers and of the Ray cluster;
     None: `checkpoints` in `data_dir`."""
+    tracker_directory: Path | None = None
+    """What experiment trackers are told of jobs that ask for it, a directory for each tracker; None: `trackers` in
+    `data_dir`. With MLFLOW_TRACKING_URI in the environment of a worker, `mlflow` writes there instead."""
     database_url: str | None = None
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
     database_url_file: Path | None = None
@@ -232,6 +235,11 @@ class Settings(BaseSettings):
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
         return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
+
+    @property
+    def tracker_place(self) -> Path:
+        """`tracker_directory`, or the directory in `data_dir`; absolute."""
+        return (self.tracker_directory or self.data_dir / "trackers").expanduser().absolute()
 
     @property
     def checkpoint_place(self) -> Place:

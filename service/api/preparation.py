@@ -35,8 +35,9 @@ from service.api.schemas.jobs import JobCreate
 from service.errors import NotDoneYet, ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
+from service.specification.external.trials import EXTERNAL
 from service.specification.job import JobSpecification, SamplerReference
-from service.specification.planning import JobPlan, described, plan_job
+from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import JobRepository
@@ -207,11 +208,11 @@ def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are
     """True if it takes processes to prepare a submission."""
     return (
         dry_run
-        or specification.workload.name not in BUILT_IN
+        or specification.workload.name not in (*BUILT_IN, EXTERNAL)
         or isinstance(specification.sampler.name, SamplerReference)
         or field_with_winners(specification) is not None
         or specification.pruner.name == "pbt"
-        or (data_are_here and not is_known_to_build(specification))
+        or (data_are_here and specification.external is None and not is_known_to_build(specification))
     )
 
 
@@ -220,6 +221,8 @@ def _prepare(
 ) -> Prepared:
     check_sampler(body.sampler)
     plan = plan_job(body.specification)
+    if plan.specification.external is not None:
+        return Prepared(body, plan, None, None, price)  # neither the model nor its data are here
     data_roots = settings.data_directories
     check_paths(plan, data_roots, data_are_here=data_are_here)
     if not dry_run:
@@ -269,7 +272,10 @@ async def _described_workload(
     name = specification.workload.name
     if name in BUILT_IN:
         return BUILT_IN[name]
-    return await preparations.do(json.dumps(name), functools.partial(described, name), token=caller.token)
+    if name == EXTERNAL:
+        return workload_of(specification)  # the job says it all
+    work = functools.partial(workload_of, specification)
+    return await preparations.do(json.dumps(name), work, token=caller.token)
 
 
 JobWorkload = Annotated[WorkloadDescription, Depends(_described_workload)]

@@ -38,7 +38,9 @@ from service.errors import (
     ServiceBusy,
     ServiceError,
     TrialAlreadyFinished,
+    TrialNotComplete,
     TrialNotRetriable,
+    TrialsTrainedHere,
     UnknownName,
     WorkloadNotDescribed,
 )
@@ -79,6 +81,8 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
     (ForkNotRetriable, HTTPStatus.CONFLICT, "fork-not-retriable", "The trial cannot be tried again"),
     (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
+    (TrialsTrainedHere, HTTPStatus.CONFLICT, "trials-trained-here", "The service trains the job's trials itself"),
+    (TrialNotComplete, HTTPStatus.CONFLICT, "trial-not-complete", "The trial is not complete"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
     (PreconditionFailed, HTTPStatus.PRECONDITION_FAILED, "changed-meanwhile", "It has been changed meanwhile"),
     (

@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 from service.cli.access_commands import app as access_app
 from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
 from service.cli.backup_commands import app as backup_app
+from service.cli.export_commands import app as export_app
+from service.cli.external_commands import app as external_app
 from service.cli.here import read_settings
 from service.cli.logs_command import app as logs_app
 from service.cli.process_commands import app as process_app
@@ -76,6 +78,8 @@ app.add_typer(process_app)
 app.add_typer(backup_app)
 app.add_typer(steering_app)
 app.add_typer(logs_app)
+app.add_typer(external_app)
+app.add_typer(export_app)
 app.add_typer(workload_app, name="workload")
 app.add_typer(access_app)
 

@@ -140,6 +140,12 @@ class MeasurementRepository:
         for step, epoch, seconds, set_id, packed, recorded_at in self._session.execute(statement):
             yield StoredMeasurement(step, epoch, seconds, sets[set_id], packed, recorded_at)
 
+    def metric_names_of_job(self, job_id: str) -> list[str]:
+        """The names of all metrics that trials of a job have measured, in the order in which they are reported."""
+        used = select(MeasurementRow.metric_set_id).join(MeasurementRow.trial).where(Trial.job_id == job_id).distinct()
+        statement = select(MetricSet.names).where(MetricSet.id.in_(used)).order_by(MetricSet.id)
+        return list(dict.fromkeys(name for names in self._session.scalars(statement) for name in names))
+
     def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[tuple[int, float | None]]]:
         """A metric of these trials by trial: (step, value) in order of steps; None: it was not measured, or not finite.
 
