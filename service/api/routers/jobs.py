@@ -16,9 +16,9 @@ from service.api.conditional import (
     refuse_if_changed,
 )
 from service.api.dependencies import JobId, Now, ReadSession, WriteSession
-from service.api.job_filters import JobFilters
 from service.api.job_reader import Reader
-from service.api.list_views import View, view_of
+from service.api.lists.job_filters import JobFilters
+from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_specification
