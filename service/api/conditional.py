@@ -112,7 +112,7 @@ def _check(given: str, changeable: Callable[[], str]) -> None:
         raise PreconditionFailed(given[:200])
 
 
-def _unchanged_job(session: WriteSession, job_id: JobId, if_match: IfMatch = None) -> None:
+def refuse_if_changed(session: WriteSession, job_id: JobId, if_match: IfMatch = None) -> None:
     """Raises: PreconditionFailed: `If-Match` names a state of the job that is past; NotFound."""
     if if_match is not None:
         job = JobRepository(session).get_locked(job_id)
@@ -127,7 +127,8 @@ def _unchanged_trial(session: WriteSession, job_id: JobId, number: TrialNumber, 
         _check(if_match, lambda: changeable_of_trial(trial))
 
 
-IF_JOB_UNCHANGED = Depends(_unchanged_job, scope="function")
-"""Of endpoints that change a job: within the transaction of the change."""
+IF_JOB_UNCHANGED = Depends(refuse_if_changed, scope="function")
+"""Of endpoints without a body that change a job: within the transaction of the change. Where there is a body, that is
+checked first, and the endpoint asks `refuse_if_changed` itself."""
 IF_TRIAL_UNCHANGED = Depends(_unchanged_trial, scope="function")
 """The same for a trial."""

@@ -29,7 +29,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
                 ("recommendation", "read_recommendation", "What it recommends, once it has ended."),
                 ("cancel", "cancel_job", "Ends it."),
                 ("clone", "clone_job", "Makes another one like it."),
-                ("delete", "remove_job", "Deletes it, once it has ended."),
+                ("delete", "delete_job", "Deletes it, once it has ended."),
             )
         },
     },

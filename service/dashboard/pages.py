@@ -17,7 +17,7 @@ from service.access.permitted import may_have_run
 from service.api import problems
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
-from service.api.job_filters import JobFilters
+from service.api.lists.job_filters import JobFilters
 from service.api.media_types import JSON, weights_of
 from service.api.one_thread import OneThreadRoute
 from service.dashboard import view

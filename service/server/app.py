@@ -70,6 +70,7 @@ TAGS = [
         "name": "trials",
         "description": "The trials of a job, with their configs and curves; proposed, stopped, retried.",
     },
+    {"name": "external trials", "description": "Trials that are trained elsewhere: asked for, and told of."},
     {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
     {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
     {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},

@@ -8,11 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 
 from service.api import conditional, problems, submission
-from service.api.conditional import IF_JOB_UNCHANGED, TaggedDependency, changeable_of_job
+from service.api.conditional import (
+    IF_JOB_UNCHANGED,
+    IfMatch,
+    TaggedDependency,
+    changeable_of_job,
+    refuse_if_changed,
+)
 from service.api.dependencies import JobId, Now, ReadSession, WriteSession
-from service.api.job_filters import JobFilters
 from service.api.job_reader import Reader
-from service.api.list_views import View, view_of
+from service.api.lists.job_filters import JobFilters
+from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_specification
@@ -91,16 +97,19 @@ def read_job(session: ReadSession, reader: Reader, tagged: TaggedDependency, job
 @router.patch(
     "/{job_id}",
     summary="Change a job",
-    dependencies=[Depends(refuse_repeated_names), IF_JOB_UNCHANGED],
+    dependencies=[Depends(refuse_repeated_names)],
     responses=problems.documented(403, 404, 408, 412, 413, 415, 422, 503),
 )
-def change_job(body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
+def change_job(
+    body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId, if_match: IfMatch = None
+) -> JobRead:
     """Changes the name, the tags, the notes, the priority or the budget; what is left out stays.
 
     A running job goes on with another budget within seconds: its run ends in order and starts again, trials from their
     last checkpoints. A finished job goes on when it is resumed. The number of trials cannot fall below those that have
     begun, in any phase.
     """
+    refuse_if_changed(session, job_id, if_match)
     steer.change_job(session, job_id, **body.changes, now=now)
     return reader.one(session, steer.change_budget(session, job_id, body.budget.changes, now=now))
 

@@ -38,9 +38,9 @@ from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import steer
+from service.use_cases.keeping import deletion
 from service.use_cases.keeping.archive import set_archived
 from service.use_cases.keeping.clone import merged, submission_of
-from service.use_cases.keeping.deletion import delete_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -52,7 +52,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 412, 422, 503)},
     dependencies=[IF_JOB_UNCHANGED],
 )
-def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
+def delete_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. There is no
     way back.
 
@@ -61,7 +61,7 @@ def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused: cancel
     it first.
     """
-    delete_job(session, job_id, now=now)
+    deletion.delete_job(session, job_id, now=now)
 
 
 @router.post(

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from service.api import conditional, problems
 from service.api.conditional import IF_TRIAL_UNCHANGED, TaggedDependency, changeable_of_trial
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
-from service.api.list_views import View, view_of
+from service.api.lists.trial_filters import TrialFilters, checked
+from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
@@ -28,7 +29,6 @@ from service.api.schemas.jobs import (
     TrialRead,
 )
 from service.api.strict_json import refuse_repeated_names
-from service.api.trial_filters import TrialFilters, checked
 from service.domain import Phase
 from service.errors import NotFound
 from service.evidence.recommend import pasteable
