@@ -133,6 +133,20 @@ class BudgetSpent(Conflict):
         self.job_id, self.state = job_id, state
 
 
+class TrialsTrainedHere(Conflict):
+    """Clients ask for trials of a job that the service trains itself."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id!r} is trained by the service: only one that was submitted with `external` hands trials out"
+        )
+        self.job_id = job_id
+
+
+class TrialNotComplete(Conflict):
+    """A client says that a trial is complete, and its last step has not been measured."""
+
+
 class IdempotencyKeyReused(ServiceError):
     """The same Idempotency-Key came with another request body."""
 

@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     """The place of trials' checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
     `s3://bucket/prefix?region=eu-west-1`, with its credentials in the environment of workers and of the Ray cluster;
     None: `checkpoints` in `data_dir`."""
+    tracker_directory: Path | None = None
+    """What experiment trackers are told of jobs that ask for it, a directory for each tracker; None: `trackers` in
+    `data_dir`. With MLFLOW_TRACKING_URI in the environment of a worker, `mlflow` writes there instead."""
     database_url: str | None = None
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""
     database_url_file: Path | None = None
@@ -127,6 +130,10 @@ class Settings(BaseSettings):
     requests_per_second: float = Field(default=50.0, ge=0)
     """Of each token, and of each address without one, in each API process; four seconds' worth may come at once.
     Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
+    warm_after_seconds: float = Field(default=20.0, ge=0, le=1e9)
+    """So long after its start the API starts the process, with torch in its memory, whose copies answer dry runs and
+    describe workloads of your own in a second; sooner if somebody asks, who then waits some seconds for it. By default
+    after the worker, which has more use for the processor, has started."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
 
@@ -228,6 +235,11 @@ class Settings(BaseSettings):
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
         return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
+
+    @property
+    def tracker_place(self) -> Path:
+        """`tracker_directory`, or the directory in `data_dir`; absolute."""
+        return (self.tracker_directory or self.data_dir / "trackers").expanduser().absolute()
 
     @property
     def checkpoint_place(self) -> Place:

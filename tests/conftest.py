@@ -29,6 +29,9 @@ os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's own name
 # Jobs of tests read data that tests have written.
 os.environ.setdefault("SHAMPOO_TUNER_DATA_ROOTS", os.pathsep.join([tempfile.gettempdir(), str(Path.cwd())]))
 
+# Few services of tests are asked for what the warm process is there for, and those start it by asking.
+os.environ.setdefault("SHAMPOO_TUNER_WARM_AFTER_SECONDS", "3600")
+
 os.environ.update(s3_server.ENVIRONMENT)
 
 # An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.

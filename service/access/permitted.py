@@ -33,6 +33,12 @@ def refuse_user_code(workload: WorkloadChoice, sampler: SamplerChoice, settings:
             raise CodeForbidden(field, f"{name!r} is code that the service would run: {needs}")
 
 
+def may_have_run(workload: WorkloadChoice, sampler: SamplerChoice, settings: Settings, *, caller: Caller) -> bool:
+    """True if `refuse_user_code` would refuse nothing."""
+    names_code = any(True for _ in _named_code(workload, sampler))
+    return not names_code or (settings.allow_code and caller.may(Scope.CODE))
+
+
 def refuse_code_switched_off(workload: WorkloadChoice, sampler: SamplerChoice, settings: Settings) -> None:
     """Refuses `module:Class` where the service allows it to nobody.
 

@@ -39,4 +39,10 @@ def session_of(value: str, *, key: str, now: datetime) -> Session | None:
     except BadSignature:
         return None
     ends_at = datetime.fromtimestamp(until, UTC)
-    return Session(str(prefix), ends_at - LIFETIME) if ends_at > now else None
+    session = Session(str(prefix), ends_at - LIFETIME)
+    return None if is_over(session.begun_at, now) else session
+
+
+def is_over(begun_at: datetime, now: datetime) -> bool:
+    """True of a session that has lasted its time."""
+    return begun_at + LIFETIME <= now

@@ -117,7 +117,8 @@ class Doors:
         if caller.token is None:
             return await self.anybody(now) is not None
         token = await self._token(caller.token, now)
-        if token is None or (caller.logged_in_at is not None and not token.holds(caller.logged_in_at)):
+        began = caller.logged_in_at
+        if token is None or (began is not None and (sessions.is_over(began, now) or not token.holds(began))):
             return False
         return token.caller == replace(caller, logged_in_at=None)
 

@@ -1,7 +1,7 @@
 """Live streams of events (server-sent events), fed from the events table.
 
-One query every `POLL_SECONDS` for all streams of the process tells them when there is something new, and what is new is
-read once for all of them (`service.api.recent_events`).
+Every stream reads its own events from SQL, so nothing is lost between them; one query every `POLL_SECONDS` for all
+streams of the process tells them when to look.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from service.store.repositories import EventRepository, JobRepository
 from service.store.repositories.outputs import OutputRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 
+Found = TypeVar("Found")
+
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 15.0
 RETRY_MS = 3000
 """Milliseconds until a browser connects again."""
-
-Found = TypeVar("Found")
 
 logger = logging.getLogger(__name__)
 
@@ -88,12 +88,12 @@ class EventFeed:
         self._turns = turns
         self._clock = clock
         self.metrics = metrics
+        self.recent = RecentEvents(self.read)
         self.events = Newest(self, lambda session: EventRepository(session).last_id())
         self.output = Newest(self, lambda session: OutputRepository(session).last_id())
         self._max_streams = max_streams
         self._max_streams_per_address = max_streams_per_address
         self._streams: Counter[str] = Counter()
-        self.recent = RecentEvents(self.read)
 
     def begin_stream(self, address: str) -> None:
         """Counts a stream to an address; `end_stream` is to follow.

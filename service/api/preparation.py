@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,8 +35,9 @@ from service.api.schemas.jobs import JobCreate
 from service.errors import NotDoneYet, ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
+from service.specification.external.trials import EXTERNAL
 from service.specification.job import JobSpecification, SamplerReference
-from service.specification.planning import JobPlan, described, plan_job
+from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import JobRepository
@@ -70,6 +72,8 @@ class Preparations:
         self._free = asyncio.Semaphore(at_once)
         self._threads = CapacityLimiter(at_once)
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self._of_token: Counter[str] = Counter()
+        """Of those that run or wait."""
         self._late: dict[str, asyncio.Task[Any]] = {}
         """Work that took longer than a request may; first all of it, then what has ended and nobody has asked for."""
 
@@ -78,19 +82,27 @@ class Preparations:
         """Calls whose work goes on or waits, equal ones counted once."""
         return len(self._running)
 
-    async def do(self, what: str, work: Callable[[], T]) -> T:
+    async def do(self, what: str, work: Callable[[], T], *, token: str | None = None) -> T:
         """The result of `work`, which a thread is given; of a call with an equal `what` that is under way, if any.
 
+        Args:
+            token: its prefix, of whoever asks. All that run or wait for one token leave others a process.
+
         Raises:
-            ServiceBusy: there are too many already, or there was no turn in time.
+            ServiceBusy: there are too many already, or too many of this token, or there was no turn in time.
             NotDoneYet: it takes longer than clients wait.
         """
         task = self._running.get(what) or self._late.pop(what, None)
         if task is None:
             if len(self._running) >= self._at_once + self._waiting:
                 raise ServiceBusy(self._at_once, 0.0, what=WHAT)
+            if token is not None and self._of_token[token] >= self._at_once - 1:
+                raise ServiceBusy(self._at_once - 1, 0.0, what=f"{WHAT}, of one token,")
             task = asyncio.create_task(self._do(work), name="preparation")
             self._running[what] = task
+            if token is not None:
+                self._of_token[token] += 1
+                task.add_done_callback(lambda _: self._leave(token))
             task.add_done_callback(lambda done: self._end(what, done))
         # Of its own: whoever leaves does not end it for the others.
         done, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
@@ -111,6 +123,11 @@ class Preparations:
             return await to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
         finally:
             self._free.release()
+
+    def _leave(self, token: str) -> None:
+        self._of_token[token] -= 1
+        if not self._of_token[token]:
+            del self._of_token[token]
 
     def _end(self, what: str, task: asyncio.Task[Any]) -> None:
         del self._running[what]
@@ -181,7 +198,7 @@ async def prepare(
     if not starts_processes(body.specification, dry_run=dry_run, data_are_here=data_are_here):
         return await run_in_threadpool(work)
     what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
-    found = await preparations.do(what, work)
+    found = await preparations.do(what, work, token=caller.token)
     return Prepared(
         body, found.plan, found.fingerprint, found.memory, price
     )  # the name and the tags are each request's own
@@ -191,11 +208,11 @@ def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are
     """True if it takes processes to prepare a submission."""
     return (
         dry_run
-        or specification.workload.name not in BUILT_IN
+        or specification.workload.name not in (*BUILT_IN, EXTERNAL)
         or isinstance(specification.sampler.name, SamplerReference)
         or field_with_winners(specification) is not None
         or specification.pruner.name == "pbt"
-        or (data_are_here and not is_known_to_build(specification))
+        or (data_are_here and specification.external is None and not is_known_to_build(specification))
     )
 
 
@@ -204,6 +221,8 @@ def _prepare(
 ) -> Prepared:
     check_sampler(body.sampler)
     plan = plan_job(body.specification)
+    if plan.specification.external is not None:
+        return Prepared(body, plan, None, None, price)  # neither the model nor its data are here
     data_roots = settings.data_directories
     check_paths(plan, data_roots, data_are_here=data_are_here)
     if not dry_run:
@@ -246,12 +265,17 @@ async def permitted_specification(
 
 
 async def _described_workload(
-    specification: Annotated[JobSpecification, Depends(permitted_specification)], preparations: PreparationsDependency
+    specification: Annotated[JobSpecification, Depends(permitted_specification)],
+    caller: CallerDependency,
+    preparations: PreparationsDependency,
 ) -> WorkloadDescription:
     name = specification.workload.name
     if name in BUILT_IN:
         return BUILT_IN[name]
-    return await preparations.do(json.dumps(name), functools.partial(described, name))
+    if name == EXTERNAL:
+        return workload_of(specification)  # the job says it all
+    work = functools.partial(workload_of, specification)
+    return await preparations.do(json.dumps(name), work, token=caller.token)
 
 
 JobWorkload = Annotated[WorkloadDescription, Depends(_described_workload)]

@@ -37,7 +37,9 @@ from service.errors import (
     ServiceBusy,
     ServiceError,
     TrialAlreadyFinished,
+    TrialNotComplete,
     TrialNotRetriable,
+    TrialsTrainedHere,
     UnknownName,
     WorkloadNotDescribed,
 )
@@ -78,6 +80,8 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (TrialAlreadyFinished, HTTPStatus.CONFLICT, "trial-already-finished", "The trial has already ended"),
     (ForkNotRetriable, HTTPStatus.CONFLICT, "fork-not-retriable", "The trial cannot be tried again"),
     (TrialNotRetriable, HTTPStatus.CONFLICT, "trial-not-retriable", "The trial cannot be tried again"),
+    (TrialsTrainedHere, HTTPStatus.CONFLICT, "trials-trained-here", "The service trains the job's trials itself"),
+    (TrialNotComplete, HTTPStatus.CONFLICT, "trial-not-complete", "The trial is not complete"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
     (
         IdempotencyKeyReused,
@@ -199,7 +203,8 @@ def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
     if isinstance(error, QuotaExceeded):
-        return [FieldError(field=error.quota, message=f"{error.used:g} of {error.limit:g} are used", value=error.limit)]
+        message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
+        return [FieldError(field=error.quota, message=message, value=error.limit)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
     if isinstance(error, InvalidInput):

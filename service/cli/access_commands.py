@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -211,7 +212,7 @@ def list_projects(here: Here) -> None:
                     _of(usage.running_jobs, project.max_running_jobs),
                     _of(usage.queued_jobs, project.max_queued_jobs),
                     _of(round(usage.device_hours, 2), project.max_device_hours),
-                    _of(usage.stored_bytes, project.max_stored_bytes),
+                    _of(usage.stored_bytes, project.max_stored_bytes, _size),
                 ]
             )
     _print_table(
@@ -266,8 +267,14 @@ def _bytes(text: str) -> int:
     return round(float(found["count"]) * float(1000 ** _POWERS[found["unit"]]))
 
 
-def _of(used: float, limit: float | None) -> str:
-    return f"{used:g}" if limit is None else f"{used:g} of {limit:g}"
+def _of(used: float, limit: float | None, written: Callable[[float], str] = "{:g}".format) -> str:
+    return written(used) if limit is None else f"{written(used)} of {written(limit)}"
+
+
+def _size(num_bytes: float) -> str:
+    """As `--stored-bytes` takes it, to four figures."""
+    unit = min(int(math.log10(max(num_bytes, 1))) // 3, len(_POWERS) - 1)
+    return f"{num_bytes / 1000**unit:.4g}{list(_POWERS)[unit]}B"
 
 
 def _moment(moment: datetime | None) -> str:

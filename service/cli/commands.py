@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 from service.cli.access_commands import app as access_app
 from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
 from service.cli.backup_commands import app as backup_app
+from service.cli.export_commands import app as export_app
+from service.cli.external_commands import app as external_app
 from service.cli.here import read_settings
 from service.cli.process_commands import app as process_app
 from service.cli.steering_commands import app as steering_app
@@ -78,6 +80,8 @@ app.add_typer(backup_app)
 app.add_typer(steering_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")
+app.add_typer(external_app)
+app.add_typer(export_app)
 app.add_typer(workload_app, name="workload")
 app.add_typer(access_app)
 

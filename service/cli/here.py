@@ -60,7 +60,7 @@ def own_database(data_dir: Path | None, database_url: str | None) -> Iterator[Da
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     with closing(open_database(settings)) as database:
-        if settings.database_url is None:
+        if settings.database_url is None and settings.database_url_file is None:
             migrate_database(database)
         elif not_migrated := why_not_migrated(database):
             raise CannotServe(not_migrated)

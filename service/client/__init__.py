@@ -7,7 +7,18 @@ from trainers.installation.extras import needing
 with needing("api", subject="service.client"):
     from service.client.client import Client
     from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
+    from service.client.external import ExternalTrial, external_trials, suggest
     from service.client.own_token import UnusableToken
     from service.client.stream import sse_messages
 
-__all__ = ["ApiError", "Client", "ServiceUnreachable", "UnusableToken", "WaitedTooLong", "sse_messages"]
+__all__ = [
+    "ApiError",
+    "Client",
+    "ExternalTrial",
+    "ServiceUnreachable",
+    "UnusableToken",
+    "WaitedTooLong",
+    "external_trials",
+    "sse_messages",
+    "suggest",
+]

@@ -28,6 +28,7 @@ from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.client.downloads import fetch
 from service.client.errors import ServiceUnreachable, WaitedTooLong
+from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
 from service.client.stream import followed
 from service.client.webhooks import WebhookRequests
 from service.domain import JobState, Phase, TrialState
@@ -96,7 +97,7 @@ class Client(WebhookRequests):
 
     def delete(self, job_id: str) -> None:
         """Deletes a job that has ended, for good. Raises: ApiError (404; 409: it has not ended)."""
-        self._send("DELETE", _job_path(job_id))
+        self._ask("DELETE", _job_path(job_id))
 
     def archive(self, job_id: str) -> JobRead:
         """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""
@@ -245,6 +246,30 @@ class Client(WebhookRequests):
                 raise ServiceUnreachable(self.base_url, error) from error
             if not response.is_success:
                 raise self._error(response)
+
+    def export(
+        self,
+        job_id: str,
+        *,
+        table: Literal["trials", "measurements"],
+        table_format: Literal["csv", "jsonl", "parquet"] = "csv",
+    ) -> Iterator[bytes]:
+        """The file of a job's trials or measurements, in pieces, as the service reads them.
+
+        Raises:
+            ApiError: 404.
+            ServiceUnreachable: also in the middle of the file, which is then of no use.
+        """
+        params = {"table": table, "format": table_format}
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
+        try:
+            with self._http.stream("GET", f"{_job_path(job_id)}/export", params=params, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._error(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
 
     def recommendations(self, workload: str | None = None, **asked: str | int) -> list[RecommendationRead]:
         """The recommendations that hold for all that is asked, the best first.

@@ -96,6 +96,23 @@ class Requests:
             if token is None:
                 return
 
+    def read(
+        self,
+        schema: type[Read],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Read:
+        """The answer to one request, for what has no method of its own.
+
+        Raises:
+            ApiError, ServiceUnreachable
+        """
+        return self._read(schema, method, path, params=params, body=body, headers=headers)
+
     def _read(
         self,
         schema: type[Read],

@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse
 from starlette.responses import Response
 
 from service.access.audit import record_deed
-from service.access.caller import Caller
+from service.access.caller import Caller, Scope
 from service.access.sessions import COOKIE, LIFETIME, SIGNING_KEY, signed
 from service.access.tokens import end_sessions, read_token_text
 from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
@@ -55,6 +55,8 @@ async def log_in(
     caller = None if text is None else await doors.by_token(text, now)
     if text is None or caller is None:
         return _form(request, next_page, problem="This is no valid token: it is not known here, or has ended.")
+    if not caller.may(Scope.READ):
+        return _form(request, next_page, problem="This token is not for pages: it lacks the scope read.")
 
     def begin(caller: Caller) -> str:
         with database.writing() as session:

@@ -12,8 +12,10 @@ from fastapi.responses import HTMLResponse
 from starlette.responses import Response
 from starlette.templating import Jinja2Templates
 
+from service.access.caller import Scope
+from service.access.permitted import may_have_run
 from service.api import problems
-from service.api.dependencies import Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
 from service.api.job_filters import JobFilters
 from service.api.media_types import JSON, weights_of
@@ -92,6 +94,7 @@ templates = Jinja2Templates(env=_environment())
 def jobs_page(
     request: Request,
     session: ReadSession,
+    caller: CallerDependency,
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
@@ -117,6 +120,8 @@ def jobs_page(
         "address": view.ListAddress(request.query_params.multi_items()),
         "before": before,
         "next_before": jobs[-1].id if more else None,
+        "may_submit": caller.may(Scope.SUBMIT),
+        "sends_token": caller.name is not None,
         "service_url": str(request.base_url).rstrip("/"),
     }
     return templates.TemplateResponse(request, "jobs.html", context, headers=HEADERS)
@@ -126,6 +131,7 @@ def jobs_page(
 def job_page(
     request: Request,
     session: ReadSession,
+    caller: CallerDependency,
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
@@ -157,6 +163,8 @@ def job_page(
         "bar": view.bar(progress),
         "labels": named,
         "label_of": label_of,
+        "may_steer": caller.may(Scope.SUBMIT),
+        "may_run_again": may_have_run(specification.workload, specification.sampler, settings, caller=caller),
         "budget": specification.budget,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,

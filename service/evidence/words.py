@@ -48,6 +48,8 @@ AT_EQUAL = {
 SEARCH_VALUES = "By the values of the search, each the luckiest of its side: they are not what to expect."
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
+TELLING_SHARE = 1.0
+"""Of the baseline's value: the ends of the interval with the luck of a search are told as far as that."""
 NOT_WORTH_IT = "Not worth it for this model"
 PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
 
@@ -193,12 +195,24 @@ def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tu
     if evidence.search_interval is None:
         words.append(ONLY_SEEDS)
     else:
-        wide_low, wide_high = evidence.search_interval
-        words.append(
-            "With the luck of a search of this size, which that does not cover, it lies between "
-            f"{signed_share(wide_low)} and {signed_share(wide_high)}."
-        )
+        words.append(luck_words(*evidence.search_interval))
     return " ".join(words)
+
+
+def luck_words(low: float, high: float) -> str:
+    """The interval with the luck of a search, whose ends are shares of the baseline's value.
+
+    Where it holds 0, an end beyond `TELLING_SHARE` is not told: of a loss, all of the baseline's value is the most that
+    can be gained, and who may lose as much as there is decides no otherwise if it is twenty times that.
+    """
+    covers = "With the luck of a search of this size, which that does not cover,"
+    if low >= 0.0 or high <= 0.0:
+        return f"{covers} it lies between {signed_share(low)} and {signed_share(high)}."
+    if low < -TELLING_SHARE and high > TELLING_SHARE:
+        return f"{covers} there are too few trials to say: the next search may as well find the opposite."
+    told_low = signed_share(low) if low >= -TELLING_SHARE else f"less than {signed_share(-TELLING_SHARE)}"
+    told_high = signed_share(high) if high <= TELLING_SHARE else f"more than {signed_share(TELLING_SHARE)}"
+    return f"{covers} it lies between {told_low} and {told_high}."
 
 
 def _few(evidence: Evidence) -> str:

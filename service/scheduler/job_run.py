@@ -20,7 +20,7 @@ from typing import NoReturn
 from ray import tune
 
 from service.clock import utc_now
-from service.errors import InvalidInput, LeaseLost, NotFound
+from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
@@ -28,15 +28,25 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
+from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.output.files import OutputPlaces, local_parent
 from service.scheduler.output.keeper import OutputKeeper
 from service.scheduler.output.on_cluster import ClusterOutput
-from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.job_policy import history_of, make_policy
-from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
-from service.scheduler.stored_job import Stored, is_to_be_judged, plan_of, read_stored, retries_of, unfinished_configs
+from service.scheduler.stored_job import (
+    Stored,
+    group_size,
+    is_final,
+    is_to_be_judged,
+    plan_of,
+    read_stored,
+    restored_policy,
+    retries_of,
+    set_limits,
+    trackers_of,
+    unfinished_configs,
+)
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
@@ -45,12 +55,9 @@ from service.scheduler.tune.sharing import Sharing
 from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
-from service.specification.planning import JobPlan
-from service.store.repositories import JobRepository
-from service.store.retry import Write, with_retries, write_with_retries
+from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.use_cases import run
-from service.use_cases.budgets import allowed_device_hours, device_hours, running_seconds
 from service.use_cases.leases import Lease, release_job
 from trainers.storage import Place
 
@@ -90,14 +97,17 @@ def run_job(this: JobRun) -> None:
     output = _output_of_cluster(this)
     if output is not None:
         output.start()
+    stored = read_stored(this.database, this.lease)
+    trackers = trackers_of(stored.job, this.settings.tracker_place)
     try:
         with _template(this):
-            _search(this, read_stored(this.database, this.lease))
+            _search(this, stored, trackers)
     except RunEnded as ended:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
     _leave(this, ending, failure, output)
+    trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
 
 
 def _output_of_cluster(this: JobRun) -> OutputKeeper | None:
@@ -144,11 +154,11 @@ def _leave(this: JobRun, ending: Ending, failure: str | None, output: OutputKeep
         ray_cluster.leave(this.address)
     if is_to_release:
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
-    elif _is_final(this.database, this.lease):
+    elif is_final(this.database, this.lease):
         remove(this.checkpoints)
 
 
-def _search(this: JobRun, stored: Stored) -> NoReturn:
+def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     """Tries what the policy asks for.
 
     Raises:
@@ -157,13 +167,13 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         WorkloadNotDescribed: not now.
     """
     plan = plan_of(stored.job, this.settings)
-    _set_limits(this.watch, plan, stored)
-    policy = _restored_policy(plan, stored, this.watch)
+    set_limits(this.watch, plan, stored)
+    policy = restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
     hopeless = retries.why_to_stop()
     if hopeless is not None:
         raise JobImpossible(hopeless)
-    size = _group_size(plan)
+    size = group_size(plan)
     if this.address is None:
         check_data(plan, this.settings.data_directories)
     nodes = _connected(this, size)
@@ -177,6 +187,7 @@ def _search(this: JobRun, stored: Stored) -> NoReturn:
         checkpoints=this.checkpoints,
         never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
         parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
+        trackers=trackers,
     )
     adapters = adapters_of(
         plan,
@@ -214,25 +225,6 @@ def _output_places(this: JobRun) -> OutputPlaces | None:
         return None
     parent = str(local_parent(this.settings.data_dir)) if this.address is None else None
     return OutputPlaces(parent, this.lease.job_id)
-
-
-def _restored_policy(plan: JobPlan, stored: Stored, watch: Watch) -> JobPolicy | InExamples:
-    """The policy of a job that has something left to try.
-
-    Raises:
-        RunEnded: it has nothing left, or the run is to end already.
-        JobImpossible: its sampler can no longer be imported, or fails.
-    """
-    try:
-        policy = make_policy(plan)
-        policy.restore(history_of(stored.trials, plan.objectives))
-    except (InvalidInput, SamplerFailed) as error:
-        raise JobImpossible(f"the job can no longer be run: {error}") from error
-    if policy.is_done:
-        raise RunEnded(Ending.DONE)
-    if (ending := watch.ending()) is not None:
-        raise RunEnded(ending)
-    return policy
 
 
 def _connected(this: JobRun, size: GroupSize) -> list[ray_cluster.Node]:
@@ -284,42 +276,6 @@ def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, direct
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
-
-
-def _set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
-    """Has the run end when the job's time is spent."""
-    specification = plan.specification
-    budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
-    if budget.wall_clock_seconds is not None:
-        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
-    allowed_hours = allowed_device_hours(budget, stored.job.price)
-    if allowed_hours is not None:
-        allowed = allowed_hours / device_hours(specification, 1.0)
-        watch.limit_training(allowed)
-        if spent >= allowed:
-            watch.limit(0.0)
-
-
-def _group_size(plan: JobPlan) -> GroupSize:
-    resources = plan.specification.resources
-    return GroupSize(
-        resources.workers_per_trial,
-        resources.cpus_per_worker,
-        resources.gpus_per_worker,
-        resources.memory_per_worker or 0,
-        resources.custom_resources,
-    )
-
-
-def _is_final(database: Database, lease: Lease) -> bool:
-    try:
-        return with_retries(
-            database.reading,
-            lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-            give_up_seconds=DATABASE_OUTAGE_SECONDS,
-        )
-    except NotFound:
-        return True  # it has ended, and was deleted
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from service.access.permitted import check_paths, refuse_code_switched_off
+from service.clock import utc_now
 from service.domain import Phase
-from service.errors import InvalidInput
+from service.errors import InvalidInput, NotFound
+from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.live_trackers import LiveTrackers
+from service.scheduler.policy.in_examples import InExamples
+from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.retries import Retries, Setbacks
+from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
-from service.scheduler.tune.run_end import JobImpossible
+from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded, Signals
+from service.scheduler.watch import Watch
 from service.settings import Settings
 from service.specification.planning import JobPlan, plan_job
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.retry import with_retries
 from service.store.session import Database
+from service.use_cases.budgets import allowed_device_hours, device_hours, running_seconds
 from service.use_cases.leases import Lease
 from trainers.config import InvalidConfig, TrialConfig
 
@@ -61,7 +71,7 @@ def plan_of(job: Job, settings: Settings) -> JobPlan:
 
 def retries_of(stored: Stored) -> Retries:
     """The retries of a job, told of the failures of its stored trials."""
-    retries, reopened_at = Retries(), stored.job.reopened_at
+    retries, reopened_at = Retries(suspects_memory=not stored.job.is_external), stored.job.reopened_at
     for trial in stored.trials:
         # Whoever has a job go on after its end has mended what ended it.
         is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
@@ -90,3 +100,65 @@ def is_to_be_judged(trial: Trial) -> bool:
     was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
     was_launched = trial.runs > 0 or trial.spared or was_trained
     return not was_launched and not trial.state.is_final
+
+
+def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolicy | InExamples:
+    """The policy of a job that has something left to try.
+
+    Raises:
+        RunEnded: it has nothing left, or the run is to end already.
+        JobImpossible: its sampler can no longer be imported, or fails.
+    """
+    try:
+        policy = make_policy(plan)
+        policy.restore(history_of(stored.trials, plan.objectives))
+    except (InvalidInput, SamplerFailed) as error:
+        raise JobImpossible(f"the job can no longer be run: {error}") from error
+    if policy.is_done:
+        raise RunEnded(Ending.DONE)
+    if (ending := signals.ending()) is not None:
+        raise RunEnded(ending)
+    return policy
+
+
+def set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
+    """Has the run end when the job's time is spent."""
+    specification = plan.specification
+    budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
+    if budget.wall_clock_seconds is not None:
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
+    allowed_hours = allowed_device_hours(budget, stored.job.price)
+    if allowed_hours is not None:
+        allowed = allowed_hours / device_hours(specification, 1.0)
+        watch.limit_training(allowed)
+        if spent >= allowed:
+            watch.limit(0.0)
+
+
+def group_size(plan: JobPlan) -> GroupSize:
+    """The ranks of each of a job's trials."""
+    resources = plan.specification.resources
+    return GroupSize(
+        resources.workers_per_trial,
+        resources.cpus_per_worker,
+        resources.gpus_per_worker,
+        resources.memory_per_worker or 0,
+        resources.custom_resources,
+    )
+
+
+def trackers_of(job: Job, directory: Path) -> LiveTrackers:
+    """The experiment trackers that a job asks for; to be closed."""
+    return LiveTrackers(job.id, job.specification.trackers, directory, job_name=job.name)
+
+
+def is_final(database: Database, lease: Lease) -> bool:
+    """True if the leased job has come to its end."""
+    try:
+        return with_retries(
+            database.reading,
+            lambda session: JobRepository(session).get(lease.job_id).state.is_final,
+            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+        )
+    except NotFound:
+        return True  # it has ended, and was deleted

@@ -17,7 +17,7 @@ import psutil
 
 from service.access.quotas import hours_are_spent
 from service.errors import NotFound
-from service.scheduler.cluster import process_tree, ray_cluster
+from service.scheduler.cluster import process_tree
 from service.scheduler.tune.run_end import Ending, ExitStatus
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
@@ -174,6 +174,9 @@ class Watch:
 
     def _watch_cluster(self) -> None:
         """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
+        # It imports Ray, which a run that holds no device does without.
+        from service.scheduler.cluster import ray_cluster
+
         while not self._leaving.wait(CLUSTER_POLL_SECONDS):
             try:
                 lost = ray_cluster.own_machine_is_lost()

@@ -38,6 +38,8 @@ from service.scheduler.checkpoint_storage import (
 )
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
+from service.scheduler.external import beside as external_runs
+from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.launcher import Launcher, RunProcess
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
@@ -97,17 +99,36 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     for helper in helpers:
         helper.start()
     launcher = _launcher(settings)
+
+    def run_external(lease: Lease) -> None:
+        with bound(job=lease.job_id, attempt=lease.attempt):
+            _run(lease, settings, writing, stop, None, external, is_external=True)
+
+    external = ExternalRuns(
+        database,
+        worker_id,
+        lease_seconds=settings.lease_seconds,
+        poll_seconds=settings.poll_seconds,
+        write=writing,
+        run=run_external,
+        stop=stop,
+    )
+    external.start()
     try:
         while not stop.is_set():
             lease = writing(
-                lambda session: claim_job(session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now())
+                lambda session: claim_job(
+                    session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now(), external=False
+                )
             )
             if lease is None:
                 stop.wait(settings.poll_seconds)
             else:
                 with bound(job=lease.job_id, attempt=lease.attempt):
-                    _run(lease, settings, writing, stop, launcher)
+                    _run(lease, settings, writing, stop, launcher, external)
     finally:
+        stop.set()  # where an error ends the worker, too: these runs end with it
+        external.join()
         if launcher is not None:
             launcher.close()
         gone.set()
@@ -171,11 +192,27 @@ def _launcher(settings: Settings) -> Launcher | None:
         return None
 
 
-def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Event, launcher: Launcher | None) -> None:
-    """Runs a job in a process of its own, and gives the job back if that process did not see it through."""
+def _run(
+    lease: Lease,
+    settings: Settings,
+    writing: _Writing,
+    stop: threading.Event,
+    launcher: Launcher | None,
+    external: ExternalRuns,
+    *,
+    is_external: bool = False,
+) -> None:
+    """Runs a job in a process of its own, and gives the job back if that process did not see it through.
+
+    Args:
+        external: the runs beside the worker's own.
+        is_external: whether this is one of them.
+    """
     logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
     try:
-        status, how = _run_to_its_end(lease, settings, writing.database, stop, launcher)
+        status, how = _run_to_its_end(
+            lease, settings, writing.database, stop, launcher, external, is_external=is_external
+        )
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
     crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
@@ -189,7 +226,14 @@ def _run(lease: Lease, settings: Settings, writing: _Writing, stop: threading.Ev
 
 
 def _run_to_its_end(
-    lease: Lease, settings: Settings, database: Database, stop: threading.Event, launcher: Launcher | None
+    lease: Lease,
+    settings: Settings,
+    database: Database,
+    stop: threading.Event,
+    launcher: Launcher | None,
+    external: ExternalRuns,
+    *,
+    is_external: bool,
 ) -> tuple[int, str]:
     """The exit status of a run's process, and what is known of its end if it was a crash.
 
@@ -211,10 +255,24 @@ def _run_to_its_end(
         output_keeper.start()
     try:
         with log.open("ab") as output, held_pipe() as stdin:
-            run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
+            if is_external:
+                with external.starting() as note:
+                    run = start_run(
+                        lease,
+                        settings,
+                        directory,
+                        stdin=stdin,
+                        output=output.fileno(),
+                        launcher=None,
+                        module=external_runs.MODULE,
+                    )
+                    note(run.pid)
+            else:
+                run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
             status = _supervise(run, stop)
     finally:
-        process_tree.end_descendants(spare=others)
+        if not is_external:  # it starts nothing
+            process_tree.end(lambda: process_tree.descendants() - others - external.processes())
         shutil.rmtree(directory, ignore_errors=True)
         if output_keeper is not None:
             output_keeper.close()
@@ -256,6 +314,7 @@ def start_run(
     stdin: int,
     output: int,
     launcher: Launcher | None,
+    module: str = RUN_MODULE,
 ) -> RunProcess:
     """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
     arguments = [
@@ -268,7 +327,7 @@ def start_run(
         if run is not None:
             return run
     return subprocess.Popen(
-        [sys.executable, "-m", RUN_MODULE, *arguments],
+        [sys.executable, "-m", module, *arguments],
         stdin=stdin,
         stdout=output,
         stderr=output,
@@ -328,7 +387,8 @@ def end_abandoned_runs() -> None:
 
 def _is_run(process: psutil.Process) -> bool:
     try:
-        return RUN_MODULE in " ".join(process.cmdline())  # one that was forked shows it as one argument
+        command = " ".join(process.cmdline())  # one that was forked shows it as one argument
+        return any(module in command for module in (RUN_MODULE, external_runs.MODULE))
     except psutil.Error:
         return False
 

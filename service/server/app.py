@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.access.sessions import COOKIE
 from service.api import events, problems
+from service.api.answers import Answers
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
@@ -30,6 +31,8 @@ from service.api.routers import (
     admin,
     catalogue,
     checkpoints,
+    export,
+    external,
     health,
     jobs,
     kept_jobs,
@@ -122,6 +125,7 @@ def create_app(
     app.state.preparations = Preparations()
     app.state.downloads = checkpoints.Downloads()
     app.state.doors = Doors(opened, turns, settings)
+    app.state.answers = Answers(opened, turns)
     app.state.feed = events.EventFeed(
         opened,
         turns,
@@ -160,11 +164,8 @@ def _routes() -> tuple[BaseRoute, ...]:
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    of_trials = (trials, measurements, output, checkpoints)
-    for module in (
-        *(jobs, kept_jobs, plots, *of_trials, events, webhooks),
-        *(recommendations, catalogue, admin, metrics),
-    ):
+    of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external)
+    for module in (*of_jobs, events, webhooks, recommendations, catalogue, admin, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )

@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, JsonValue, RootModel, model_validator
 
 from service.domain import Currency, PrunerName, SamplerName
+from service.specification.external.trials import ExternalTrials
 from service.specification.resources import Resources
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
 from trainers.config import MAX_COUNT, MAX_SEED
+from trainers.trackers.protocol import TrackerName
 from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN
 
 MAX_TRIALS = 10_000
@@ -199,6 +201,12 @@ class JobSpecification(StrictModel):
     budget: Budget = Field(default_factory=Budget)
     training: RequestedTraining = Field(default_factory=Training)
     resources: Resources = Field(default_factory=Resources)
+    external: ExternalTrials | None = None
+    """Null: the service trains the trials."""
+    trackers: list[TrackerName] = Field(default_factory=list, max_length=3, examples=[["tensorboard"]])
+    """Experiment trackers that are told of the trials while they train, by the worker that runs the job, below its
+    setting `tracker_directory`: `tensorboard` and `mlflow` (the extra `trackers`), and `wandb` (the extra of that
+    name), offline. What goes wrong there is a warning in the worker's log."""
     sampler: SamplerChoice = Field(default_factory=SamplerChoice)
     pruner: PrunerChoice = Field(default_factory=PrunerChoice)
     pinned: Pinned = Field(default_factory=list)

@@ -13,9 +13,11 @@ from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
+from search_spaces.parameters import sectioned
 from service.domain import Direction, Objective, Phase, PrunerName, Side, side_of
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.faults import Faults
+from service.specification.external.trials import EXTERNAL, describe_external
 from service.specification.job import JobSpecification
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
@@ -32,7 +34,7 @@ from service.specification.phases import (
 from service.specification.search.method import SamplerOfJob, search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.workloads import describe_workload
-from trainers.config import MAX_SEED, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
+from trainers.config import MAX_SEED, SUMMARY_PREFIXES, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.describe import DescriptionKilled
 from trainers.workloads.registry import check_options
@@ -145,7 +147,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
     """Checks a specification against the registered workloads and the search spaces, and fills in its defaults.
 
     Args:
-        workload: what `described` says of its workload, where it was asked already.
+        workload: what `workload_of` says of it, where it was asked already.
 
     Raises:
         InvalidInput: names every field that is impossible by itself, or else those that do not go together.
@@ -154,7 +156,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
     faults = Faults()
     own_workload = workload
     with faults.noted():
-        own_workload = workload or described(specification.workload.name)
+        own_workload = workload or workload_of(specification)
     objectives: tuple[Objective, ...] = ()
     if own_workload is not None:
         with faults.noted():
@@ -169,6 +171,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
     for check in (
         specification.resources.check,
         specification.training.check_averaging,
+        functools.partial(_check_external, specification),
         functools.partial(search_method, specification),
         functools.partial(_check_shards, specification),
         functools.partial(_check_mode, specification),
@@ -221,6 +224,46 @@ def _check_mode(specification: JobSpecification) -> None:
     mode = specification.training.parallelism.mode
     if specification.resources.workers_per_trial == 1 and mode != "ddp":
         raise InvalidInput("training.parallelism.mode", f"{mode!r} has no effect with workers_per_trial = 1")
+
+
+def workload_of(specification: JobSpecification) -> WorkloadDescription:
+    """The description of a job's workload: `described`, or what the job itself says of one that its clients train.
+
+    Raises:
+        InvalidInput, WorkloadNotDescribed: as `plan_job`.
+    """
+    name, external, training = specification.workload.name, specification.external, specification.training
+    if name != EXTERNAL:
+        return described(name)
+    if external is None or not external.metrics:
+        raise InvalidInput("external.metrics", f"is required with workload {EXTERNAL!r}: what its clients measure")
+    if all(length is None for length in (training.num_steps, training.num_examples)):
+        raise InvalidInput("training.num_steps", f"is required with workload {EXTERNAL!r}: its length is not known")
+    named = {
+        name
+        for space in spaces_of(specification).values()
+        for section, name in map(sectioned, [*(parameter.name for parameter in space.parameters), *space.fixed])
+        if section == "workload"
+    }
+    options = {**dict.fromkeys(sorted(named)), **specification.workload.options}
+    return describe_external(external.metrics, options, batch_size=parts_of_batch(specification))
+
+
+def _check_external(specification: JobSpecification) -> None:
+    if specification.external is None:
+        return
+    if specification.workload.name != EXTERNAL and specification.external.metrics:
+        raise InvalidInput(
+            "external.metrics", f"has no effect: the workload {specification.workload.name!r} says what is measured"
+        )
+    if specification.pruner.name == "pbt":
+        raise InvalidInput("pruner.name", "'pbt' forks checkpoints, and those of external trials are their clients'")
+    if specification.target is not None:
+        raise InvalidInput("target", "has no effect on external trials, whose clients measure what they like")
+    for index, choice in enumerate(specification.objectives):
+        if choice.metric.startswith(SUMMARY_PREFIXES) and choice.metric not in specification.external.metrics:
+            field = f"objectives[{index}].metric"
+            raise InvalidInput(field, f"{choice.metric!r} is what the service's own training sums up of a curve")
 
 
 def _check_shards(specification: JobSpecification) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -190,6 +191,8 @@ class Job(Base):
     """While it runs: since when."""
     spent_device_seconds: Mapped[float] = mapped_column(server_default="0", default=0.0)
     """Training time of its trials, times the ranks of each, when it last left state running."""
+    is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """True if others train its trials: its run holds no device."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))

@@ -59,7 +59,13 @@ def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetim
 
 
 def claim_job(
-    session: Session, worker_id: str, *, lease_seconds: float, now: datetime, running: Collection[str] = ()
+    session: Session,
+    worker_id: str,
+    *,
+    lease_seconds: float,
+    now: datetime,
+    running: Collection[str] = (),
+    external: bool | None = None,
 ) -> Lease | None:
     """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none.
 
@@ -67,13 +73,21 @@ def claim_job(
         running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
             for the database died while it confirmed the commit; without this, it would be renewed for ever and never
             run.
+        external: whether others are to train its trials; None: either.
     """
     jobs = JobRepository(session)
-    unheard = next((job for job in jobs.leased_to(worker_id) if job.id not in running), None)
+    unheard = next(
+        (
+            job
+            for job in jobs.leased_to(worker_id)
+            if job.id not in running and (external is None or job.is_external is external)
+        ),
+        None,
+    )
     if unheard is not None:
         unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
         return Lease(unheard.id, worker_id, unheard.attempt)
-    job = jobs.next_claimable_locked(now, resting=resting_projects(session))
+    job = jobs.next_claimable_locked(now, resting=resting_projects(session), external=external)
     if job is None:
         return None
     was_lost = job.state is JobState.RUNNING

@@ -173,7 +173,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         NotFound: no such trial.
     """
     job = lock_leased_job(session, lease)
-    trials, measurements, events = TrialRepository(session), MeasurementRepository(session), EventRepository(session)
+    trials, measurements, told = TrialRepository(session), MeasurementRepository(session), []
     for entry in batch:
         trial = trials.get(lease.job_id, entry.number)
         if entry.identity is not None:
@@ -198,8 +198,8 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             trial.value = metrics.get(job.metric)
             if reported.remarks:
                 trial.detail = storable("; ".join(reported.remarks)[:MAX_REMARKS_LENGTH])
-            data = {"number": trial.number, "step": trial.step, "value": trial.value}
-            events.add(job.id, "trial.measured", data, now)
+            told.append({"number": trial.number, "step": trial.step, "value": trial.value})
+    EventRepository(session).add_all(job.id, "trial.measured", told, now)
 
 
 def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:

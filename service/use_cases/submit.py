@@ -97,6 +97,7 @@ def create_job(
         parameter_groups=[asdict(group) for group in plan.workload.parameter_groups],
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
+        is_external=specification.external is not None,
         idempotency_key=key,
         request_digest=digest,
         device_hour_price=None if price is None else price.per_device_hour,

@@ -163,6 +163,12 @@ def spread_of(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], b
     return drawn[tenth], drawn[-1 - tenth]
 
 
+@functools.cache
+def landscape_of(name: str) -> TableFamily:
+    """The family on the table of that name."""
+    return TableFamily(read_seed_table(name))
+
+
 def winners_alone(landscape: TableFamily, search: str, size: Size, num: int) -> dict[str, float]:
     """Of each member, the share of searches of the members alone, all of that size, in which it finds the best config.
 
@@ -240,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     job_rows: list[list[Cell]] = []
     said: list[Said] = []
     for name in given.tables:
-        landscape = TableFamily(read_seed_table(name))
+        landscape = landscape_of(name)
         if given.searches:
             before = _median_mean(landscape)
             family = _courses(landscape, given.search, given.searches, MOST, before=before)

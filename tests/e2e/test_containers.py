@@ -206,6 +206,25 @@ def test_images_run_the_commands_that_compose_runs() -> None:
         assert f"CMD {COMPOSE['services'][service]['command']}".replace("'", '"') in _target(service)
 
 
+@pytest.mark.processes
+def test_a_digest_that_cannot_be_had_is_not_written(tmp_path: Path) -> None:
+    copy, docker = tmp_path / "docker", tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    copy.mkdir()
+    for name in ("pin", "compose.yaml"):
+        shutil.copy(ROOT / "docker" / name, copy)
+    environment = {**os.environ, "PATH": f"{docker.parent}{os.pathsep}{os.environ['PATH']}"}
+    for script, digest in (("exit 1", None), ("echo no such thing", None), ("echo sha256:0a", "sha256:0a")):
+        docker.write_text(f"#!/bin/sh\n{script}\n")
+        docker.chmod(0o755)
+        ended = subprocess.run(["sh", copy / "pin"], env=environment, check=False, capture_output=True)
+        assert (ended.returncode == 0) is (digest is not None)
+        assert not (copy / "images.env.new").exists()
+        assert (copy / "images.env").exists() is (digest is not None)
+    for line in (copy / "images.env").read_text().splitlines():
+        assert re.fullmatch(r"(PYTHON|POSTGRES)_IMAGE=[a-z]+:[\w.-]+@sha256:0a", line)
+
+
 def test_each_image_installs_what_its_lock_lists_with_hashes_and_then_the_package_alone() -> None:
     for name in ("api", "worker"):
         assert _installs(name) == [

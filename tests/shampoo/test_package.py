@@ -29,31 +29,20 @@ def _python(program: str, *, where: Path = PACKAGE.parent) -> str:
 
 
 @pytest.mark.processes
-def test_importing_it_loads_no_module_but_its_own() -> None:
-    # The compiler and the like, which `import torch` leaves out, would take longer than all of this.
-    program = """
-import sys, torch
-before = set(sys.modules)
-import shampoo
-print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] != "shampoo"))
-"""
-    assert _python(program).strip() == "[]"
-
-
-@pytest.mark.processes
 def test_importing_it_takes_less_than_three_tenths_of_a_second_of_the_processor() -> None:
-    # The processor's time does not depend on other processes; the best of three, not on their use of its caches.
+    # The processor's time does not depend on other processes; the best of up to three, not on their use of its caches.
     program = """
 import time, torch
 start = time.process_time()
 import shampoo
 print(time.process_time() - start)
 """
-    assert min(float(_python(program)) for _ in range(3)) < 0.3
+    assert any(float(_python(program)) < 0.3 for _ in range(3))
 
 
 @pytest.mark.processes
-def test_importing_it_touches_no_process_global_state() -> None:
+def test_importing_it_loads_no_module_but_its_own_and_touches_no_process_global_state() -> None:
+    # The compiler and the like, which `import torch` leaves out, would take longer than all of this.
     program = """
 import gc, json, os, random, signal, sys, threading, warnings
 import torch
@@ -73,11 +62,12 @@ def state():
         "hooks": [repr(sys.excepthook), repr(signal.getsignal(signal.SIGINT)), len(gc.callbacks)],
         "CUDA": torch.cuda.is_initialized(),
     }
-before = state()
+before, modules = state(), set(sys.modules)
 import shampoo
-print(json.dumps([key for key, value in state().items() if value != before[key]]))
+touched = [key for key, value in state().items() if value != before[key]]
+print(json.dumps([sorted(name for name in set(sys.modules) - modules if name.partition(".")[0] != "shampoo"), touched]))
 """
-    assert json.loads(_python(program)) == []
+    assert json.loads(_python(program)) == [[], []]
 
 
 USER_SCRIPT = """
@@ -149,7 +139,7 @@ def test_a_users_script_passes_strict_type_checking_and_a_wrong_one_does_not(tmp
     (tmp_path / "wrong.py").write_text(wrong)
     scripts = ["script.py", "wrong.py"]
     result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", tmp_path / "cache", *scripts],
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir=/dev/null", *scripts],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -7,6 +7,15 @@ from service.api.examples.catalogue import (
     WORKLOAD,
 )
 from service.api.examples.checkpoints import CHECKPOINT
+from service.api.examples.exports import EXPORTS
+from service.api.examples.external import (
+    DECISION,
+    END_CREATE,
+    JOB_CREATE_EXTERNAL,
+    REPORT_CREATE,
+    SUGGESTION,
+    SUGGESTION_CREATE,
+)
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -34,12 +43,16 @@ from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEB
 __all__ = [
     "AUDIT_ENTRY",
     "CHECKPOINT",
+    "DECISION",
     "DELIVERY",
+    "END_CREATE",
     "EVENT",
     "EVENT_STREAM",
+    "EXPORTS",
     "JOB",
     "JOB_CHANGE",
     "JOB_CREATE",
+    "JOB_CREATE_EXTERNAL",
     "JOB_CREATE_OWN_SPACE",
     "JOB_CREATE_SEARCHED_BATCH",
     "JOB_CREATE_TOKENS",
@@ -52,7 +65,10 @@ __all__ = [
     "OUTPUT_STREAM",
     "PROBLEM",
     "RECOMMENDATION",
+    "REPORT_CREATE",
     "SEARCH_SPACE",
+    "SUGGESTION",
+    "SUGGESTION_CREATE",
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",

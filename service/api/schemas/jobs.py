@@ -65,6 +65,7 @@ class JobCreate(JobSpecification):
                 examples.JOB_CREATE_OWN_SPACE,
                 examples.JOB_CREATE_SEARCHED_BATCH,
                 examples.JOB_CREATE_TOKENS,
+                examples.JOB_CREATE_EXTERNAL,
             ]
         }
     )

@@ -31,6 +31,10 @@ class InExamples:
     def is_done(self) -> bool:
         return self._policy.is_done
 
+    @property
+    def num_interrupted(self) -> int:
+        return self._policy.num_interrupted
+
     def ask(self) -> Ask:
         """The next thing to do, with the step at which a trial is going to be paused."""
         asked = self._policy.ask()

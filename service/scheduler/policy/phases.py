@@ -110,6 +110,11 @@ class JobPolicy:
             return False
         return not self._num_confirming and not self._to_confirm()
 
+    @property
+    def num_interrupted(self) -> int:
+        """Trials that come out of `ask` before anything else: they had begun, and are neither paused nor over."""
+        return len(self._waiting)
+
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
         if self._waiting:

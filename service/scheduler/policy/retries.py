@@ -67,7 +67,14 @@ def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
 class Retries:
     """Judges the failures of a job's trials. It remembers, so that a run begins by telling it what is stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, suspects_memory: bool = True) -> None:
+        """Knows of no failure yet.
+
+        Args:
+            suspects_memory: whether a trial that is lost twice at the same step is taken to have run out of memory: not
+                where others train it, whose clients come and go.
+        """
+        self._suspects_memory = suspects_memory
         self._setbacks: defaultdict[int, Setbacks] = defaultdict(Setbacks)
         self._errors: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._lost_at: dict[int, int] = {}
@@ -96,7 +103,7 @@ class Retries:
         had = self._setbacks[number]
         divides = can_divide and had.memory_failures < MAX_MEMORY_FAILURES
         match reason:
-            case FailureReason.LOST if self._lost_at.get(number) == step:
+            case FailureReason.LOST if self._suspects_memory and self._lost_at.get(number) == step:
                 if divides:
                     return self._divide(number, f"lost twice at step {step}, as if out of memory: {detail}")
                 detail = f"lost at step {step} again, as if out of memory: {detail}"

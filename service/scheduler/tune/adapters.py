@@ -11,6 +11,7 @@ from service.domain import Phase
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.output.files import OutputPlaces
+from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.retries import Retries
@@ -68,14 +69,14 @@ def adapters_of(
         output: where ranks write what they print; None: it is not kept.
     """
     feasibility = feasibility or Feasibility()
+    decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])
     pruner = PolicyPruner(
-        policy,
-        metrics=[objective.metric for objective in plan.objectives],
+        decisions,
         constraints=plan.specification.constraints,
         is_to_stop=lambda number: number in signals.to_stop(),
         groups=groups,
     )
-    judgement = Judgement(plan, trials, pruner, retries or Retries(), feasibility)
+    judgement = Judgement(plan, trials, decisions, retries or Retries(), feasibility)
     num_confirming = plan.allotments.get(Phase.CONFIRMATION, 0)
     pace = Pace(plan.length.whole, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)

@@ -34,6 +34,11 @@ class Journal:
         self._signals = signals
         self._pending: dict[int, list[Measurement]] = {}
         self._identities: dict[int, StoredIdentity] = {}
+        self._kept: list[Write] = []
+
+    def keep(self, write: Write) -> None:
+        """Keeps a write for the next transaction, where it comes after the measurements."""
+        self._kept.append(write)
 
     def note(self, number: int, measurement: Measurement, identity: StoredIdentity | None = None) -> None:
         """Keeps a measurement of a trial for the next write, and its identity if it is known from now on."""
@@ -46,7 +51,7 @@ class Journal:
         self.write(lambda _session: None)
 
     def write(self, write: Write) -> None:
-        """Writes the measurements that wait and then `write`, in one transaction.
+        """Writes the measurements that wait, what was kept, and then `write`, in one transaction.
 
         Raises:
             RunEnded: the job is no longer this run's.
@@ -59,6 +64,8 @@ class Journal:
         def all_of_it(session: Session) -> None:
             if batch:
                 run.record_measurements(session, self.lease, batch, now=utc_now())
+            for kept in self._kept:
+                kept(session)
             write(session)
 
         try:
@@ -70,6 +77,7 @@ class Journal:
         except RunAskedToEnd as error:
             raise RunEnded(Ending.ASKED) from error
         self._pending.clear()
+        self._kept.clear()
         self._identities.clear()
 
     def read(self, use: Callable[[Session], T]) -> T:

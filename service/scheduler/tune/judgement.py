@@ -8,12 +8,12 @@ from search_spaces.parameters import sectioned
 from service.domain import FailureReason, TrialState
 from service.errors import InvalidInput
 from service.scheduler.policy.constraints import violation
+from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision
 from service.scheduler.policy.retries import Retries, divided
 from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
-from service.scheduler.tune.pruner import PolicyPruner
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.planning import JobPlan, check_population_is_measured
 
@@ -24,11 +24,11 @@ class Judgement:
     """Tells how a trial ended from its last report."""
 
     def __init__(
-        self, plan: JobPlan, trials: OpenTrials, pruner: PolicyPruner, retries: Retries, feasibility: Feasibility
+        self, plan: JobPlan, trials: OpenTrials, decisions: Decisions, retries: Retries, feasibility: Feasibility
     ) -> None:
         self._plan = plan
         self._trials = trials
-        self._pruner = pruner
+        self._decisions = decisions
         self._retries = retries
         self._feasibility = feasibility
         self._hopeless: str | None = None
@@ -50,16 +50,17 @@ class Judgement:
             self._feasibility.fitted(number)
         match report.kind:
             case "completed":
+                assert report.measurement is not None
                 self._check_population(report)
-                self._pruner.report(number, report)
-                return TrialEnd(TrialState.COMPLETED, values=self._pruner.last_values(number))
+                self._decisions.report(number, report.measurement)
+                return TrialEnd(TrialState.COMPLETED, values=self._decisions.last_values(number))
             case "failed":
                 assert report.reason is not None
                 if self._no_other_could_be_built(report.field):
                     told = (report.detail or "").replace("workload_options", "workload.options", 1)  # the job's name
                     self._hopeless = f"the workload cannot be built: {told}"
                 return self.of_failure(number, report.reason, report.detail or "")
-            case "measured" if self._pruner.last_decision(number) is Decision.PAUSE:
+            case "measured" if self._decisions.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
                     TrialState.QUEUED,
                     detail="paused: others are tried before it goes on",
@@ -77,7 +78,7 @@ class Judgement:
             number,
             reason,
             detail[:MAX_DETAIL_LENGTH],  # as it will be stored, so that a later run finds the same errors alike
-            step=self._pruner.last_step(number),
+            step=self._decisions.last_step(number),
             can_divide=smaller is not None,
         )
         if reason is FailureReason.OUT_OF_MEMORY:

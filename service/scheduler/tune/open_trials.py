@@ -9,13 +9,14 @@ from types import MappingProxyType
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.checkpoint_storage import Collector
+from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.retries import Setbacks
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.run_end import Signals
 from service.use_cases import run
 from service.use_cases.transitions import STOPPED
-from trainers.config import TrialConfig
+from trainers.config import Measurement, TrialConfig
 from trainers.storage import Place
 
 MAX_DETAIL_LENGTH = 2000
@@ -51,6 +52,7 @@ class OpenTrials:
         checkpoints: Place,
         never_launched: Set[int] = frozenset(),
         parts: Mapping[int, int] = MappingProxyType({}),
+        trackers: LiveTrackers | None = None,
     ) -> None:
         """Takes in what is stored, and removes the checkpoints of all other trials.
 
@@ -59,6 +61,7 @@ class OpenTrials:
             checkpoints: where the job's lie; each trial gets a directory there, named by its number.
             never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
             parts: of all trials, by number: `accumulation_steps`.
+            trackers: None: the job has none.
         """
         self._journal = journal
         self._policy = policy
@@ -66,6 +69,7 @@ class OpenTrials:
         self._configs = dict(configs)
         self._parts = dict(parts)
         self._checkpoints = checkpoints
+        self._trackers = trackers
         self.never_launched = set(never_launched)
         """Trials that may still be found infeasible before they are launched."""
         self.ordered: set[int] = set()
@@ -92,6 +96,11 @@ class OpenTrials:
         """The place of a trial's checkpoints."""
         return self._checkpoints / str(number)
 
+    def measured(self, number: int, measurement: Measurement) -> None:
+        """Tells the job's trackers, if it has any, of a measurement of an open trial."""
+        if self._trackers is not None:
+            self._trackers.measured(number, self._configs[number], measurement)
+
     def end(self, number: int, end: TrialEnd) -> None:
         """Ends a trial or puts it back in the queue; one that a user has asked to stop is cancelled instead.
 
@@ -105,6 +114,8 @@ class OpenTrials:
         else:
             self._finish(number, end)
         self.ordered.discard(number)
+        if self._trackers is not None:
+            self._trackers.ended(number, end.state)
         if not end.policy_knows:
             self._policy.tell(number, end.state, end.values, end.reason)
 

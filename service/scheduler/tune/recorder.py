@@ -87,6 +87,7 @@ class Recorder(TuneAdapter, tune.Callback):
             number, step = order.number, report.measurement.step
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
+            self._trials.measured(number, report.measurement)
             length = self._plan.length.of_trial(order.config.batch_size)
             done = step if length is None else length.examples_at(step)
             self._pace.measured(number, done, optimizer=order.config.optimizer.name)

@@ -9,6 +9,7 @@ from service.settings import Settings
 from service.store import (  # noqa: F401 # their tables
     access_models,
     deletion_models,
+    external_models,
     output_models,
     webhook_models,
 )

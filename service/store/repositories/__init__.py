@@ -10,6 +10,7 @@ from service.store.repositories.access import (
     Usage,
 )
 from service.store.repositories.deletions import DeletionRepository
+from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
 from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.keyset import Place, Sortable
@@ -41,6 +42,7 @@ __all__ = [
     "CompletedTrial",
     "DeletionRepository",
     "EventRepository",
+    "ExternalRequestRepository",
     "JobListRepository",
     "JobOrder",
     "JobQuery",
@@ -64,6 +66,7 @@ __all__ = [
     "TagFilter",
     "TokenRepository",
     "TrialColumnsRepository",
+    "TrialLeaseRepository",
     "TrialLengths",
     "TrialRepository",
     "TrialSummary",

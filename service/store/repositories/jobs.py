@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -90,16 +90,20 @@ class JobRepository:
         statement = select(Job.workload).where(_IS_THERE, *_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
 
-    def next_claimable_locked(self, now: datetime, *, resting: Collection[str] = ()) -> Job | None:
+    def next_claimable_locked(
+        self, now: datetime, *, resting: Collection[str] = (), external: bool | None = None
+    ) -> Job | None:
         """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
 
         It is locked. None: there is none.
 
         Args:
             resting: projects of which none may begin.
+            external: whether others are to train its trials; None: either.
         """
         statement = (
             select(Job)
+            .where(*(() if external is None else (Job.is_external == external,)))
             .where(
                 or_(Job.not_before.is_(None), Job.not_before <= now),
                 or_(
@@ -118,9 +122,16 @@ class JobRepository:
         statement = select(Job.id).where(Job.state == JobState.QUEUED)
         return list(self._session.scalars(statement.order_by(Job.priority.desc(), Job.created_at, Job.id)))
 
+    def external_waits(self, now: datetime) -> bool:
+        """True if a job whose trials others train waits for a worker, or its worker let its lease expire."""
+        waits = or_(Job.state == JobState.QUEUED, and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now))
+        return self._session.scalar(select(Job.id).where(Job.is_external.is_(True), waits).limit(1)) is not None
+
     def num_leased(self, now: datetime) -> int:
-        """The running jobs whose leases hold."""
-        statement = select(func.count()).where(Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
+        """The running jobs whose leases hold, without those that take nothing of a worker."""
+        statement = select(func.count()).where(
+            Job.state == JobState.RUNNING, Job.lease_expires_at >= now, Job.is_external.is_(False)
+        )
         return self._session.scalar(statement) or 0
 
     def next_to_thin(self, finished_before: datetime) -> str | None:
@@ -161,14 +172,22 @@ class EventRepository:
         self._session = session
 
     def add(self, job_id: str, kind: str, data: dict[str, Any], now: datetime) -> None:
-        """Appends an event. Ids grow in commit order, so that a reader who saw id n has seen all before it.
+        """Appends an event; see `add_all`."""
+        self.add_all(job_id, kind, [data], now)
+
+    def add_all(self, job_id: str, kind: str, data: Iterable[dict[str, Any]], now: datetime) -> None:
+        """Appends an event for each of the data, in their order. Ids grow in commit order, so that a reader who saw
+        id n has seen all before it.
 
         PostgreSQL draws an id when the row is inserted, not when it is committed: without the lock, held until the
         commit, a reader could see id 8 before 7 exists and never look back. SQLite has one writer anyway.
         """
+        rows = [{"job_id": job_id, "kind": kind, "data": each, "created_at": now} for each in data]
+        if not rows:
+            return
         lock_event_order(self._session)
-        self._session.add(Event(job_id=job_id, kind=kind, data=data, created_at=now))
         self._session.flush()
+        self._session.execute(insert(Event), rows)
 
     def after(self, last_id: int, *, job_id: str | None = None, project: str | None = None, limit: int) -> list[Event]:
         """Up to `limit` events with an id above `last_id`, oldest first; of one job or one project, if it is given."""

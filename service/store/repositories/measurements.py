@@ -38,6 +38,7 @@ class StoredMeasurement:
 class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._metric_sets: dict[tuple[str, ...], int] = {}
 
     def put(
         self,
@@ -53,23 +54,20 @@ class MeasurementRepository:
 
         Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
-        earlier = self._session.get(MeasurementRow, (trial_id, step))
-        replaced = None if earlier is None else earlier.seconds
-        self._session.merge(
-            MeasurementRow(
-                trial_id=trial_id,
-                step=step,
-                epoch=epoch,
-                seconds=seconds,
-                metric_set_id=self._metric_set(tuple(metrics)),
-                packed_values=pack(metrics.values()),
-                recorded_at=recorded_at,
-            )
-        )
+        row = self._session.get(MeasurementRow, (trial_id, step))
+        replaced = None if row is None else row.seconds
+        if row is None:
+            row = MeasurementRow(trial_id=trial_id, step=step)
+        row.epoch, row.seconds, row.recorded_at = epoch, seconds, recorded_at
+        row.metric_set_id, row.packed_values = self._metric_set(tuple(metrics)), pack(metrics.values())
+        if replaced is None:
+            self._session.add(row)
         return replaced
 
     def _metric_set(self, names: tuple[str, ...]) -> int:
         """The id of the set of these names, which is made if need be."""
+        if names in self._metric_sets:
+            return self._metric_sets[names]
         find = select(MetricSet.id).where(MetricSet.digest == (digest := digest_of(names)))
         found = self._session.scalar(find)
         if found is None:
@@ -82,6 +80,7 @@ class MeasurementRepository:
             self._session.add(made)
             self._session.flush()
             found = made.id
+        self._metric_sets[names] = found
         return found
 
     def find(self, trial_id: str, step: int) -> MeasurementRow | None:
@@ -140,6 +139,12 @@ class MeasurementRepository:
         sets = {row[0]: row[1] for row in self._session.execute(select(MetricSet.id, MetricSet.names))}
         for step, epoch, seconds, set_id, packed, recorded_at in self._session.execute(statement):
             yield StoredMeasurement(step, epoch, seconds, sets[set_id], packed, recorded_at)
+
+    def metric_names_of_job(self, job_id: str) -> list[str]:
+        """The names of all metrics that trials of a job have measured, in the order in which they are reported."""
+        used = select(MeasurementRow.metric_set_id).join(MeasurementRow.trial).where(Trial.job_id == job_id).distinct()
+        statement = select(MetricSet.names).where(MetricSet.id.in_(used)).order_by(MetricSet.id)
+        return list(dict.fromkeys(name for names in self._session.scalars(statement) for name in names))
 
     def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[tuple[int, float | None]]]:
         """A metric of these trials by trial: (step, value) in order of steps; None: it was not measured, or not finite.

@@ -105,7 +105,7 @@ def test_quotas_are_set_and_listed(here: Database) -> None:
     submit(here)
     assert run("project", "set", "default", "--queued-jobs", "3", "--stored-bytes", "1.5kB").exit_code == 0
     assert run("project", "set", "default", "--device-hours", "2").exit_code == 0
-    assert re.search(r"default\s+0\s+1 of 3\s+0 of 2\s+0 of 1500\n", run("project", "list").stdout)
+    assert re.search(r"default\s+0\s+1 of 3\s+0 of 2\s+0B of 1.5kB\n", run("project", "list").stdout)
     assert run("project", "set", "default", "--queued-jobs", "none").exit_code == 0
     assert re.search(r"default\s+0\s+1\s+0 of 2", run("project", "list").stdout)
 

@@ -13,6 +13,7 @@ from service.access.sessions import COOKIE, LIFETIME, signed
 from service.access.tokens import revoke_token
 from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database
+from service.use_cases.steer import pause_job
 from tests.support.service.callers import Asked, asking, give_token
 from tests.support.service.scenarios import Clock, submit
 from tests.support.waiting import wait_until
@@ -67,11 +68,11 @@ def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) ->
         out = http.post("/logout", headers=world.page)
         assert (out.status_code, out.headers["location"]) == (303, "/login")
         assert http.get("/v1/jobs").status_code == 401
-        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False).status_code == 401
+        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False, verify=False).status_code == 401
         world.clock.advance(0.001)
         world.log_in(http)
         assert http.get("/v1/jobs").status_code == 200
-        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False).status_code == 401
+        assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False, verify=False).status_code == 401
     with world.database.reading() as session:
         entries = AuditRepository(session).page(limit=9)
         token = TokenRepository(session).named("ada")
@@ -185,6 +186,20 @@ def test_a_stream_ends_when_its_token_does(world: World) -> None:
         wait_until(lambda: next(chunks, None) is None, "the end of the stream")
 
 
+def test_a_stream_ends_with_the_session_that_opened_it(world: World) -> None:
+    with world.asked.client() as http:
+        world.log_in(http)
+        with http.stream("GET", "/v1/events") as stream:
+            chunks = stream.iter_bytes()
+            next(chunks)
+            world.clock.advance(LIFETIME.total_seconds() - 1)
+            told = submit(world.database)
+            assert told in next(chunks).decode()
+            world.clock.advance(2)
+            submit(world.database)
+            assert next(chunks, None) is None
+
+
 def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_database: Database) -> None:
     clock = Clock()
     with asking(sqlite_database, clock=clock, access="auto") as asked, asked.client() as http:
@@ -198,3 +213,31 @@ def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_da
         assert http.get("/v1/jobs").status_code == 401, "the doors stay closed"
     with asking(sqlite_database, access="open") as asked, asked.client(token) as http:
         assert http.get("/v1/jobs").status_code == 200
+
+
+def test_a_page_offers_what_its_caller_may(world: World) -> None:
+    tokens: dict[str, str] = {scope: give_token(world.database, scope, scope, clock=world.clock) for scope in Scope}
+    tokens["both"] = give_token(world.database, "both", Scope.SUBMIT, Scope.CODE, clock=world.clock)
+    coded = submit(world.database, sampler={"name": "mine:Mine"})
+    with world.database.writing() as session:
+        for job in (world.job, coded):
+            pause_job(session, job, now=world.clock.now)
+    offered = {}
+    with asking(world.database, clock=world.clock, allow_code=True) as asked:
+        for name, token in tokens.items():
+            with asked.client(token) as http:
+                pages = [http.get(f"/jobs/{job}") for job in (world.job, coded)]
+                offered[name] = [(">Resume<" in page.text, 'id="cancel"' in page.text) for page in pages]
+        with asked.client() as http:
+            answer = World(asked, world.database, world.clock, tokens[Scope.METRICS], "").log_in(http)
+            assert (answer.status_code, "lacks the scope read" in answer.text) == (401, True)
+            assert COOKIE not in http.cookies
+    nothing = [(False, False)] * 2
+    assert offered == {
+        Scope.READ: nothing,
+        Scope.SUBMIT: [(True, True), (False, True)],
+        Scope.CODE: nothing,  # refused: it gives nothing alone
+        Scope.METRICS: nothing,
+        Scope.ADMIN: [(True, True), (False, True)],
+        "both": [(True, True)] * 2,
+    }

@@ -96,7 +96,7 @@ def test_an_impossible_change_names_its_field_and_changes_nothing(
         problem = _refused(sqlite_http.patch(f"/v1/jobs/{job_id}", json=body), 422, "invalid-input")
         assert [error["field"] for error in problem["errors"]] == [field], body
         assert said in problem["errors"][0]["message"], body
-        assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before, body
+    assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before
 
 
 def test_name_tags_and_priority_are_changed_and_what_is_left_out_stays(http: httpx.Client, database: Database) -> None:

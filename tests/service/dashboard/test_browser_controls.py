@@ -167,10 +167,14 @@ def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
     expect(page.locator("#facts")).to_contain_text("running")
 
 
+SCOPES = {"ada": Scope.SUBMIT, "an-onlooker-with-a-long-name@example.org": Scope.READ}
+"""Of tokens, by their names."""
+
+
 def test_a_person_logs_in_with_a_token_and_may_what_it_may(
     browser: Browser, running: Story, sqlite_database: Database
 ) -> None:
-    token = give_token(sqlite_database, "ada", Scope.SUBMIT)
+    token, of_reader = (give_token(sqlite_database, name, scope) for name, scope in SCOPES.items())
     with asking(sqlite_database) as asked:
         context = browser.new_context(base_url=asked.url)
         context.set_default_timeout(TIMEOUT_MS)
@@ -178,6 +182,12 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
         page = watched.page
         page.goto(f"/jobs/{running.job_id}")
         expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
+        label, field, button = (page.locator(f".login {part}").bounding_box() for part in ("label", "#token", "button"))
+        assert label
+        assert field
+        assert button
+        assert label["y"] + label["height"] + 4 <= field["y"]
+        assert field["y"] + field["height"] + 4 <= button["y"]
         page.get_by_label("Token").fill("shampoo_wrong")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("no valid token")
@@ -197,5 +207,19 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
         page.wait_for_timeout(2100)  # what is known of a token holds for two seconds
         with sqlite_database.writing() as session:
             cancel_job(session, running.job_id, now=datetime.now(UTC))
+        expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
+        # Of a token that may read alone, the page has no button that would be refused.
+        watched.errors.clear()
+        page.set_viewport_size({"width": 390, "height": 800})
+        page.get_by_label("Token").fill(of_reader)
+        page.keyboard.press("Enter")
+        expect(page.locator("#trials tbody tr")).to_have_count(5)
+        expect(page.locator("#facts")).to_contain_text("cancelled")
+        assert page.locator("main button[data-act]:not(dialog *), #change-budget, #cancel").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        watched.check(asked.url)
+        page.get_by_role("button", name="Log out").click()
+        expect(page).to_have_url(f"{asked.url}/login")
+        page.goto(f"/jobs/{running.job_id}")
         expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
         context.close()

@@ -9,8 +9,7 @@ import pytest
 
 from search_spaces import FAMILY_PRESETS
 from tests.benchmarks import family_cost
-from tests.benchmarks.family_cost import Course, Need, Point, costs, costs_of_all, needed
-from tests.benchmarks.search.landscapes import TableFamily
+from tests.benchmarks.family_cost import Course, Need, Point, costs, costs_of_all, landscape_of, needed
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 
@@ -26,7 +25,7 @@ def test_a_table_has_as_many_configs_of_each_member_with_three_seeds(name: str) 
 
 
 def test_a_config_of_the_family_has_the_curves_of_its_own_preset() -> None:
-    landscape = TableFamily(read_seed_table("digits-convnet-family"))
+    landscape = landscape_of("digits-convnet-family")
     for name, (choices, space) in FAMILY_PRESETS.items():
         values = space.sample(random.Random(name))
         assert landscape.mean({**choices, **values}) == landscape.alone()[name].mean(values)
@@ -56,7 +55,7 @@ def test_what_the_family_needs_counts_from_the_first_point_that_is_as_good() -> 
 
 
 def test_the_benchmark_prints_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--tables", "digits-convnet-family", "--search", "random", "--searches", "0", "--jobs", "2"]
+    arguments = ["--tables", "digits-convnet-family", "--search", "random", "--searches", "0", "--jobs", "1"]
     family_cost.main(arguments)
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["benchmark"] == "family_cost"

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from service.evidence.wording import device_hours, duration, number, share, signed_share, times
+from service.evidence.words import luck_words
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,19 @@ def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
     assert (share(-0.2149), signed_share(-0.2149), signed_share(0.1)) == ("21.5%", "-21.5%", "+10.0%")
     assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
     assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
+
+
+@pytest.mark.parametrize(
+    ("interval", "told"),
+    [
+        ((-0.07, 0.214), "it lies between -7.0% and +21.4%."),
+        ((-18.249, 11.429), "there are too few trials to say: the next search may as well find the opposite."),
+        ((-0.3, 1.5), "it lies between -30.0% and more than +100.0%."),
+        ((-1.001, 0.2), "it lies between less than -100.0% and +20.0%."),
+        ((-1.0, 1.0), "it lies between -100.0% and +100.0%."),
+        ((1.5, 4.0), "it lies between +150.0% and +400.0%."),  # an accuracy can be five times the baseline's
+        ((-4.0, -1.5), "it lies between -400.0% and -150.0%."),
+    ],
+)
+def test_an_interval_that_says_nothing_is_told_in_words(interval: tuple[float, float], told: str) -> None:
+    assert luck_words(*interval) == f"With the luck of a search of this size, which that does not cover, {told}"

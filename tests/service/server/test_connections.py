@@ -104,11 +104,11 @@ def test_a_connection_that_says_nothing_to_its_end_is_closed(url: str, said: byt
 @pytest.mark.usefixtures("short")
 def test_an_answer_may_take_longer_than_a_request(url: str, sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
-    with httpx.stream("GET", f"{url}/v1/jobs/{job_id}/events", trust_env=False) as stream:
+    with httpx.stream("GET", f"{url}/v1/jobs/{job_id}/events", trust_env=False, verify=False) as stream:
         lines = stream.iter_lines()
         next(lines)
         time.sleep(4 * SHORT)
-        assert httpx.post(f"{url}/v1/jobs/{job_id}/cancel", trust_env=False).status_code == 200
+        assert httpx.post(f"{url}/v1/jobs/{job_id}/cancel", trust_env=False, verify=False).status_code == 200
         assert any("cancelled" in line for line in lines)
 
 
@@ -128,7 +128,7 @@ def test_what_is_no_http_is_a_problem(url: str, said: bytes) -> None:
     connection.sendall(said)
     status, problem = _problem(_rest(connection))
     assert (status, problem["status"]) == (b"HTTP/1.1 400 Bad Request", 400)
-    assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
 
 
 def test_connections_beyond_the_most_are_closed_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_connections_beyond_the_most_are_closed_at_once(url: str, monkeypatch: p
             assert held.recv(65536).startswith(b"HTTP/1.1 200")
         assert _rest(_connect(url)) == b""
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 100)
-    assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
 
 
 def test_streams_are_counted_in_all_and_for_each_address(
@@ -150,16 +150,16 @@ def test_streams_are_counted_in_all_and_for_each_address(
     with running(sqlite_database) as url, ExitStack() as stack:
         path = f"{url}/v1/events"
         for _ in range(2):
-            stream = stack.enter_context(httpx.stream("GET", path, trust_env=False))
+            stream = stack.enter_context(httpx.stream("GET", path, trust_env=False, verify=False))
             assert stream.status_code == 200
-        refused = httpx.get(path, trust_env=False)
+        refused = httpx.get(path, trust_env=False, verify=False)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
         assert refused.json()["type"] == "urn:shampoo-tuner:problem:busy"
         assert "2 streams of events to one address" in refused.json()["detail"]
         stream.close()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
-            with httpx.stream("GET", path, trust_env=False) as again:
+            with httpx.stream("GET", path, trust_env=False, verify=False) as again:
                 if again.status_code == 200:
                     break
             assert time.monotonic() < deadline

@@ -18,7 +18,7 @@ from tests.support.service.scenarios import (
     begin_trial,
     claimed_job,
     end_trial,
-    measure,
+    measure_curve,
     repeat_trial,
 )
 
@@ -45,8 +45,7 @@ def _finished(database: Database) -> str:
     )
     for number, (loss, phase) in enumerate([(0.9, Phase.SEARCH), (0.5, Phase.SEARCH), (0.7, Phase.BASELINE)]):
         begin_trial(database, lease, number, phase)
-        for step in range(4, 201, 4):
-            measure(database, lease, number, step, loss * 200 / step)
+        measure_curve(database, lease, number, {step: loss * 200 / step for step in range(4, 201, 4)})
         end_trial(database, lease, number, TrialState.COMPLETED)
     repeat_trial(database, lease, 3, 0.55, confirms=1, seed=1001)
     repeat_trial(database, lease, 4, 0.75, confirms=2, seed=1001)

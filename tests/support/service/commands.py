@@ -14,7 +14,7 @@ from typer.testing import Result
 
 from service.cli.commands import app
 
-typer.testing._get_command = cache(get_command)
+typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # it imports it for itself
 
 
 def run(*arguments: str) -> Result:

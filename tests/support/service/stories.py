@@ -7,6 +7,7 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import insert
 from ulid import ULID
 
 from service.domain import FailureReason, JobState, Phase, TrialState
@@ -133,21 +134,18 @@ class Story:
             plan = plan_job(JobRepository(session).get(self.job_id).specification)
             parameters = plan.spaces[Phase.SEARCH].defaults()
             config = plan.trial_config(Phase.SEARCH, parameters)
-            session.add_all(
-                Trial(
-                    id=f"trial_{ULID()}",
-                    job_id=self.job_id,
-                    number=number,
-                    phase=Phase.SEARCH,
-                    state=TrialState.CANCELLED,
-                    parameters=parameters,
-                    config=config.to_json(),
-                    metrics={},
-                    created_at=self.now,
-                    finished_at=self.now,
-                )
-                for number in numbers
-            )
+            common = {
+                "job_id": self.job_id,
+                "phase": Phase.SEARCH,
+                "state": TrialState.CANCELLED,
+                "parameters": parameters,
+                "config": config.to_json(),
+                "metrics": {},
+                "created_at": self.now,
+                "finished_at": self.now,
+            }
+            rows = [{**common, "id": f"trial_{ULID()}", "number": number} for number in numbers]
+            session.execute(insert(Trial), rows)
 
     def confirm(self, number: int, source: int, seed: int, final: float | None) -> None:
         """A whole trial `number` that repeats the config of `source`; it diverges if `final` is None."""

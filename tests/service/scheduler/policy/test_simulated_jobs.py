@@ -22,13 +22,15 @@ def _counts(job: Job) -> Counter[Side]:
 
 @pytest.mark.parametrize(("sampler", "crash_every"), [("tpe", 1), ("tpe", 7), ("tpe", 50), ("random", 7)])
 def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
-    quiet, crashing = (Job(num_search=14, num_baseline=4, num_further=3, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
+    # TPE has a model after five trials.
+    quiet, crashing = (Job(num_search=7, num_baseline=3, num_further=2, sampler=sampler) for _ in range(2))  # type: ignore[arg-type]
     quiet.run()
     crashing.run(crash_every=crash_every)
     assert crashing.rows == quiet.rows
     assert crashing.decisions == quiet.decisions
-    assert _counts(quiet) == {SEARCH: 14, BASELINE: 4, FURTHER_BASELINE: 3}
-    assert sorted(quiet.rows) == list(range(21))
+    assert _counts(quiet) == {SEARCH: 7, BASELINE: 3, FURTHER_BASELINE: 2}
+    assert sorted(quiet.rows) == list(range(12))
+    assert quiet.num_steps_trained > 50
     assert {row.state for row in quiet.rows.values()} >= {TrialState.COMPLETED, TrialState.PRUNED}
 
 
@@ -53,25 +55,30 @@ def test_a_space_in_which_everything_diverges_ends_all_the_same() -> None:
     assert _counts(job) == {SEARCH: 20, BASELINE: 5}
 
 
-@pytest.mark.parametrize("direction", Direction)
-def test_tpe_finds_better_than_random_at_equal_budget(direction: Direction) -> None:
+def test_tpe_finds_better_than_random_at_equal_budget() -> None:
     def median_best(sampler: str) -> float:
-        sign = 1 if direction is Direction.MINIMIZE else -1
         found = []
         for seed in range(5):
-            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed, direction=direction)  # type: ignore[arg-type]
+            job = Job(num_search=40, num_baseline=0, sampler=sampler, seed=seed)  # type: ignore[arg-type]
             job.run(num_workers=2)
-            rows = [row for row in job.rows.values() if row.state is TrialState.COMPLETED]
-            found.append(min(sign * row.values[0] for row in rows))
+            found.append(min(row.values[0] for row in job.rows.values() if row.state is TrialState.COMPLETED))
         return statistics.median(found)
 
     floor = 3.0 / 28
     assert median_best("tpe") - floor < 0.7 * (median_best("random") - floor)
 
 
+def test_what_is_maximised_is_searched_as_its_negative_is_minimised() -> None:
+    jobs = [Job(num_search=20, num_baseline=0, direction=direction, seed=1) for direction in Direction]
+    for job in jobs:
+        job.run(num_workers=2)
+    states, mirrored = ([(row.parameters, row.state) for row in job.rows.values()] for job in jobs)
+    assert states == mirrored
+
+
 def test_a_region_that_diverges_is_sampled_less() -> None:
     later: list[TrialHistory] = []
-    for seed in range(4):
+    for seed in range(3):
         job = Job(num_search=40, num_baseline=0, sampler="tpe", seed=seed)
         job.run()
         later.extend(row for row in job.rows.values() if row.number >= 10)
@@ -81,7 +88,7 @@ def test_a_region_that_diverges_is_sampled_less() -> None:
 
 
 @pytest.mark.parametrize("sampler", ["auto", "tpe"])
-@pytest.mark.parametrize(("num_workers", "crash_every"), [(1, None), (1, 7), (3, None), (3, 11)])
+@pytest.mark.parametrize(("num_workers", "crash_every"), [(1, None), (1, 17), (3, None), (3, 29)])
 def test_the_best_are_repeated_at_full_length_when_all_else_has_ended(
     sampler: str, num_workers: int, crash_every: int | None
 ) -> None:

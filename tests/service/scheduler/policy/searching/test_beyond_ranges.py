@@ -27,6 +27,9 @@ from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.sides import SidePlan
 from tests.support.service.simulation import SEARCH_SPACE
 
+NUM_TRIALS = 14
+"""After ten the Gaussian process has a model, as the last of the samplers."""
+
 
 @pytest.mark.parametrize("sampler", ["auto", "pbt", *get_args(SamplerName)])
 def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) -> None:
@@ -37,7 +40,7 @@ def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) ->
             searched = AutoSearch(SEARCH_SPACE, direction=Direction.MINIMIZE, max_steps=10, seed=0)
             return AutoStudySearch(searched, SEARCH_SPACE, Direction.MINIMIZE)
         name: Any = "random" if sampler == "pbt" else sampler
-        made = make_sampler(name, SEARCH_SPACE, directions=[Direction.MINIMIZE], num_trials=20, seed="0")
+        made = make_sampler(name, SEARCH_SPACE, directions=[Direction.MINIMIZE], num_trials=NUM_TRIALS, seed="0")
         if sampler == "pbt":
             return PopulationSearch(
                 made, SEARCH_SPACE, direction=Direction.MINIMIZE, population=4, interval=5, max_steps=10, seed="0"
@@ -47,7 +50,7 @@ def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) ->
     completed = TrialHistory(0, Phase.SEARCH, beyond, TrialState.COMPLETED, None, (0.5,), ((10, 0.5),), proposed=True)
     waiting = TrialHistory(1, Phase.SEARCH, beyond, TrialState.QUEUED, None, (), (), proposed=True)
     policy = JobPolicy(
-        [SidePlan(Phase.SEARCH, SEARCH_SPACE, 20, search)],
+        [SidePlan(Phase.SEARCH, SEARCH_SPACE, NUM_TRIALS, search)],
         confirmation=Confirmation(top_k=1, choosing=[7], comparing=[8], direction=Direction.MINIMIZE),
     )
     policy.restore([completed, waiting])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 import pytest
@@ -65,10 +66,11 @@ def _suggested(sampler: Sampler, number: int) -> dict[str, Scalar]:
     return suggested
 
 
-def _found(name: SamplerName, seed: int, num_trials: int = 60) -> float:
-    sampler = _sampler(name, num_trials=num_trials, seed=str(seed))
+@cache
+def _found(name: SamplerName, seed: int) -> float:
+    sampler = _sampler(name, seed=str(seed))
     points = []
-    for number in range(num_trials):
+    for number in range(60):
         points.append(_zdt1(_suggested(sampler, number)))
         sampler.finish(number, TrialOutcome(COMPLETED, None, points[-1], ()))
     return _area(points)

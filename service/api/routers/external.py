@@ -1,0 +1,252 @@
+"""Trials that others train: hand them out, take in what they measure, and say whether they go on.
+
+The API writes a request; the job's run, in a worker, answers it. Whoever asks waits for that without a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Annotated, TypeVar, cast
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from service.access.audit import record_deed
+from service.api import problems
+from service.api.answers import Answers
+from service.api.dependencies import (
+    CallerDependency,
+    DatabaseDependency,
+    IdempotencyKey,
+    JobId,
+    Now,
+    ReadSession,
+    TurnsDependency,
+    address_of,
+)
+from service.api.routers.trials import TrialNumber
+from service.api.schemas.external import DecisionRead, EndCreate, ReportCreate, SuggestionCreate, SuggestionRead
+from service.api.strict_json import refuse_repeated_names
+from service.specification.external.messages import Report
+from service.store.repositories import JobRepository
+from service.store.session import Session
+from service.use_cases.external import asking
+from service.use_cases.external.asking import Asked
+
+ANSWER_SECONDS = 20.0
+"""For a run to answer; clients commonly give up after 30."""
+RETRY_AFTER_SECONDS = 2
+
+T = TypeVar("T")
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["external trials"])
+
+
+async def _answers(request: Request) -> Answers:
+    return cast("Answers", request.app.state.answers)
+
+
+AnswersDependency = Annotated[Answers, Depends(_answers)]
+WaitSeconds = Annotated[
+    float, Query(ge=0, le=ANSWER_SECONDS, description="How long to wait for the run's answer before 202.")
+]
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}}
+_REPLAYED = {"Idempotent-Replayed": {"description": "`true`: of an earlier request.", "schema": {"type": "string"}}}
+
+
+class _Transactions:
+    """Transactions that are over before anybody waits."""
+
+    def __init__(self, database: DatabaseDependency, turns: TurnsDependency) -> None:
+        self._database = database
+        self._turns = turns
+
+    async def write(self, use: Callable[[Session], T]) -> T:
+        """The result of `use`, whose changes are committed."""
+        return await self._in_turn(self._database.writing, use)
+
+    async def read(self, use: Callable[[Session], T]) -> T:
+        """The result of `use`, which sees one state of the database."""
+        return await self._in_turn(self._database.reading, use)
+
+    async def _in_turn(self, begin: Callable[[], AbstractContextManager[Session]], use: Callable[[Session], T]) -> T:
+        def transaction() -> T:
+            with begin() as session:
+                return use(session)
+
+        async with self._turns.one():
+            return await run_in_threadpool(transaction)
+
+
+TransactionsDependency = Annotated[_Transactions, Depends()]
+
+
+@router.post(
+    "/suggestions",
+    summary="Ask for a trial to train",
+    dependencies=[Depends(refuse_repeated_names)],
+    response_model=SuggestionRead,
+    responses={
+        200: {"description": "A trial, or that there will be none any more.", "headers": _REPLAYED},
+        202: {
+            "model": SuggestionRead,
+            "description": "There is none yet: ask again with the same key, and nothing is handed out twice.",
+            "headers": _RETRY_AFTER,
+        },
+        **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
+    },
+)
+async def suggest_trial(
+    body: SuggestionCreate,
+    transactions: TransactionsDependency,
+    answers: AnswersDependency,
+    caller: CallerDependency,
+    now: Now,
+    job_id: JobId,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+    wait_seconds: WaitSeconds = ANSWER_SECONDS,
+) -> SuggestionRead:
+    """Hands out the trial that the job's search wants tried next, of a job that was submitted with `external`.
+
+    The trial is this client's while it reports (`lease_seconds`). Of a trial that has been measured before, the client
+    goes on from a checkpoint up to `begins_at_step` if it finds one, and begins anew if not.
+    """
+    asked = await transactions.write(
+        lambda session: asking.ask_for_trial(session, job_id, body, key=idempotency_key, now=now)
+    )
+    if asked is None:
+        return SuggestionRead(
+            status="done",
+            job_state=await transactions.read(lambda session: JobRepository(session).get(job_id).state),
+            key=idempotency_key or "",
+        )
+    answer = asked.answer or await answers.wait(asked.request_id, seconds=wait_seconds)
+    if answer is None or answer.trial is None:
+        state = await transactions.read(lambda session: JobRepository(session).get(job_id).state)
+        if state.is_final:
+            return SuggestionRead(status="done", job_state=state, key=asked.key)
+        _ask_again(response)
+        return SuggestionRead(status="waiting", job_state=state, key=asked.key)
+    if asked.is_replayed:
+        response.headers["Idempotent-Replayed"] = "true"
+    else:
+        target = f"{job_id}/{answer.trial.number}"
+        await transactions.write(
+            lambda session: record_deed(session, caller, "suggest_trial", target, address=address_of(request), now=now)
+        )
+    return SuggestionRead(status="trial", trial=answer.trial, job_state=asked.job_state, key=asked.key)
+
+
+@router.post(
+    "/trials/{number}/reports",
+    summary="Report measurements of a trial",
+    dependencies=[Depends(refuse_repeated_names)],
+    response_model=DecisionRead,
+    responses={
+        200: {"description": "Whether the trial goes on.", "headers": _REPLAYED},
+        202: {
+            "model": DecisionRead,
+            "description": "The report is kept, and the job's run takes it in later: go on.",
+            "headers": _RETRY_AFTER,
+        },
+        **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
+    },
+)
+async def report_trial(
+    body: ReportCreate,
+    transactions: TransactionsDependency,
+    answers: AnswersDependency,
+    now: Now,
+    job_id: JobId,
+    number: TrialNumber,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+    wait_seconds: WaitSeconds = ANSWER_SECONDS,
+) -> DecisionRead:
+    """Takes in what a client has measured, renews its lease, and says whether the trial goes on, is paused or stops.
+
+    The measurement of the last step completes the trial. A report without measurements says that the client is still
+    there. A step that is reported again counts once.
+    """
+    return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
+
+
+@router.post(
+    "/trials/{number}/end",
+    summary="End a trial with its client",
+    dependencies=[Depends(refuse_repeated_names)],
+    response_model=DecisionRead,
+    responses={
+        200: {"description": "It has ended, with this client at least.", "headers": _REPLAYED},
+        202: {
+            "model": DecisionRead,
+            "description": "The end is kept, and the job's run takes it in later.",
+            "headers": _RETRY_AFTER,
+        },
+        **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
+    },
+)
+async def end_trial(
+    body: EndCreate,
+    transactions: TransactionsDependency,
+    answers: AnswersDependency,
+    now: Now,
+    job_id: JobId,
+    number: TrialNumber,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+    wait_seconds: WaitSeconds = ANSWER_SECONDS,
+) -> DecisionRead:
+    """Takes in the end of a trial, with its last measurements: it completed, it failed for a reason, or its client must
+    go and another one may go on with it.
+    """
+    return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
+
+
+@router.get(
+    "/trials/{number}/decision",
+    summary="Ask whether a trial goes on",
+    responses=problems.documented(404, 409, 422, 503),
+)
+def read_decision(
+    session: ReadSession,
+    job_id: JobId,
+    number: TrialNumber,
+    lease: Annotated[str, Query(min_length=1, max_length=40, description="As the suggestion gave it.")],
+) -> DecisionRead:
+    """Whether a trial goes on, for a client that has nothing to report: a user may have stopped it, or paused the job.
+    It renews no lease: a report without measurements does.
+    """
+    return DecisionRead.of(asking.decision(session, job_id, number, lease=lease))
+
+
+async def _reported(
+    transactions: _Transactions,
+    answers: Answers,
+    now: datetime,
+    job_id: str,
+    number: int,
+    body: Report,
+    key: str | None,
+    wait_seconds: float,
+    response: Response,
+) -> DecisionRead:
+    asked: Asked = await transactions.write(
+        lambda session: asking.report(session, job_id, number, body, key=key, now=now)
+    )
+    answer = asked.answer or await answers.wait(asked.request_id, seconds=wait_seconds)
+    if answer is None:
+        _ask_again(response)
+        return DecisionRead.of(None)
+    if asked.is_replayed:
+        response.headers["Idempotent-Replayed"] = "true"
+    return DecisionRead.of(asking.checked(answer))
+
+
+def _ask_again(response: Response) -> None:
+    response.status_code = 202
+    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

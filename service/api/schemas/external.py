@@ -1,0 +1,87 @@
+"""Bodies about trials that others train, with an example of each."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from service.api import examples
+from service.api.request_body import check_storable
+from service.api.schemas.common import ReadModel
+from service.domain import JobState
+from service.specification.external.messages import Answer, End, ExternalDecision, Report, Suggest, SuggestedTrial
+
+
+class SuggestionCreate(Suggest):
+    """A client's wish for a trial."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.SUGGESTION_CREATE]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+
+class ReportCreate(Report):
+    """What a client has measured of its trial since it last said anything; empty: it is still there."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.REPORT_CREATE]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+
+class EndCreate(End):
+    """The end of a trial's stay with a client."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.END_CREATE]})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
+
+
+class SuggestionRead(ReadModel):
+    """A trial for a client, or why there is none."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.SUGGESTION]})
+
+    status: Literal["trial", "waiting", "done"]
+    """`waiting`: there is none yet, because the job is not running, or the search waits for others to report; ask again
+    with the same `Idempotency-Key`. `done`: there will be none any more."""
+    trial: SuggestedTrial | None = None
+    """With `trial`."""
+    job_state: JobState
+    key: str
+    """The request's `Idempotency-Key`, made up where it had none."""
+
+
+class DecisionRead(ReadModel):
+    """Whether a trial goes on."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.DECISION]})
+
+    decision: ExternalDecision
+    """`continue`; `pause`: save a checkpoint and end, the trial may come back from a later suggestion; `stop`: end."""
+    status: Literal["answered", "kept"] = "answered"
+    """`kept`: what was reported is stored, and the job's run takes it in later; go on, and ask again."""
+    recorded_up_to_step: int | None = None
+    """The last measurement of the report that counts; those after a pause do not. Null: none, or it is not known yet.
+    """
+    why: str | None = Field(default=None)
+    """Why it is paused or stopped, for a person."""
+
+    @staticmethod
+    def of(answer: Answer | None) -> DecisionRead:
+        """None: the run has not answered."""
+        if answer is None:
+            return DecisionRead(decision=ExternalDecision.CONTINUE, status="kept")
+        return DecisionRead(decision=answer.decision, recorded_up_to_step=answer.recorded_up_to_step, why=answer.why)

@@ -1,0 +1,62 @@
+"""The command that writes a job as a file or a directory: `export`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
+
+app = typer.Typer()
+
+
+@app.command()
+def export(
+    job: JobId,
+    output_format: Annotated[
+        Literal["csv", "jsonl", "parquet", "mlflow", "tensorboard"],
+        typer.Option(
+            "--format", help="A table as csv, jsonl or parquet; or a directory for `mlflow` or `tensorboard`."
+        ),
+    ] = "csv",
+    table: Annotated[
+        Literal["trials", "measurements"], typer.Option(help="Of a table: whether a row is a trial or a measurement.")
+    ] = "trials",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file, or the directory. Default: named for the job, here; -: stdout."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Writes a job to a file or a directory that other programs open.
+
+    mlflow: open it with `mlflow ui --backend-store-uri sqlite:///DIRECTORY/mlflow.db`. tensorboard: open it with
+    `tensorboard --logdir DIRECTORY`. Both need the extra `trackers`. In CSV, text that a spreadsheet would take for a
+    formula has an apostrophe before it.
+    """
+    with client_at(url, token) as client:
+        if output_format == "mlflow" or output_format == "tensorboard":  # `in` would not narrow the type
+            from service.client.export import export_directory
+
+            directory = output or Path(f"{job}-{output_format}")
+            num_trials = export_directory(client, job, output_format, directory)
+            say(f"{num_trials} trials of job {job} are in {directory}")
+            return
+        pieces = client.export(job, table=table, table_format=output_format)
+        if output == Path("-"):
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            return
+        path = output or Path(f"{job}-{table}.{output_format}")
+        part = path.with_name(f"{path.name}.part")
+        try:
+            with part.open("wb") as file:
+                file.writelines(pieces)
+            part.replace(path)  # an export that was cut short leaves no file that looks whole
+        finally:
+            part.unlink(missing_ok=True)
+        say(f"the {table} of job {job} are in {path}")

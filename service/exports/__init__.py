@@ -1,0 +1,1 @@
+"""Jobs as files that other programs open: tables of trials and measurements, TensorBoard's and MLflow's stores."""

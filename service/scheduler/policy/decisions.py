@@ -1,0 +1,52 @@
+"""The policy's decisions on the trials of a run, as they are reported, and what each trial measured last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from service.scheduler.policy.protocol import Decision, Policy
+from trainers.config import Measurement
+
+
+class Decisions:
+    """Tells the policy what trials measure, and remembers what it decided."""
+
+    def __init__(self, policy: Policy, *, metrics: Sequence[str]) -> None:
+        """Knows of no trial yet.
+
+        Args:
+            metrics: of the job's objectives; decisions go by the first alone.
+        """
+        self._policy = policy
+        self._metrics = tuple(metrics)
+        self._decisions: dict[int, Decision] = {}
+        self._values: dict[int, tuple[float, ...]] = {}
+        self._steps: dict[int, int] = {}
+
+    @property
+    def metric(self) -> str:
+        """Of the first objective."""
+        return self._metrics[0]
+
+    def report(self, number: int, measurement: Measurement) -> Decision:
+        """Tells the policy a measurement of a trial; the policy's decision."""
+        metrics = measurement.metrics
+        self._steps[number] = measurement.step
+        self._values[number] = tuple(metrics.get(name, math.nan) for name in self._metrics)
+        self._decisions[number] = self._policy.report(
+            number, measurement.step, metrics[self._metrics[0]], seconds=measurement.seconds
+        )
+        return self._decisions[number]
+
+    def last_values(self, number: int) -> tuple[float, ...]:
+        """The objectives, in the order of the job, at the latest measurement of a trial; NaN: it was not measured."""
+        return self._values[number]
+
+    def last_step(self, number: int) -> int:
+        """The step of the latest measurement of a trial in this run; 0: there was none."""
+        return self._steps.get(number, 0)
+
+    def last_decision(self, number: int) -> Decision:
+        """The decision after the latest measurement of a trial."""
+        return self._decisions.get(number, Decision.CONTINUE)

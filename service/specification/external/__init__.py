@@ -1,0 +1,1 @@
+"""Trials that others train: what a job says of them, and the messages between their clients and the job's run."""

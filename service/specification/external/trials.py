@@ -1,0 +1,53 @@
+"""The section of a job whose trials others train, and the workload of those that train a model of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, StringConstraints
+
+from service.specification.strict_model import StrictModel
+from trainers.workload.description import Direction, WorkloadDescription, WorkloadOption
+
+EXTERNAL = "external"
+"""The name of the workload that only its clients know."""
+MAX_METRICS = 100
+
+MetricName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")]
+
+
+class ExternalTrials(StrictModel):
+    """Trials are trained by others, e.g. the tasks of a SLURM array: each asks for a config
+    (`POST /v1/jobs/{job_id}/suggestions`), trains it, and reports what it measures."""
+
+    lease_seconds: float = Field(default=900.0, ge=5.0, le=604_800.0)
+    """A client that reports nothing for so long has lost its trial: another one gets it, up to three times."""
+    metrics: dict[MetricName, Literal["minimize", "maximize"]] = Field(
+        default_factory=dict, max_length=MAX_METRICS, examples=[{"validation_loss": "minimize"}]
+    )
+    """With the workload `external`: what clients measure, and the direction in which each is better. The first one is
+    the objective where the job names none."""
+
+
+def describe_external(
+    metrics: Mapping[str, Direction], options: Mapping[str, object], *, batch_size: int
+) -> WorkloadDescription:
+    """The workload that a job's clients train: all that is known of it is what the job says.
+
+    Args:
+        metrics: that they measure; the first one is the default objective.
+        options: of theirs that the job or its search spaces name.
+        batch_size: the smallest that divides among a trial's ranks.
+    """
+    return WorkloadDescription(
+        name=EXTERNAL,
+        title="Trained elsewhere",
+        implementation="",
+        metrics=dict(metrics),
+        default_objective=next(iter(metrics)),
+        default_num_steps=1,
+        default_evaluate_every=1,
+        default_batch_size=batch_size,
+        options={name: WorkloadOption(None, "Of the clients' own training.") for name in options},
+    )

@@ -1,0 +1,1 @@
+"""Use cases of clients that train trials: they write requests, which the job's run answers, and read the answers."""

@@ -1,0 +1,206 @@
+"""The requests of clients that train a job's trials: stored until the job's run answers them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ulid import ULID
+
+from service.domain import JobRequest, JobState, TrialRequest, TrialState
+from service.errors import (
+    IdempotencyKeyReused,
+    InvalidInput,
+    JobAlreadyFinished,
+    ServiceBusy,
+    TrialAlreadyFinished,
+    TrialNotComplete,
+    TrialsTrainedHere,
+)
+from service.specification.external.messages import Answer, End, ExternalDecision, Report, RequestKind, Suggest
+from service.store.external_models import ExternalRequest
+from service.store.models import Job
+from service.store.repositories import (
+    ExternalRequestRepository,
+    JobRepository,
+    TrialLeaseRepository,
+    TrialRepository,
+)
+from service.store.session import Session
+
+MAX_WAITING = 2000
+"""Requests of one job that wait for its run; further ones are told that the service is busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was stored, and what is known of its answer at once."""
+
+    request_id: int
+    key: str
+    """With which it can be sent again."""
+    job_state: JobState
+    answer: Answer | None
+    """None: the run has not given one yet."""
+    is_replayed: bool
+
+
+def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | None, now: datetime) -> Asked | None:
+    """Stores a client's wish for a trial, or finds the one that came with the key before; None: the job is over.
+
+    Raises:
+        NotFound: no such job.
+        TrialsTrainedHere: it hands out no trials.
+        IdempotencyKeyReused: the key came with another request.
+        ServiceBusy: too many wait for the job's run.
+    """
+    job = _external_job(session, job_id)
+    found = _find(session, job, RequestKind.SUGGEST, None, wish, key=key, now=now)
+    if found is not None and found.answer is not None:
+        return found
+    if job.state.is_final:
+        return None
+    return found or _store(session, job, RequestKind.SUGGEST, None, wish, key=key, now=now)
+
+
+def report(session: Session, job_id: str, number: int, told: Report, *, key: str | None, now: datetime) -> Asked:
+    """Stores what a client reports of its trial, or finds what came with the key before.
+
+    Raises:
+        NotFound: no such job or trial.
+        TrialsTrainedHere, IdempotencyKeyReused, ServiceBusy: as `ask_for_trial`.
+        JobAlreadyFinished, TrialAlreadyFinished: what is reported can change nothing any more. A trial that has
+            completed can be told to be complete again.
+        InvalidInput: a measurement is of no step that the trial has, or leaves the objective out.
+    """
+    job = _external_job(session, job_id)
+    trial = TrialRepository(session).get(job_id, number)
+    kind = RequestKind.END if isinstance(told, End) else RequestKind.REPORT
+    found = _find(session, job, kind, number, told, key=key, now=now)
+    if found is not None:
+        return _settled(session, job, number, told, found)
+    completes = isinstance(told, End) and told.outcome == "completed"
+    if completes and trial.state is TrialState.COMPLETED:
+        answer = Answer(decision=ExternalDecision.STOP, recorded_up_to_step=None, why="the trial is completed")
+        return Asked(0, key or "", job.state, answer, is_replayed=True)
+    if job.state.is_final:
+        raise JobAlreadyFinished(job.id, job.state)
+    if trial.state.is_final:
+        raise TrialAlreadyFinished(job.id, number, trial.state)
+    num_steps = trial.config["num_steps"]
+    for index, measurement in enumerate(told.measurements):
+        if measurement.step > num_steps:
+            raise InvalidInput(f"measurements[{index}].step", f"exceeds the trial's {num_steps} steps")
+        if job.metric not in measurement.metrics:
+            raise InvalidInput(f"measurements[{index}].metrics", f"must have the job's objective, {job.metric!r}")
+    stored = _store(session, job, kind, number, told, key=key, now=now)
+    return _settled(session, job, number, told, stored)
+
+
+def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answer:
+    """What a client is to do that has nothing to report, by what is stored.
+
+    Raises:
+        NotFound, TrialsTrainedHere: as `report`.
+    """
+    job = _external_job(session, job_id, locked=False)
+    trial = TrialRepository(session).get(job_id, number)
+    held = TrialLeaseRepository(session).find(job_id, number)
+    if job.state.is_final:
+        return Answer(decision=ExternalDecision.STOP, why=f"the job has {job.state}")
+    if held is not None and held.name == lease:
+        if trial.requested is TrialRequest.STOP:
+            return Answer(decision=ExternalDecision.STOP, why="a user stops the trial")
+        if _is_pausing(job):
+            return Answer(decision=ExternalDecision.PAUSE, why="a user pauses the job")
+        return Answer()
+    last = ExternalRequestRepository(session).last_answer(job_id, number, lease=lease)
+    if last is not None and last.decision is not ExternalDecision.CONTINUE:
+        return last
+    return Answer(decision=ExternalDecision.STOP, why="the lease has ended")
+
+
+def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:
+    """What was asked, with the answer that a client gets at once whose job is paused: its run takes the report in when
+    it goes on, and the trial, which its client then has left, without a loss."""
+    if asked.answer is not None or not _is_pausing(job):
+        return asked
+    if not isinstance(told, End):
+        TrialLeaseRepository(session).release(job.id, number)
+    why = "the job is paused: what was reported is kept"
+    up_to = told.measurements[-1].step if told.measurements else None
+    return replace(asked, answer=Answer(decision=ExternalDecision.PAUSE, recorded_up_to_step=up_to, why=why))
+
+
+def checked(answer: Answer) -> Answer:
+    """The answer. Raises: TrialNotComplete: it says that the request contradicts the trial's state."""
+    if answer.conflict:
+        raise TrialNotComplete(answer.why or "the trial is not complete")
+    return answer
+
+
+def _is_pausing(job: Job) -> bool:
+    return job.state is JobState.PAUSED or job.requested is JobRequest.PAUSE
+
+
+def _external_job(session: Session, job_id: str, *, locked: bool = True) -> Job:
+    jobs = JobRepository(session)
+    job = jobs.get_locked(job_id) if locked else jobs.get(job_id)
+    if not job.is_external:
+        raise TrialsTrainedHere(job_id)
+    return job
+
+
+def _digest(kind: RequestKind, number: int | None, content: Suggest | Report) -> str:
+    asked = [kind.value, number, content.model_dump(mode="json")]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _find(
+    session: Session,
+    job: Job,
+    kind: RequestKind,
+    number: int | None,
+    content: Suggest | Report,
+    *,
+    key: str | None,
+    now: datetime,
+) -> Asked | None:
+    if key is None:
+        return None
+    earlier = ExternalRequestRepository(session).find_by_key(job.id, key)
+    if earlier is None:
+        return None
+    if earlier.request_digest != _digest(kind, number, content):
+        raise IdempotencyKeyReused(key)
+    earlier.asked_at = now
+    return Asked(earlier.id, key, job.state, earlier.answer, is_replayed=True)
+
+
+def _store(
+    session: Session,
+    job: Job,
+    kind: RequestKind,
+    number: int | None,
+    content: Suggest | Report,
+    *,
+    key: str | None,
+    now: datetime,
+) -> Asked:
+    requests = ExternalRequestRepository(session)
+    if requests.num_waiting(job.id) >= MAX_WAITING:
+        raise ServiceBusy(MAX_WAITING, 0.0, what=f"requests to the run of job {job.id!r}")
+    request = ExternalRequest(
+        job_id=job.id,
+        kind=kind.value,
+        number=number,
+        idempotency_key=key or str(ULID()),
+        request_digest=_digest(kind, number, content),
+        stored_content=content.model_dump(mode="json"),
+        created_at=now,
+        asked_at=now,
+    )
+    requests.add(request)
+    return Asked(request.id, request.idempotency_key, job.state, None, is_replayed=False)

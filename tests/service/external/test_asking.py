@@ -1,0 +1,291 @@
+"""Clients that train a job's trials: asked over HTTP, answered by the job's run, on both databases."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from service.domain import FailureReason, JobState, TrialState
+from service.store.models import Trial
+from service.store.repositories import RecommendationRepository, TrialRepository
+from service.store.session import Database
+from service.use_cases.steer import pause_job, resume_job, stop_trial
+from tests.support.service.external import Run, submit_external
+from tests.support.service.live import running
+from tests.support.service.scenarios import Clock, submit
+from tests.support.waiting import PATIENCE_SECONDS
+
+KEYS = map(str, itertools.count())
+
+
+@dataclass(slots=True)
+class World:
+    """A service, a job, its run, and clients that ask without waiting: the test takes the run's turns."""
+
+    http: httpx.Client
+    database: Database
+    clock: Clock
+    job: str
+    run: Run
+
+    def post(self, path: str, body: Any, key: str | None = None) -> httpx.Response:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        url = f"/v1/jobs/{self.job}/{path}"
+        return self.http.post(url, json=body, headers=headers, params={"wait_seconds": 0})
+
+    def ask(self, path: str, body: Any) -> Any:
+        """The answer after a turn of the run."""
+        key = next(KEYS)
+        first = self.post(path, body, key)
+        if first.status_code != 202:
+            return first.json()
+        assert first.headers["Retry-After"] == "2"
+        self.run.turn()
+        return self.post(path, body, key).json()
+
+    def suggest(self, client: str = "node1") -> Any:
+        answer = self.ask("suggestions", {"client": client})
+        assert answer["status"] == "trial", answer
+        return answer["trial"]
+
+    def report(self, trial: Any, *steps: int, loss: float = 1.0, **more: Any) -> Any:
+        measurements = [{"step": step, "metrics": {"validation_loss": loss / step}, **more} for step in steps]
+        return self.ask(f"trials/{trial['number']}/reports", {"lease": trial["lease"], "measurements": measurements})
+
+    def end(self, trial: Any, **fields: Any) -> Any:
+        return self.ask(f"trials/{trial['number']}/end", {"lease": trial["lease"], **fields})
+
+    def decision(self, trial: Any) -> Any:
+        path = f"/v1/jobs/{self.job}/trials/{trial['number']}/decision"
+        return self.http.get(path, params={"lease": trial["lease"]}).json()["decision"]
+
+    def trial(self, number: int) -> Trial:
+        with self.database.reading() as session:
+            return TrialRepository(session).get(self.job, number)
+
+    def restart(self) -> None:
+        self.run = Run(self.database, clock=self.clock)
+
+
+@pytest.fixture
+def world(database: Database) -> Iterator[World]:
+    yield from world_of(database)
+
+
+@pytest.fixture
+def sqlite_world(sqlite_database: Database) -> Iterator[World]:
+    """Where the kind of database does not matter."""
+    yield from world_of(sqlite_database)
+
+
+def world_of(database: Database, **fields: Any) -> Iterator[World]:
+    clock = Clock()
+    job = submit_external(database, **fields)
+    run = Run(database, clock=clock)
+    with (
+        running(database, clock=clock) as url,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
+    ):
+        yield World(http, database, clock, job, run)
+
+
+def test_clients_train_a_job_to_its_recommendation(world: World) -> None:
+    first, second = world.suggest("node1"), world.suggest("node2")
+    assert [first["number"], second["number"]] == [0, 1]
+    assert first["config"]["num_steps"] == 10
+    assert first["config"]["workload_options"] == {"dropout": first["parameters"]["workload.dropout"]}
+    assert world.report(first, 1, 5) == {
+        "decision": "continue",
+        "status": "answered",
+        "recorded_up_to_step": 5,
+        "why": None,
+    }
+    assert (world.trial(0).state, world.trial(0).step) == (TrialState.RUNNING, 5)
+    assert world.report(second, 10, loss=3.0)["why"] == "the trial is completed"
+    # Said again, as a client does that knows no better; and by one that has lost its lease.
+    assert world.end(second)["decision"] == "stop"
+    assert world.post("trials/1/reports", {"lease": second["lease"]}).status_code == 409
+    world.clock.advance(30)
+    done = world.end(first, measurements=[{"step": 10, "metrics": {"validation_loss": 0.2}}])
+    assert (done["decision"], done["recorded_up_to_step"]) == ("stop", 10)
+    assert world.trial(0).seconds == 30.0
+    for loss in (0.5, 0.1):
+        world.report(world.suggest(), 10, loss=loss)
+    assert world.run.state is JobState.SUCCEEDED
+    answer = world.post("suggestions", {})
+    assert (answer.status_code, answer.json()["status"]) == (200, "done")
+    with world.database.reading() as session:
+        recommendation = RecommendationRepository(session).of_job(world.job)
+    assert recommendation is not None
+    assert recommendation.content["evidence"]["best"]["number"] == 3
+    for page in (f"/jobs/{world.job}", "/"):
+        assert world.http.get(page).status_code == 200, page
+    assert world.http.get(f"/v1/jobs/{world.job}/recommendation").json()["workload"] == "external"
+
+
+def test_the_same_key_hands_out_one_trial(world: World) -> None:
+    assert world.post("suggestions", {}, "one").json() == {
+        "status": "waiting",
+        "trial": None,
+        "job_state": "running",
+        "key": "one",
+    }
+    world.post("suggestions", {}, "one")
+    world.run.turn()
+    answers = [world.post("suggestions", {}, "one") for _ in range(2)]
+    assert answers[0].json() == answers[1].json()
+    assert answers[0].headers["Idempotent-Replayed"] == "true"
+    assert world.post("suggestions", {"client": "another"}, "one").status_code == 422
+    assert world.suggest()["number"] == 1
+
+
+def test_a_trial_whose_client_is_lost_goes_to_another(world: World) -> None:
+    lost = world.suggest("node1")
+    world.report(lost, 4)
+    for losses in range(1, 5):
+        assert world.trial(0).state is TrialState.RUNNING
+        world.clock.advance(61)
+        world.run.turn()
+        if losses == 4:
+            break
+        assert (world.trial(0).state, world.trial(0).losses) == (TrialState.QUEUED, losses)
+        assert world.decision(lost) == "stop"
+        again = world.suggest("node2")
+        assert (again["number"], again["begins_at_step"], again["parameters"]) == (0, 4, lost["parameters"])
+        # What the one that was lost still says changes nothing.
+        assert world.report(lost, 9)["decision"] == "stop"
+        assert world.trial(0).step == 4
+        lost = again
+    trial = world.trial(0)
+    assert (trial.state, trial.reason) == (TrialState.FAILED, FailureReason.LOST)
+    assert "node2 has reported nothing for 60 s" in (trial.detail or "")
+
+
+def test_a_report_without_measurements_keeps_the_trial(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    for _ in range(3):
+        world.clock.advance(50)
+        assert world.report(trial)["decision"] == "continue"
+        world.run.turn()
+    assert world.trial(0).state is TrialState.RUNNING
+
+
+def test_a_run_that_is_killed_loses_nothing(world: World) -> None:
+    trial = world.suggest()
+    world.report(trial, 3)
+    lease = {"lease": trial["lease"], "measurements": [{"step": 6, "metrics": {"validation_loss": 0.5}}]}
+    # Asked, and not answered when the run dies.
+    assert world.post("trials/0/reports", lease, "r").status_code == 202
+    assert world.post("suggestions", {}, "s").status_code == 202
+    world.run.kill()
+    world.restart()
+    world.run.turn()
+    assert world.post("trials/0/reports", lease, "r").json()["recorded_up_to_step"] == 6
+    assert world.post("suggestions", {}, "s").json()["trial"]["number"] == 1
+    assert (world.trial(0).state, world.trial(0).step, world.trial(0).losses) == (TrialState.RUNNING, 6, 0)
+    # It was killed after it had stored a trial, and before it had handed it out.
+    world.run.kill()
+    world.restart()
+    assert world.report(trial, 10)["why"] == "the trial is completed"
+    assert world.suggest()["number"] == 2
+
+
+def test_a_paused_job_keeps_what_is_reported(world: World) -> None:
+    trial = world.suggest()
+    world.report(trial, 2)
+    with world.database.writing() as session:
+        pause_job(session, world.job, now=world.clock())
+    assert world.decision(trial) == "pause"
+    world.run.end()
+    told = world.post(
+        "trials/0/reports", {"lease": trial["lease"], "measurements": [{"step": 4, "metrics": {"validation_loss": 1}}]}
+    )
+    assert (told.status_code, told.json()["decision"]) == (200, "pause")
+    waits = world.post("suggestions", {}, "w").json()
+    assert (waits["status"], waits["job_state"]) == ("waiting", "paused")
+    with world.database.writing() as session:
+        resume_job(session, world.job, now=world.clock())
+    world.clock.advance(30)  # within the time that a client is still taken to ask
+    world.restart()
+    world.run.turn()
+    world.clock.advance(2)
+    world.run.turn()
+    assert (world.trial(0).step, world.trial(0).losses) == (4, 0)
+    again = world.suggest()
+    assert (again["number"], again["begins_at_step"]) in ((0, 4), (2, 0))
+
+
+def test_a_trial_that_a_user_stops_is_told_so(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    with world.database.writing() as session:
+        stop_trial(session, world.job, 0, now=world.clock())
+    assert world.decision(trial) == "stop"
+    world.run.signals.told_to_stop = frozenset({0})
+    assert world.report(trial, 1)["why"] == "stopped by a user"
+    assert world.trial(0).state is TrialState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "reason"),
+    [
+        ({"outcome": "failed", "reason": "diverged", "detail": "NaN"}, TrialState.FAILED, FailureReason.DIVERGED),
+        ({"outcome": "failed", "reason": "lost"}, TrialState.QUEUED, None),
+        ({"outcome": "released"}, TrialState.QUEUED, None),
+    ],
+)
+def test_a_client_ends_a_trial(
+    sqlite_database: Database, fields: Any, state: TrialState, reason: FailureReason | None
+) -> None:
+    for world in world_of(sqlite_database):
+        trial = world.suggest()
+        world.end(trial, **fields)
+        assert (world.trial(0).state, world.trial(0).reason) == (state, reason)
+        assert world.trial(0).losses == (1 if fields.get("reason") == "lost" else 0)
+
+
+def test_the_search_pauses_and_goes_on(sqlite_database: Database) -> None:
+    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 8}}
+    for world in world_of(sqlite_database, **asked):
+        decisions = []
+        for _ in range(60):
+            trial = world.suggest()
+            # What follows on the measurement at which it is paused counts for nothing.
+            steps = range(trial["begins_at_step"] + 5, 101, 5)
+            answer = world.report(trial, *steps, loss=1 + trial["parameters"]["lr"])
+            decisions.append((trial["number"], answer["decision"], answer["recorded_up_to_step"]))
+            if world.run.state.is_final:
+                break
+        assert {decision for _, decision, _ in decisions} == {"pause", "stop"}
+        resumed = [number for number, _, step in decisions if step == 100]
+        assert resumed  # paused first, and trained to the end
+        assert len(decisions) > len({number for number, _, _ in decisions})
+
+
+def test_errors_name_the_field(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    path = "trials/0/reports"
+
+    def fields_of(answer: httpx.Response) -> list[str]:
+        assert answer.status_code == 422, answer.text
+        return [error["field"] for error in answer.json()["errors"]]
+
+    def measured(step: int, **metrics: float) -> Any:
+        return {"lease": trial["lease"], "measurements": [{"step": step, "metrics": metrics}]}
+
+    assert fields_of(world.post(path, measured(11, validation_loss=1))) == ["measurements[0].step"]
+    assert fields_of(world.post(path, measured(1, accuracy=1))) == ["measurements[0].metrics"]
+    assert world.post("trials/7/reports", measured(1, validation_loss=1)).status_code == 404
+    incomplete = world.end(trial)
+    assert incomplete["title"] == "The trial is not complete"
+    assert "up to step 0, and is complete after 10" in incomplete["detail"]
+    ordinary = submit(world.database)
+    answer = world.http.post(f"/v1/jobs/{ordinary}/suggestions", json={})
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "trials-trained-here")

@@ -1,0 +1,135 @@
+"""The Python client of trials that others train, and the command that runs a program for each."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from sqlalchemy import select
+
+from service.client import ApiError, Client, external_trials, suggest
+from service.domain import FailureReason, JobState, TrialState
+from service.specification.external.messages import RequestKind
+from service.store.external_models import ExternalRequest
+from service.store.models import Trial
+from service.store.repositories import JobRepository, TrialRepository
+from service.store.session import Database
+from tests.support.readmes import ROOT
+from tests.support.service.external import served, submit_external
+from tests.support.service.live import running
+from tests.support.waiting import PATIENCE_SECONDS
+
+PROGRAM = """
+import json, os, pathlib, sys
+config = json.loads(pathlib.Path(os.environ["SHAMPOO_TRIAL_CONFIG"]).read_text())
+print("lr is", config["optimizer"]["arguments"]["lr"], flush=True)
+if os.environ["SHAMPOO_TRIAL"] == "1":
+    sys.exit(3)
+for step in (5, config["num_steps"]):
+    print(json.dumps({"step": step, "metrics": {"validation_loss": 1 / step}}), flush=True)
+"""
+
+
+def trials_of(database: Database, job: str) -> list[Trial]:
+    with database.reading() as session:
+        return TrialRepository(session).with_measurements(job)
+
+
+def state_of(database: Database, job: str) -> JobState:
+    with database.reading() as session:
+        return JobRepository(session).get(job).state
+
+
+def test_two_clients_at_once_share_a_job(sqlite_database: Database) -> None:
+    database = sqlite_database
+    job = submit_external(database, budget={"num_trials": 6})
+    trained: Counter[str] = Counter()
+
+    def train(url: str, name: str) -> None:
+        with Client(url) as client:
+            for trial in external_trials(client, job, name=name):
+                with trial:
+                    trained[name] += 1
+                    assert not trial.should_stop()
+                    for step in range(trial.begins_at_step + 1, trial.num_steps + 1):
+                        if step % 5 == 0 and not trial.report(step, {"validation_loss": 1 / step}):
+                            break
+
+    with running(database) as url, served(database):
+        threads = [Thread(target=train, args=(url, name)) for name in ("node1", "node2")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert trained.total() == 6
+    assert len(trained) == 2
+    assert [trial.state for trial in trials_of(database, job)] == [TrialState.COMPLETED] * 6
+    assert [[row.step for row in trial.measurements] for trial in trials_of(database, job)] == [[5, 10]] * 6
+    assert state_of(database, job) is JobState.SUCCEEDED
+
+
+def test_what_a_client_does_with_a_trial_it_cannot_train(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database)
+    with running(sqlite_database) as url, served(sqlite_database), Client(url) as client:
+
+        def train(error: BaseException | None) -> int:
+            trial = suggest(client, job)
+            assert trial is not None
+            with trial:
+                trial.report(1, {"validation_loss": float("nan")})
+                trial.keep()
+                if error is not None:
+                    raise error
+            return trial.number
+
+        with pytest.raises(ZeroDivisionError):
+            train(ZeroDivisionError("0"))
+        with pytest.raises(KeyboardInterrupt):
+            train(KeyboardInterrupt())
+        assert train(None) == 1  # which the one before has released
+        trial = suggest(client, job)
+        assert trial is not None
+        with pytest.raises(ApiError, match="up to step 1, and is complete after 10"):
+            trial.complete()
+        trial.fail("diverged", "NaN")
+    failed, released, again = trials_of(sqlite_database, job)[:3]
+    assert (failed.state, failed.reason, failed.detail) == (
+        TrialState.FAILED,
+        FailureReason.ERROR,
+        "ZeroDivisionError: 0",
+    )
+    assert (released.state, released.losses) == (TrialState.FAILED, 0)
+    assert again.number == 2
+
+
+@pytest.mark.processes
+def test_a_task_of_a_slurm_array_trains_trials_with_a_program(sqlite_database: Database, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(PROGRAM)
+    job = submit_external(sqlite_database, budget={"num_trials": 3})
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with running(sqlite_database) as url, served(sqlite_database):
+        environment = {**os.environ, "PATH": path, "SHAMPOO_TUNER_URL": url, "SHAMPOO_JOB": job}
+        task = subprocess.run(
+            ["bash", ROOT / "docker/slurm-array.sbatch", sys.executable, program],
+            env={**environment, "SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": "3"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert task.returncode == 0, task.stderr
+    told = [re.split(":| is ", line)[0] for line in task.stdout.splitlines()]
+    assert told == ["lr", "trial 0", "lr", "trial 1", "lr", "trial 2"]
+    trials = trials_of(sqlite_database, job)
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED, TrialState.FAILED, TrialState.COMPLETED]
+    assert (trials[1].detail or "").startswith("exit status 3; its last line: lr is")
+    with sqlite_database.reading() as session:
+        asked = session.scalars(select(ExternalRequest).where(ExternalRequest.kind == RequestKind.SUGGEST)).all()
+    assert all(str(request.stored_content["client"]).endswith("/4711_3") for request in asked)
