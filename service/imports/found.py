@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from search_spaces import SearchSpace, SpaceError
 from service.domain import Direction
 from service.errors import InvalidInput
-from service.specification.search.imported import MAX_IMPORTED, ImportedTrial
+from service.specification.imported import MAX_IMPORTED, ImportedTrial
 
 PREFIXES = ("", "parameter.", "params_", "config.", "config/")
 """Before the name of a parameter in a column: none, that of our exports, of Optuna's data frames, of W&B's tables."""

@@ -18,6 +18,7 @@ from service.domain import Direction, Objective, Phase, PrunerName, Side, side_o
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.faults import Faults
 from service.specification.external.trials import EXTERNAL, describe_external
+from service.specification.imported import KnownPoint, known_points
 from service.specification.job import JobSpecification
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
@@ -31,7 +32,6 @@ from service.specification.phases import (
     pinned_of,
     spaces_of,
 )
-from service.specification.search.imported import KnownPoint, known_points
 from service.specification.search.method import SamplerOfJob, search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from service.specification.workloads import describe_workload

@@ -22,10 +22,10 @@ from service.scheduler.policy.searching.samplers import adopt_sampler, make_samp
 from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
 from service.scheduler.policy.searching.study import SearchStudy
 from service.scheduler.policy.sides import SidePlan
+from service.specification.imported import LEARNING_SAMPLERS
 from service.specification.job import SamplerReference
 from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
-from service.specification.search.imported import LEARNING_SAMPLERS
 from service.store.models import Trial
 
 
