@@ -34,7 +34,7 @@ Moment: TypeAlias = Annotated[
 Name = Query(max_length=200)
 
 
-def _job_query(
+async def _job_query(
     caller: CallerDependency,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     tag: Annotated[

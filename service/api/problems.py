@@ -32,6 +32,7 @@ from service.errors import (
     JobAlreadyFinished,
     JobNotFinished,
     NotFound,
+    PreconditionFailed,
     QuotaExceeded,
     ScopeMissing,
     ServiceBusy,
@@ -83,6 +84,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (TrialsTrainedHere, HTTPStatus.CONFLICT, "trials-trained-here", "The service trains the job's trials itself"),
     (TrialNotComplete, HTTPStatus.CONFLICT, "trial-not-complete", "The trial is not complete"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
+    (PreconditionFailed, HTTPStatus.PRECONDITION_FAILED, "changed-meanwhile", "It has been changed meanwhile"),
     (
         IdempotencyKeyReused,
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -202,6 +204,8 @@ async def _body_of(request: Request) -> object:
 def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
+    if isinstance(error, PreconditionFailed):
+        return [FieldError(field="If-Match", message="is of an earlier state", value=error.tag)]
     if isinstance(error, QuotaExceeded):
         message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
         return [FieldError(field=error.quota, message=message, value=error.limit)]

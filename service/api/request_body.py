@@ -52,8 +52,7 @@ def check_storable(value: object) -> None:
     """
     faults = Faults()
     for number, (field, problem) in enumerate(_unstorable(value, "", 0)):
-        with faults.noted():
-            raise InvalidInput(field or "body", problem)
+        faults.note(InvalidInput(field or "body", problem))
         if number == MAX_FAULTS:
             break
     faults.tell()
@@ -155,7 +154,8 @@ def spot_of(body: object, field: str) -> Spot:
     """The place of a path in a body, or where it would be. A name may hold what a path is made of, as `betas[0]`."""
     if field in ("", "body"):
         return Spot("", None if field == "body" else small(body))
-    node, rest, pointer = body, field, ""
+    node: Any = body
+    rest, pointer = field, ""
     is_there = True
     while rest:
         known = [name for name in node if _begins(rest, name)] if isinstance(node, Mapping) else []

@@ -123,13 +123,13 @@ class Requests:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Read:
-        response = self._ask(method, path, params=params, body=body, headers=headers)
+        response = self._send(method, path, params=params, body=body, headers=headers)
         try:
             return schema.model_validate_json(response.content)
         except ValidationError as error:
             raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
 
-    def _ask(
+    def _send(
         self,
         method: str,
         path: str,

@@ -39,7 +39,7 @@ class WebhookRequests(Requests):
 
     def remove_webhook(self, webhook_id: str) -> None:
         """Raises: ApiError (404)."""
-        self._ask("DELETE", _path_of(webhook_id))
+        self._send("DELETE", _path_of(webhook_id))
 
     def deliveries(self, webhook_id: str) -> Iterator[DeliveryRead]:
         """What a webhook was sent, newest first. Raises: ApiError (404)."""

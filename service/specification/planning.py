@@ -384,8 +384,9 @@ def check_proposal(
     for name in sorted(given.keys() - names):
         known = ", ".join(sorted(names)) or "none"
         hint = did_you_mean(name, names)
-        with faults.noted():
-            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
+        faults.note(
+            InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
+        )
     faults.tell()
     try:
         values = space.defaults(given, beyond_bounds=beyond_bounds)  # type: ignore[arg-type]  # it checks the values

@@ -23,10 +23,10 @@ from service.api.dependencies import (
     JobId,
     Now,
     ReadSession,
+    TrialNumber,
     TurnsDependency,
     address_of,
 )
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.external import DecisionRead, EndCreate, ReportCreate, SuggestionCreate, SuggestionRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState
