@@ -258,7 +258,7 @@ def test_a_client_ends_a_trial(
 
 
 def test_the_search_pauses_and_goes_on(sqlite_database: Database) -> None:
-    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 8}}
+    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 5}}
     for world in world_of(sqlite_database, **asked):
         decisions = []
         for _ in range(60):
