@@ -218,7 +218,7 @@ def test_a_paused_job_keeps_what_is_reported(world: World) -> None:
     assert (waits["status"], waits["job_state"]) == ("waiting", "paused")
     with world.database.writing() as session:
         resume_job(session, world.job, now=world.clock())
-    world.clock.advance(30)  # within the time that a client is still taken to ask
+    world.clock.advance(10)  # within the time that a client is still taken to ask
     world.restart()
     world.run.turn()
     world.clock.advance(2)
@@ -258,7 +258,7 @@ def test_a_client_ends_a_trial(
 
 
 def test_the_search_pauses_and_goes_on(sqlite_database: Database) -> None:
-    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 8}}
+    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 5}}
     for world in world_of(sqlite_database, **asked):
         decisions = []
         for _ in range(60):
