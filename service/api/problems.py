@@ -252,6 +252,8 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     values: dict[str, Any] = {}
     of_body = set[str]()
     for one in found:
+        if _is_of_another_kind(one, found):
+            continue
         source, *path = one["loc"]
         field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
@@ -274,6 +276,15 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         for field, given in messages.items()
     ]
     return _invalid(request, errors)
+
+
+def _is_of_another_kind(error: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> bool:
+    """True if what is told is that an object is none of a few words, where an object may stand, too: its own faults are
+    told."""
+    parent = error["loc"][:-1]
+    others = (one for one in found if one is not error)
+    is_object = error["type"] in ONE_OF_SOME and isinstance(error.get("input"), Mapping)
+    return is_object and any(one["loc"][: len(parent)] == parent for one in others)
 
 
 def _message(error: Mapping[str, Any]) -> str:

@@ -102,6 +102,11 @@ def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> Non
             "baseline.budget_shares",
             "there is no such field: did you mean 'budget_share'?",
         ),
+        (
+            {"confirmation": {"top_k": 2, "num_seed": 3}},  # where "auto" may stand, too
+            "confirmation.num_seed",
+            "there is no such field: did you mean 'num_seeds'?",
+        ),
     ],
 )
 def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
