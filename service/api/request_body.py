@@ -116,7 +116,10 @@ def fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
     """The fields that an object at a pydantic error's location has in a body of the type `kind`; empty: any."""
     kinds = list(_kinds_with_fields(kind))
     for part in location:
-        if isinstance(part, str):
+        of_union = [one for one in kinds if one.__name__ == part]  # pydantic puts in the name of a member
+        if of_union:
+            kinds = of_union
+        elif isinstance(part, str):
             inner = (_fields(one)[part] for one in kinds if part in _fields(one))
             kinds = [found for annotation in inner for found in _kinds_with_fields(annotation)]
     return list(dict.fromkeys(name for one in kinds for name in _fields(one)))
