@@ -31,6 +31,10 @@ from service.cli.logs_command import app as logs_app
 from service.cli.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
 from service.cli.reading.show_commands import app as show_app
+from service.cli.setting_up.completion_command import PROGRAM
+from service.cli.setting_up.completion_command import app as completion_app
+from service.cli.setting_up.doctor_command import app as doctor_app
+from service.cli.setting_up.init_command import app as init_app
 from service.cli.steering_commands import app as steering_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
@@ -65,7 +69,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -88,6 +91,9 @@ def _options(
 app.add_typer(process_app)
 app.add_typer(backup_app)
 app.add_typer(steering_app)
+app.add_typer(init_app)
+app.add_typer(doctor_app)
+app.add_typer(completion_app)
 app.add_typer(show_app)
 app.add_typer(catalogue_app)
 app.add_typer(logs_app)
@@ -116,9 +122,10 @@ def submit(
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file
+    from service.cli.job_file_faults import faults_in
 
     content = apply_settings(read_job_file(job_file), setting or [])
-    with client_at(url, token) as client:
+    with client_at(url, token) as client, faults_in(job_file, setting or []):
         if dry_run:
             estimate = client.estimate(content)
             if as_json:
@@ -316,4 +323,4 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """The console script."""
-    app(prog_name="shampoo-tuner")
+    app(prog_name=PROGRAM)
