@@ -1,18 +1,38 @@
-"""Asking a service from the command line: its address, the job and trial in question, and the line that answers."""
+"""Asking a service from the command line: its address, the job and trial in question, and the lines or the JSON that
+answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.hosts import DEFAULT_URL
-from service.inert import one_line
+from service.inert import inert, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pydantic import BaseModel
+
     from service.client import Client
 
-__all__ = ["DEFAULT_URL", "JobId", "Token", "TrialNumber", "Url", "client_at", "say"]
+__all__ = [
+    "DEFAULT_URL",
+    "AsJson",
+    "JobId",
+    "Token",
+    "TrialNumber",
+    "Url",
+    "answer",
+    "client_at",
+    "inert_data",
+    "say",
+    "say_json",
+    "say_json_line",
+    "say_json_list",
+]
 
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 Token = Annotated[
@@ -24,6 +44,7 @@ Token = Annotated[
     ),
 ]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the API's answer as JSON.")]
 TrialNumber = Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The trial's number.")]
 
 
@@ -46,3 +67,46 @@ def client_at(url: str, token: str | None = None) -> Client:
 def say(text: str, *, err: bool = False) -> None:
     """Prints one line; the terminal obeys nothing in it."""
     typer.echo(one_line(text), err=err)
+
+
+def answer(found: BaseModel, words: str, *, as_json: bool) -> None:
+    """Prints what the API answered: as JSON, or in one line of words."""
+    if as_json:
+        say_json(found)
+    else:
+        say(words)
+
+
+def say_json(found: BaseModel) -> None:
+    """Prints an answer as the API gives it."""
+    _echo_json(_content(found))
+
+
+def say_json_list(found: Iterable[BaseModel]) -> None:
+    """Prints a list, from all its pages, as `{"items": [...]}`."""
+    _echo_json({"items": [_content(one) for one in found]})
+
+
+def say_json_line(found: BaseModel) -> None:
+    """Prints one of several answers that come one after the other, each on a line of its own."""
+    content = _content(found)
+    typer.echo(inert_data(lambda readable: json.dumps(content, ensure_ascii=not readable)))
+
+
+def inert_data(dump: Callable[[bool], str]) -> str:
+    """Data as text that reads back the same. Where a character must be an escape, all that are not ASCII are, in the
+    format's own way.
+
+    Args:
+        dump: gives the text; with False, in ASCII.
+    """
+    text = dump(True)
+    return text if inert(text) == text else dump(False).replace("\x7f", "\\u007f")  # which is ASCII, too
+
+
+def _content(found: BaseModel) -> Any:
+    return found.model_dump(mode="json", by_alias=True)
+
+
+def _echo_json(content: object) -> None:
+    typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))

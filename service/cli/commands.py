@@ -9,13 +9,32 @@ import typer
 from typer.core import TyperGroup
 
 from service.cli.access_commands import app as access_app
-from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
+from service.cli.asking import (
+    DEFAULT_URL,
+    AsJson,
+    JobId,
+    Token,
+    Url,
+    answer,
+    client_at,
+    inert_data,
+    say,
+    say_json,
+    say_json_line,
+    say_json_list,
+)
 from service.cli.backup_commands import app as backup_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
 from service.cli.here import read_settings
 from service.cli.import_commands import app as import_app
 from service.cli.process_commands import app as process_app
+from service.cli.reading.catalogue_commands import app as catalogue_app
+from service.cli.reading.show_commands import app as show_app
+from service.cli.setting_up.completion_command import PROGRAM
+from service.cli.setting_up.completion_command import app as completion_app
+from service.cli.setting_up.doctor_command import app as doctor_app
+from service.cli.setting_up.init_command import app as init_app
 from service.cli.steering_commands import app as steering_app
 from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
@@ -26,10 +45,6 @@ from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
     from service.api.schemas.jobs import JobRead, TrialConfigRead
     from service.api.schemas.recommendations import RecommendationRead
     from service.client import Client
@@ -56,7 +71,6 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -79,6 +93,11 @@ def _options(
 app.add_typer(process_app)
 app.add_typer(backup_app)
 app.add_typer(steering_app)
+app.add_typer(init_app)
+app.add_typer(doctor_app)
+app.add_typer(completion_app)
+app.add_typer(show_app)
+app.add_typer(catalogue_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")
 app.add_typer(external_app)
@@ -102,26 +121,32 @@ def submit(
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file
+    from service.cli.job_file_faults import faults_in
 
     content = apply_settings(read_job_file(job_file), setting or [])
-    with client_at(url, token) as client:
+    with client_at(url, token) as client, faults_in(job_file, setting or []):
         if dry_run:
             estimate = client.estimate(content)
-            for line in estimate_lines(estimate):
-                say(line)
+            if as_json:
+                say_json(estimate)
+            else:
+                for line in estimate_lines(estimate):
+                    say(line)
             if estimate.hopeless_sides:
                 raise typer.Exit(1)
             return
         job = client.submit(content, name=name, idempotency_key=idempotency_key)
         if not watch:
-            say(job.id)
+            answer(job, job.id, as_json=as_json)
             return
-        say(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
-        _watch(client, job.id)
+        if not as_json:
+            say(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
+        _watch(client, job.id, as_json=as_json)
 
 
 @app.command()
@@ -137,6 +162,7 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Lists jobs, newest first."""
     from itertools import islice
@@ -152,19 +178,21 @@ def jobs(
         which = "all" if archived else "false"
         asked = client.jobs(states=states, workload=workload, model=model, tag=tag, text=text, archived=which)
         found = list(islice(asked, limit))
-    if found:
-        console = _console()
+    if as_json:
+        say_json_list(found)
+    elif found:
+        console = terminal.new_console()
         console.print(terminal.jobs_table(found, width=console.width))
     else:
         say("no jobs", err=True)
 
 
 @app.command()
-def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
-    """Follows a job until it ends. Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not
-    answer for ten minutes, and the job may go on."""
+def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
+    """Follows a job until it ends; with --json, a line for each change. Exit status 0: it succeeded; 1: it failed or
+    was cancelled; 3: the service did not answer for ten minutes, and the job may go on."""
     with client_at(url, token) as client:
-        _watch(client, job)
+        _watch(client, job, as_json=as_json)
 
 
 @app.command()
@@ -180,6 +208,7 @@ def recommend(
     output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
     import json
@@ -200,17 +229,20 @@ def recommend(
             found = best_by_fingerprint(client, fingerprint)
         else:
             found = best_by_name(client, name or "")
+    if as_json:
+        say_json(found)
+        return
     if output == "python":
         typer.echo(inert(found.python))
         return
     content = found.model_dump(mode="json", exclude={"python"})
     if output == "json":
-        typer.echo(_inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
+        typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
     else:
         import yaml
 
         typer.echo(
-            _inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
+            inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
         )
 
 
@@ -226,6 +258,7 @@ def demo(
 ) -> None:
     """Tunes a small model on real data, from an empty database to a config to paste."""
     from service.cli.demo import run_demo
+    from service.cli.terminal import new_console
     from service.private_files import keep_files_private
 
     require(SERVICE_EXTRA)
@@ -241,37 +274,31 @@ def demo(
         keep=keep,
         directory=data_dir,
         settings=settings,
-        console=_console(),
+        console=new_console(),
     )
     if not succeeded:
         raise typer.Exit(1)
 
 
-def _inert_data(dump: Callable[[bool], str]) -> str:
-    """Data as text that reads back the same. Where a character must be an escape, all that are not ASCII are, in the
-    format's own way.
-
-    Args:
-        dump: gives the text; with False, in ASCII.
-    """
-    text = dump(True)
-    return text if inert(text) == text else dump(False).replace("\x7f", "\\u007f")  # which is ASCII, too
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # Rich takes 80 columns where there is no terminal, and would cut ids.
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
-
-
-def _watch(client: Client, job_id: str) -> None:
-    from service.cli import terminal
+def _watch(client: Client, job_id: str, *, as_json: bool) -> None:
+    from service.cli.reading import watching
+    from service.cli.terminal import new_console
     from service.client import ServiceUnreachable
+    from service.domain import JobState
 
     try:
-        ended = terminal.watch(client, job_id, _console(), outage_seconds=WATCH_OUTAGE_SECONDS)
+        if as_json:
+            ended = watching.follow(
+                client,
+                job_id,
+                lambda job, _pace: say_json_line(job),
+                tell=lambda words: say(words, err=True),
+                outage_seconds=WATCH_OUTAGE_SECONDS,
+            )
+            if ended.state is not JobState.SUCCEEDED:
+                raise typer.Exit(1)
+            return
+        ended = watching.watch(client, job_id, new_console(), outage_seconds=WATCH_OUTAGE_SECONDS)
         _say_how_it_ended(client, ended)
     except ServiceUnreachable as error:
         say(f"shampoo-tuner: {error}; job {job_id} may go on: `shampoo-tuner watch {job_id}` shows it again", err=True)
@@ -300,4 +327,4 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """The console script."""
-    app(prog_name="shampoo-tuner")
+    app(prog_name=PROGRAM)

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from service.cli import terminal
+from service.cli.reading import watching
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.errors import ServiceError
@@ -96,7 +97,7 @@ def run_demo(
             )
         say(f"Dashboard: {url}/jobs/{job.id}")
         try:
-            job = terminal.watch(client, job.id, console)
+            job = watching.watch(client, job.id, console)
         except KeyboardInterrupt:
             say("Interrupted; the service stops.")
             raise

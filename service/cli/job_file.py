@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ class _Loader(yaml.SafeLoader):
         keys = [key.value for key, _ in node.value]
         for index, key in enumerate(keys):
             if key in keys[:index]:
-                line = node.value[index][0].start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice (line {line})")
+                mark = node.value[index][0].start_mark
+                raise yaml.MarkedYAMLError(problem=f"{key!r} is given twice", problem_mark=mark)
         return super().construct_mapping(node, deep)
 
 
@@ -54,14 +55,61 @@ def read_job_file(path: Path) -> dict[str, Any]:
     Raises:
         InvalidInput: it cannot be read, or does not hold an object.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
-    content = _parse(str(path), text)
+    content = _parse(str(path), _read(path))
     if not isinstance(content, dict):
         raise InvalidInput(str(path), f"must hold an object with a `workload`, got {content!r:.100}")
     return content
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file; the first line and the first column are 1."""
+
+    line: int
+    column: int
+
+
+def places_in(path: Path) -> dict[str, Place]:
+    """Where in a job file each value stands, by its JSON Pointer.
+
+    Raises:
+        InvalidInput: it cannot be read.
+    """
+    text = _read(path)
+    try:
+        root = yaml.compose(text, _Loader)
+    except yaml.YAMLError as error:
+        raise InvalidInput(str(path), _words(error)) from error
+    found: dict[str, Place] = {}
+
+    def look(node: yaml.Node, pointer: str, mark: yaml.Mark) -> None:
+        found[pointer] = Place(mark.line + 1, mark.column + 1)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                look(value, f"{pointer}/{_escaped(str(key.value))}", key.start_mark)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, value in enumerate(node.value):
+                look(value, f"{pointer}/{index}", value.start_mark)
+
+    if root is not None:
+        look(root, "", root.start_mark)
+    return found
+
+
+def place_of(pointer: str, places: Mapping[str, Place]) -> Place | None:
+    """The place of a value, or of the nearest object that is there and should have it."""
+    while pointer and pointer not in places:
+        pointer = pointer.rpartition("/")[0]
+    return places.get(pointer) if pointer else None
+
+
+def settings_touch(settings: Sequence[str], field: str) -> bool:
+    """True if a setting has given a field, or something above or below it."""
+    for setting in settings:
+        path = setting.partition("=")[0]
+        if f"{field}.".startswith((f"{path}.", f"{path}[")) or f"{path}.".startswith((f"{field}.", f"{field}[")):
+            return True
+    return False
 
 
 def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -99,11 +147,31 @@ def read_values(settings: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
+
+
+def _escaped(name: str) -> str:
+    """A name within a JSON Pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _words(error: Exception) -> str:
+    """An error of the parser in one line, its place first."""
+    words = " ".join(str(error).split())
+    if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None and error.problem:
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return words
+
+
 def _parse(source: str, text: str) -> Any:
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(source, " ".join(str(error).split())) from error
+        raise InvalidInput(source, _words(error)) from error
 
 
 def _copy(node: Any) -> Any:

@@ -1,15 +1,17 @@
-"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, stop, retry, try; and that keep,
-clone or delete it."""
+"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, notes, stop, retry, try;
+and that keep, clone or delete it."""
 
 from __future__ import annotations
 
 import re
+import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from service.cli.asking import DEFAULT_URL, JobId, Token, TrialNumber, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, TrialNumber, Url, answer, client_at, say, say_json
+from service.inert import inert
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+")
 
@@ -26,11 +28,12 @@ class _TakesNegativeNumbers(TyperCommand):
 
 
 @app.command()
-def cancel(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def cancel(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Cancels a job."""
     with client_at(url, token) as client:
         ended = client.cancel(job)
-        say(f"job {ended.id} {'is cancelled' if ended.state == 'cancelled' else 'has succeeded, as before'}")
+        how = "is cancelled" if ended.state == "cancelled" else "has succeeded, as before"
+        answer(ended, f"job {ended.id} {how}", as_json=as_json)
 
 
 @app.command()
@@ -42,17 +45,19 @@ def delete(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
 
 
 @app.command()
-def archive(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def archive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Has lists leave a job out; `jobs --archived` shows it."""
     with client_at(url, token) as client:
-        say(f"job {client.archive(job).id} is archived")
+        archived = client.archive(job)
+        answer(archived, f"job {archived.id} is archived", as_json=as_json)
 
 
 @app.command()
-def unarchive(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def unarchive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Has lists show an archived job again."""
     with client_at(url, token) as client:
-        say(f"job {client.unarchive(job).id} is listed again")
+        listed = client.unarchive(job)
+        answer(listed, f"job {listed.id} is listed again", as_json=as_json)
 
 
 @app.command()
@@ -63,27 +68,54 @@ def clone(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Submits a job like another one, with some fields changed; null: back to its default."""
     from service.cli.job_file import apply_settings
 
     with client_at(url, token) as client:
-        say(client.clone(job, apply_settings({}, setting or [])).id)
+        made = client.clone(job, apply_settings({}, setting or []))
+        answer(made, made.id, as_json=as_json)
 
 
 @app.command()
-def pause(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def notes(
+    job: JobId,
+    text: Annotated[
+        str | None, typer.Argument(help="In place of what is there; -: from standard input. Left out: show them.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows your notes about a job, or writes them."""
+    with client_at(url, token) as client:
+        if text is None:
+            found = client.job(job)
+            if as_json:
+                say_json(found)
+            else:
+                typer.echo(inert(found.notes or "").rstrip("\n"))
+            return
+        changed = client.change(job, notes=sys.stdin.read() if text == "-" else text)
+        answer(changed, f"job {changed.id} has {'notes' if changed.notes else 'no notes'}", as_json=as_json)
+
+
+@app.command()
+def pause(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Pauses a job; its trials keep their checkpoints."""
     with client_at(url, token) as client:
         paused = client.pause(job)
-        say(f"job {paused.id} {'is paused' if paused.state == 'paused' else 'pauses: its run ends'}")
+        how = "is paused" if paused.state == "paused" else "pauses: its run ends"
+        answer(paused, f"job {paused.id} {how}", as_json=as_json)
 
 
 @app.command()
-def resume(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def resume(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Goes on with a paused job, or a finished one whose budget is not spent."""
     with client_at(url, token) as client:
-        say(f"job {client.resume(job).id} goes on")
+        resumed = client.resume(job)
+        answer(resumed, f"job {resumed.id} goes on", as_json=as_json)
 
 
 @app.command()
@@ -95,6 +127,7 @@ def budget(
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Changes a job's budget, also while it runs; null: no limit."""
     from service.cli.job_file import apply_settings
@@ -106,7 +139,7 @@ def budget(
             changed = client.resume(job)
         limits = changed.specification.budget.model_dump(exclude_none=True)
         said = (f"{name} {value}" for name, value in limits.items() if value)  # 0: no extra trials
-        say(f"job {changed.id} is {changed.state}: {', '.join(said)}")
+        answer(changed, f"job {changed.id} is {changed.state}: {', '.join(said)}", as_json=as_json)
 
 
 @app.command(cls=_TakesNegativeNumbers)
@@ -115,28 +148,29 @@ def priority(
     value: Annotated[int, typer.Argument(metavar="PRIORITY", min=-1000, max=1000, help="Higher goes first.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
     with client_at(url, token) as client:
         changed = client.change(job, priority=value)
-        say(f"job {changed.id} is {changed.state} with priority {changed.priority}")
+        words = f"job {changed.id} is {changed.state} with priority {changed.priority}"
+        answer(changed, words, as_json=as_json)
 
 
 @app.command(cls=_TakesNegativeNumbers)
-def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Cancels one trial of a job, at its next measurement; the job goes on."""
     with client_at(url, token) as client:
         stopped = client.stop_trial(job, trial)
         how = "is cancelled" if stopped.state == "cancelled" else "ends at its next measurement"
-        say(f"trial {trial} of job {job} {how}")
+        answer(stopped, f"trial {trial} of job {job} {how}", as_json=as_json)
 
 
 @app.command(cls=_TakesNegativeNumbers)
-def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
     with client_at(url, token) as client:
-        client.retry_trial(job, trial)
-        say(f"trial {trial} of job {job} is queued")
+        answer(client.retry_trial(job, trial), f"trial {trial} of job {job} is queued", as_json=as_json)
 
 
 @app.command("try")
@@ -156,6 +190,7 @@ def try_(
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Has a config of your own tried next, beside the job's other trials; a finished job thereby goes on."""
     from service.cli.job_file import read_values
@@ -173,4 +208,4 @@ def try_(
             beyond_bounds=beyond_bounds,
             idempotency_key=idempotency_key,
         )
-        say(f"trial {trial.number} of job {job} is queued")
+        answer(trial, f"trial {trial.number} of job {job} is queued", as_json=as_json)

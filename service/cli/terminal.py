@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.style import StyleType
 from rich.table import Table
 from rich.text import Text
 
 from service.api.schemas.jobs import JobRead, WaitingRead
-from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title
 from service.evidence.words import described
 from service.inert import inert, one_line
-from trainers.retry import retry
 
-POLL_SECONDS = 0.5
-SERVICE_OUTAGE_SECONDS = 60.0
-"""Seconds that the service may be away while a job is watched."""
-LONGEST_PAUSE_SECONDS = 2.0
-"""Between two tries meanwhile."""
-PACE_SECONDS = 30.0
-"""The time over which steps per second are counted, at least: several measurements of most jobs."""
-STEPS_LINE_SECONDS = 10.0
-"""Where lines are printed, one comes at most so often for steps alone."""
 WIDE_COLUMNS = 110
 
 _STYLES = {
@@ -48,110 +33,42 @@ def say(console: Console, text: str) -> None:
     console.print(Text(inert(text)), soft_wrap=True)
 
 
-class _InertTable(Table):
+def new_console() -> Console:
+    """The console of standard output."""
+    # Rich takes 80 columns where there is no terminal, and would cut ids.
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
+class InertTable(Table):
     """A table whose cells are text as it is, each on one line."""
 
     def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
         super().add_row(*(_inert_cell(cell) for cell in cells), style=style, end_section=end_section)
 
 
+def facts(rows: Sequence[tuple[str, str]]) -> Table:
+    """A table of names and their values."""
+    table = InertTable.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def listing(*headings: str) -> Table:
+    """A table with these columns, and no rows yet."""
+    table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
 def _inert_cell(cell: RenderableType | None) -> RenderableType | None:
     if isinstance(cell, Text):
         return Text(one_line(cell.plain), style=cell.style)
     return Text(one_line(cell)) if isinstance(cell, str) else cell
-
-
-class _Pace:
-    """The steps that a job's trials take in a second, by what was seen of it lately."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def add(self, seconds: float, job: JobRead) -> float | None:
-        """Takes in a look at the job at a time of a monotonic clock; steps per second, None: there is no telling yet.
-
-        Steps count when they are measured: the pace is that over the last `PACE_SECONDS`, not since the last look.
-        """
-        seen = self._seen
-        if job.state is not JobState.RUNNING or (seen and job.progress.num_steps < seen[-1][1]):
-            seen.clear()
-        else:
-            seen.append((seconds, job.progress.num_steps))
-        while len(seen) > 2 and seen[1][0] <= seconds - PACE_SECONDS:
-            seen.popleft()
-        if not seen or seen[-1][1] == seen[0][1]:
-            return None
-        return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
-
-
-def watch(client: Client, job_id: str, console: Console, *, outage_seconds: float = SERVICE_OUTAGE_SECONDS) -> JobRead:
-    """Shows a job until it has ended: redrawn in a terminal, a line for every change elsewhere. Goes on when a service
-    that does not answer does so again, and says both.
-
-    Raises:
-        ApiError: no such job.
-        ServiceUnreachable: the service was away for `outage_seconds`, or did not answer at the beginning.
-    """
-    job, pace = client.job(job_id), _Pace()
-    if console.is_terminal:
-        with Live(progress_panel(job), console=console, refresh_per_second=8) as live:
-            while not job.state.is_final:
-                job = _next(client, job, partial(_show_trouble, live, job), outage_seconds=outage_seconds)
-                live.update(progress_panel(job, steps_per_second=pace.add(time.monotonic(), job)))
-        return job
-    shown, shown_at = None, 0.0
-    while True:
-        facts = (
-            job.state,
-            job.requested,
-            job.waiting,
-            job.num_trials,
-            job.progress.num_finished,
-            job.progress.best,
-            job.progress.baseline_best,
-        )
-        now = time.monotonic()
-        steps_per_second = pace.add(now, job)
-        if (*facts, job.progress.num_steps) != shown and (
-            shown is None or facts != shown[:-1] or now - shown_at >= STEPS_LINE_SECONDS
-        ):
-            say(console, one_line(progress_line(job, steps_per_second=steps_per_second)))
-            shown, shown_at = (*facts, job.progress.num_steps), now
-        if job.state.is_final:
-            return job
-        job = _next(client, job, lambda words: say(console, one_line(words)), outage_seconds=outage_seconds)
-
-
-def _show_trouble(live: Live, job: JobRead, words: str) -> None:
-    live.update(progress_panel(job, trouble=words))
-
-
-def _next(client: Client, job: JobRead, tell: Callable[[str], object], *, outage_seconds: float) -> JobRead:
-    """The job a moment later; waits for a service that is being restarted, and tells of that."""
-    time.sleep(POLL_SECONDS)
-    told: list[str] = []
-
-    def trouble(error: Exception, _pause: float) -> None:
-        if not told:
-            told.append(f"the service does not answer, trying again for {duration(outage_seconds)}: {error}")
-            tell(told[0])
-
-    found = retry(
-        lambda: client.job(job.id),
-        is_temporary=lambda error: isinstance(error, ServiceUnreachable) or _is_of_the_service(error),
-        give_up_seconds=outage_seconds,
-        first_pause_seconds=POLL_SECONDS,
-        longest_pause_seconds=LONGEST_PAUSE_SECONDS,
-        tell=trouble,
-    )
-    if told:
-        tell("the service answers again")
-    return found
-
-
-def _is_of_the_service(error: Exception) -> bool:
-    """True if the service itself failed, and not the request."""
-    return isinstance(error, ApiError) and error.status >= 500
 
 
 def steps_words(job: JobRead, steps_per_second: float | None = None) -> str:
@@ -197,7 +114,7 @@ def progress_panel(
         trouble: why what is shown is not of this moment.
     """
     progress = job.progress
-    table = _InertTable.grid(padding=(0, 2))
+    table = InertTable.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
     table.add_row("job", f"{job.name}  {job.id}")
@@ -240,7 +157,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     """A row for each job; where `width` columns do not hold the time of creation, it is left out."""
     wide = width >= WIDE_COLUMNS
     waits = any(job.waiting for job in jobs)
-    table = _InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     headings = ["id", "name", "state", "trials", "best", "baseline"]
     for heading in [*headings, *(["created (UTC)"] if wide else []), *(["waiting"] if wide and waits else [])]:
         room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest

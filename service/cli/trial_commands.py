@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, JobId, Token, TrialNumber, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, TrialNumber, Url, client_at, say, say_json_line
 
 if TYPE_CHECKING:
     from service.api.schemas.output import OutputRead
@@ -26,13 +26,18 @@ def logs(
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Shows what the ranks of a trial printed, what they wrote to standard error on standard error."""
+    """Shows what the ranks of a trial printed, what they wrote to standard error on standard error; with --json, a
+    line for each piece."""
     asked = {name: value for name, value in (("rank", rank), ("tail", tail)) if value is not None}
     with client_at(url, token) as client:
         chunks = client.follow_logs(job, trial, **asked) if follow else client.logs(job, trial, **asked)
         for chunk in chunks:
-            _show(chunk, names_rank=rank is None)
+            if as_json:
+                say_json_line(chunk)
+            else:
+                _show(chunk, names_rank=rank is None)
 
 
 @app.command()

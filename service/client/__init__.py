@@ -6,7 +6,7 @@ from trainers.installation.extras import needing
 
 with needing("api", subject="service.client"):
     from service.client.client import Client
-    from service.client.errors import ApiError, ServiceUnreachable, WaitedTooLong
+    from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable, WaitedTooLong
     from service.client.external import ExternalTrial, external_trials, suggest
     from service.client.own_token import UnusableToken
     from service.client.stream import sse_messages
@@ -15,6 +15,7 @@ __all__ = [
     "ApiError",
     "Client",
     "ExternalTrial",
+    "ServiceBusy",
     "ServiceUnreachable",
     "UnusableToken",
     "WaitedTooLong",

@@ -99,7 +99,7 @@ class Client(WebhookRequests):
 
     def delete(self, job_id: str) -> None:
         """Deletes a job that has ended, for good. Raises: ApiError (404; 409: it has not ended)."""
-        self._send("DELETE", _job_path(job_id))
+        self._ask("DELETE", _job_path(job_id))
 
     def archive(self, job_id: str) -> JobRead:
         """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""

@@ -28,6 +28,16 @@ class ServiceUnreachable(ServiceError):
         self.url = url
 
 
+class ServiceBusy(ServiceUnreachable):
+    """It took the request, and has not answered in time: it may do yet what it was asked for."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        ServiceError.__init__(
+            self, f"the service at {url} is there and busy: it took the request, and did not answer in {seconds:.0f} s"
+        )
+        self.url = url
+
+
 class WaitedTooLong(ServiceError):
     """A job did not end in time; it goes on."""
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from service.api.schemas.common import Problem
 from service.api.schemas.jobs import Page
-from service.client.errors import ApiError, ServiceUnreachable
+from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable
 from service.client.own_token import find_token
 from service.client.stream import StreamOver, sse_messages
 from service.errors import ServiceError
@@ -142,6 +142,8 @@ class Requests:
         sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
         try:
             response = self._http.request(method, path, params=params, content=content, headers=sent)
+        except httpx.ReadTimeout as error:
+            raise ServiceBusy(self.base_url, TIMEOUT_SECONDS) from error
         except httpx.TransportError as error:
             raise ServiceUnreachable(self.base_url, error) from error
         if not response.is_success:

@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 
 from service.cli import terminal
+from service.cli.reading import watching
 from service.client import Client
 from service.inert import inert, one_line
 from service.store.session import Database
@@ -79,7 +80,7 @@ def test_a_watched_job_obeys_nobody(url: str, sqlite_database: Database, is_term
         finish_job(session, lease, failure=HOSTILE, now=NOW)
     on = console(is_terminal=is_terminal)
     with Client(url) as client:
-        terminal.watch(client, client.change(lease.job_id, name=HOSTILE).id, on)
+        watching.watch(client, client.change(lease.job_id, name=HOSTILE).id, on)
     shown = printed(on)
     assert SHOWN in shown
     if is_terminal:  # which Rich moves about in, with sequences of its own

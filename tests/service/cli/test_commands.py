@@ -20,7 +20,7 @@ import yaml
 
 from service.api import examples
 from service.api.schemas.jobs import JobRead
-from service.cli import terminal
+from service.cli.reading import watching
 from service.cli.terminal import progress_line
 from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
@@ -137,7 +137,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def happen(*events: Callable[[], object]) -> None:
         left = iter(events)
-        monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: next(left)()))
+        monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: next(left)()))
 
     return happen
 
@@ -212,7 +212,7 @@ def test_steps_a_second_are_counted_over_the_last_half_minute() -> None:
     def at(num_steps: int) -> JobRead:
         return job.model_copy(update={"progress": job.progress.model_copy(update={"num_steps": num_steps})})
 
-    pace = terminal._Pace()
+    pace = watching._Pace()
     assert [pace.add(second, at(steps)) for second, steps in [(0, 0), (10, 0), (20, 100)]] == [None, None, 5.0]
     assert pace.add(40, at(500)) == pytest.approx(500 / 30)  # since second 10
     assert "500/3,150 steps (16.7 a second)" in progress_line(at(500), steps_per_second=500 / 30)

@@ -33,8 +33,8 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     [
         ("- 1", "must hold an object"),
         ("", "must hold an object"),
-        ("a: [", "line 1"),
-        ("a: 1\nb: 2\na: 3", "'a' is given twice"),
+        ("a: [", "line 1, column 5: "),
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: 'a' is given twice"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
         ("a: " + "9" * 5000, "Exceeds the limit"),
     ],

@@ -1,0 +1,41 @@
+"""The faults that the service found in a job file, told with their places in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.cli.job_file import place_of, places_in, settings_touch
+from service.client import ApiError
+from service.errors import ServiceError
+
+
+class FaultyJobFile(ServiceError):
+    """The service refused a job; each line names a fault and its place."""
+
+
+@contextmanager
+def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
+    """Has the refusal of a job name line and column of each faulty field that the file has.
+
+    Args:
+        settings: of the command line; a field that they gave is not looked for in the file.
+
+    Raises:
+        FaultyJobFile: in place of an ApiError about fields of the file.
+    """
+    try:
+        yield
+    except ApiError as error:
+        places, lines, any_place = places_in(job_file), list[str](), False
+        for fault in error.problem.errors:
+            place = None
+            if fault.pointer is not None and not settings_touch(settings, fault.field):
+                place = place_of(fault.pointer, places)
+            any_place |= place is not None
+            where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
+            lines.append(f"{where}{fault.field}: {fault.message}")
+        if not any_place:
+            raise
+        raise FaultyJobFile("; ".join(lines)) from error

@@ -1,0 +1,167 @@
+"""Commands that show a job and its trials: `show`, `trials`, `trial`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from service.cli.asking import (
+    DEFAULT_URL,
+    AsJson,
+    JobId,
+    Token,
+    TrialNumber,
+    Url,
+    client_at,
+    say,
+    say_json,
+    say_json_list,
+)
+from service.domain import Phase, TrialState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.api.schemas.jobs import JobRead, TrialRead
+    from service.client import Client
+
+NOT_FOUND = 404
+
+app = typer.Typer()
+
+Order = Literal["number", "value", "steps", "time"]
+
+
+@app.command()
+def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
+    """Shows a job: its state, progress, budget, verdict, and the best config so far."""
+    from service.cli import terminal
+
+    with client_at(url, token) as client:
+        found = client.job(job)
+        if as_json:
+            say_json(found)
+            return
+        console = terminal.new_console()
+        console.print(terminal.progress_panel(found))
+        _say_best(client, found)
+        at = f"{url.rstrip('/')}/jobs/{found.id}"
+        say("")
+        say(f"page     {at}")
+        say(f"trials   shampoo-tuner trials {found.id}")
+        if found.state.is_final:
+            say(f"config   shampoo-tuner recommend --job {found.id}")
+        else:
+            say(f"follow   shampoo-tuner watch {found.id}")
+
+
+@app.command()
+def trials(
+    job: JobId,
+    state: Annotated[list[TrialState] | None, typer.Option(help="Only trials in this state. Repeatable.")] = None,
+    phase: Annotated[Phase | None, typer.Option(help="Only trials of this phase.")] = None,
+    order_by: Annotated[Order, typer.Option(help="`value`: the best first; `steps` and `time`: the most.")] = "number",
+    limit: Annotated[int | None, typer.Option(min=1, help="Show so many; else all.")] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists a job's trials."""
+    from service.cli import terminal
+    from service.cli.reading.trials_table import trials_table
+
+    with client_at(url, token) as client:
+        objective = client.job(job).objectives[0]
+        asked = client.trials(job, states=state or (), phase=phase)
+        # All of them are needed for an order of one's own.
+        ordered = asked if order_by == "number" else sorted(asked, key=_sort_key(order_by, objective.direction))
+        found = list(islice(ordered, limit))
+    if as_json:
+        say_json_list(found)
+    elif found:
+        console = terminal.new_console()
+        console.print(trials_table(found, metric=objective.metric, width=console.width))
+    else:
+        say("no trials", err=True)
+
+
+@app.command()
+def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
+    """Shows one trial: its state, what it measured, its parameters, its curve."""
+    from service.cli import terminal
+    from service.cli.reading.trials_table import sparkline, trial_state
+    from service.evidence.wording import duration, number
+
+    with client_at(url, token) as client:
+        found = client.trial(job, trial)
+        if as_json:
+            say_json(found)
+            return
+        metric = client.job(job).objectives[0].metric
+        # A trial without measurements knows no metric.
+        measured = client.measurements(job, trial, metric=[metric], max_points=200) if found.step else ()
+        curve = [float("nan") if (value := one.metrics.get(metric)) is None else value for one in measured]
+    rows = [
+        ("trial", f"{found.number} of job {job}"),
+        ("state", trial_state(found)),
+        ("phase", f"{found.phase}{', proposed' if found.proposed else ''}"),
+        ("steps", f"{found.step}/{found.num_steps}"),
+        ("time", duration(found.seconds) if found.seconds else "none yet"),
+        *((name, "not finite" if value is None else number(value)) for name, value in found.metrics.items()),
+    ]
+    if found.confirms is not None:
+        rows.append(("repeats", f"trial {found.confirms}, with a new seed"))
+    if found.forked_from is not None:
+        rows.append(("fork of", f"trial {found.forked_from} at step {found.forked_at_step}"))
+    if found.runs > 1:
+        rows.append(("started", f"{found.runs} times"))
+    if found.detail:
+        rows.append(("detail", found.detail))
+    if curve:
+        rows.append((f"{metric}, curve", sparkline(curve)))
+    rows += [
+        (name, number(value) if isinstance(value, float) else str(value)) for name, value in found.parameters.items()
+    ]
+    console = terminal.new_console()
+    console.print(terminal.facts(rows))
+    for line in found.last_lines:
+        say(f"| {line}")
+    say("")
+    say(f"config   shampoo-tuner recommend --job {job} --trial {trial}")
+    say(f"output   shampoo-tuner logs {job} {trial}")
+
+
+def _say_best(client: Client, job: JobRead) -> None:
+    """Prints the verdict once there is one, and the parameters of the best trial."""
+    from service.cli.reading.trials_table import parameters_words
+    from service.client import ApiError
+    from service.evidence.words import evidence_lines
+
+    try:
+        lines = evidence_lines(client.recommendation(job.id).evidence)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        lines = []
+    if lines:
+        say("")
+        for line in lines:
+            say(line)
+    if job.progress.best is not None:
+        best = client.trial(job.id, job.progress.best.number)
+        say("")
+        say(f"best so far, trial {best.number}: {parameters_words(best)}")
+
+
+def _sort_key(order_by: Order, direction: str) -> Callable[[TrialRead], tuple[bool, float]]:
+    """Of a trial: first those that have the value at all."""
+
+    def key(trial: TrialRead) -> tuple[bool, float]:
+        if order_by == "value":
+            sign = 1.0 if direction == "minimize" else -1.0
+            return trial.value is None, sign * (trial.value or 0.0)
+        return False, -float(trial.step if order_by == "steps" else trial.seconds)
+
+    return key

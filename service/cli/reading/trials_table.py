@@ -1,0 +1,87 @@
+"""Trials as the command line shows them: a table, and the curve of each as a line of blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from service.api.schemas.jobs import TrialRead
+from service.cli.terminal import InertTable
+from service.domain import TrialState
+from service.evidence.wording import duration, number
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+CURVE_COLUMNS = 24
+NARROW_COLUMNS = 100
+
+_STYLES = {
+    TrialState.RUNNING: "cyan",
+    TrialState.FAILED: "red",
+    TrialState.PRUNED: "dim",
+    TrialState.CANCELLED: "yellow",
+}
+
+
+def trials_table(
+    trials: Sequence[TrialRead], *, metric: str, width: int, curves: Mapping[int, Sequence[float]] | None = None
+) -> Table:
+    """A row for each trial; where `width` columns do not hold the parameters, they are cut.
+
+    Args:
+        metric: that of `value`.
+        curves: the values of trials by number so far; None: no column for them.
+    """
+    table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("trial", "phase", "state", "steps", "time", metric):
+        table.add_column(heading, no_wrap=True)
+    if curves is not None:
+        table.add_column("curve", no_wrap=True, min_width=CURVE_COLUMNS)
+    if curves is None or width >= NARROW_COLUMNS:
+        table.add_column("parameters", no_wrap=width < NARROW_COLUMNS, overflow="ellipsis")
+    for trial in trials:
+        cells = [
+            str(trial.number),
+            trial.phase.value,
+            Text(trial_state(trial), style=_STYLES.get(trial.state, "")),
+            f"{trial.step}/{trial.num_steps}",
+            duration(trial.seconds) if trial.seconds else "",
+            "" if trial.value is None else number(trial.value),
+        ]
+        if curves is not None:
+            cells.append(sparkline(curves.get(trial.number, ())))
+        table.add_row(*cells, *([parameters_words(trial)] if len(table.columns) > len(cells) else []))
+    return table
+
+
+def trial_state(trial: TrialRead) -> str:
+    """The state, with what is asked of the trial, or why it failed."""
+    return f"{trial.state}{', stopping' if trial.requested else ''}{f' ({trial.reason})' if trial.reason else ''}"
+
+
+def parameters_words(trial: TrialRead) -> str:
+    """`lr=0.01 betas[0]=0.9`, numbers rounded."""
+    return " ".join(
+        f"{name}={number(value) if isinstance(value, float) else value}" for name, value in trial.parameters.items()
+    )
+
+
+def sparkline(values: Sequence[float], *, columns: int = CURVE_COLUMNS) -> str:
+    """A curve as one block for each value, high for high ones; values that are not finite leave a gap.
+
+    Args:
+        columns: more values than that are thinned, evenly, with the last one kept.
+    """
+    if len(values) > columns:
+        last = len(values) - 1
+        values = [values[round(index * last / (columns - 1))] for index in range(columns)]
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return " " * len(values)
+    low, high = min(finite), max(finite)
+    height = (high - low) or 1.0
+    return "".join(
+        BLOCKS[round((value - low) / height * (len(BLOCKS) - 1))] if math.isfinite(value) else " " for value in values
+    )

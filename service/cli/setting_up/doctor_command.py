@@ -1,0 +1,154 @@
+"""The command that checks an installation: `doctor`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from service.cli.asking import say
+from service.cli.here import DatabaseUrl, DataDir, read_settings
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+EXTRAS = ("service", "studies", "trackers", "wandb", "vision", "text", "huggingface")
+ASK_SECONDS = 60.0
+
+app = typer.Typer()
+
+
+class Health(StrEnum):
+    """How a part is: as it must be; not there, which may be meant so; or broken."""
+
+    OK = "ok"
+    ABSENT = "--"
+    BROKEN = "BROKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A part that was looked at."""
+
+    part: str
+    health: Health
+    words: str
+
+
+@app.command()
+def doctor(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+    """Checks this machine's installation and its service, a line for each part. Exit status 1: something is broken."""
+    settings = read_settings(data_dir=data_dir, database_url=database_url)
+    is_broken = False
+    for found in findings(settings):
+        say(f"{found.health:6}  {found.part:11}  {found.words}")
+        is_broken |= found.health is Health.BROKEN
+    if is_broken:
+        raise typer.Exit(1)
+
+
+def findings(settings: Settings) -> Iterator[Finding]:
+    """Looks at one part after the other; changes nothing."""
+    yield Finding("python", Health.OK, f"{sys.version.split()[0]} at {sys.executable}")
+    yield _package("torch", absent=Health.BROKEN, what="nothing can be trained")
+    yield from (_extra(name) for name in EXTRAS)
+    yield _data_directory(settings)
+    yield from _database(settings)
+    yield _package("ray", absent=Health.ABSENT, what="this machine runs no workers")
+    yield _gpu()
+
+
+def _package(name: str, *, absent: Health, what: str) -> Finding:
+    try:
+        return Finding(name, Health.OK, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Finding(name, absent, f"is not installed: {what}")
+
+
+def _extra(name: str) -> Finding:
+    from trainers.installation.extras import install_command, missing_of
+
+    if missing := missing_of(name):
+        return Finding(
+            name, Health.ABSENT, f"extra, not installed (missing: {', '.join(missing)}): {install_command(name)}"
+        )
+    return Finding(name, Health.OK, "extra, installed")
+
+
+def _data_directory(settings: Settings) -> Finding:
+    from service.private_files import why_not_private
+
+    directory = settings.data_dir
+    if not directory.exists():
+        return Finding("data", Health.ABSENT, f"{directory} is not there yet: `shampoo-tuner serve` makes it")
+    for path in (directory, *settings.database_files):
+        if (why_not := why_not_private(path)) is not None:
+            return Finding("data", Health.BROKEN, why_not)
+    free = shutil.disk_usage(directory).free
+    return Finding("data", Health.OK, f"{directory} is its owner's alone, {free / 1e9:.1f} GB are free")
+
+
+def _database(settings: Settings) -> Iterator[Finding]:
+    """The database and its migration, and whether a worker is alive, which the database knows."""
+    from contextlib import closing
+
+    from service.clock import utc_now
+    from service.server.serve import open_database
+    from service.store.migrate import current_revision, is_current
+    from service.store.repositories import WorkerRepository
+    from service.store.session import DATABASE_ERRORS
+
+    if settings.database_files and not any(Path(path).exists() for path in settings.database_files):
+        yield Finding("database", Health.ABSENT, "is not there yet: `shampoo-tuner serve` makes it")
+        return
+    with closing(open_database(settings)) as database:
+        try:
+            revision, migrated = current_revision(database), is_current(database)
+        except DATABASE_ERRORS as error:
+            why = str(getattr(error, "orig", error)).strip()
+            yield Finding("database", Health.BROKEN, f"{database.engine.url!r} is out of reach: {why}")
+            return
+        if not migrated:
+            words = (
+                f"{database.engine.url!r} is at revision {revision}, not at this version's: run `shampoo-tuner migrate`"
+            )
+            yield Finding("database", Health.BROKEN, words)
+            return
+        yield Finding("database", Health.OK, f"{database.engine.url!r} is at revision {revision}, as it must be")
+        now = utc_now()
+        with database.reading() as session:
+            workers = WorkerRepository(session)
+            alive, last = workers.alive_since(now - timedelta(seconds=settings.lease_seconds)), workers.last_heartbeat()
+    if alive:
+        yield Finding("worker", Health.OK, f"{alive} alive")
+    elif last is None:
+        yield Finding("worker", Health.ABSENT, "none has been started: `shampoo-tuner serve` or `worker` starts one")
+    else:
+        yield Finding("worker", Health.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _gpu() -> Finding:
+    """Asked of torch in a process of its own: the command line does without it."""
+    if shutil.which("nvidia-smi") is None:
+        return Finding("gpu", Health.ABSENT, "this machine has no driver of NVIDIA: trials train on the CPU")
+    asked = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", asked], capture_output=True, text=True, timeout=ASK_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Finding("gpu", Health.BROKEN, f"torch did not answer in {ASK_SECONDS:.0f} s")
+    count = answer.stdout.strip()
+    if answer.returncode or count == "0":
+        why = (answer.stderr.strip().splitlines() or ["this build of torch, or the driver, is not for it"])[-1]
+        return Finding("gpu", Health.BROKEN, f"the driver is here, and torch sees no GPU: {why}")
+    return Finding("gpu", Health.OK, f"torch sees {count}")

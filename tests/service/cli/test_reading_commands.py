@@ -1,0 +1,135 @@
+"""Commands that show jobs, trials, workloads and search spaces, against the real API."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import httpx
+import pytest
+import yaml
+from rich.console import Console
+
+from service.cli.reading import live_trials
+from service.cli.reading.live_trials import LiveTrials
+from service.cli.reading.trials_table import sparkline
+from service.cli.reading.watching import watch
+from service.client import Client
+from service.store.session import Database
+from tests.support.service.commands import run
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import begin_trial, claimed_job, measure, submit
+
+
+def test_a_job_is_shown_with_its_verdict_and_best_config(url: str, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    shown = run("show", job_id)
+    assert shown.exit_code == 0, shown.output
+    for part in ("succeeded", "4 of 4", "0.2000", "best so far, trial 2: ", f"{url}/jobs/{job_id}", "recommend --job"):
+        assert part in shown.stdout
+    assert "baseline" in shown.stdout
+    waiting = run("show", submit(sqlite_database)).stdout
+    assert ("queued" in waiting, "shampoo-tuner watch" in waiting, "best so far, trial" in waiting) == (
+        True,
+        True,
+        False,
+    )
+    assert run("show", "job_nope").exit_code == 1
+
+
+@pytest.mark.usefixtures("url")
+def test_trials_are_listed_in_the_order_asked_for(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+
+    def numbers(*options: str) -> list[str]:
+        listed = run("trials", job_id, *options)
+        assert listed.exit_code == 0, listed.output
+        return [line.split()[0] for line in listed.stdout.splitlines()[1:]]
+
+    assert numbers() == ["0", "1", "2", "3"]
+    assert numbers("--order-by", "value") == ["2", "3", "1", "0"]
+    assert numbers("--order-by", "value", "--limit", "1", "--phase", "baseline") == ["1"]
+    assert "no trials" in run("trials", job_id, "--state", "failed").stderr
+    assert run("trials", job_id, "--order-by", "beauty").exit_code == 2
+    shown = run("trial", job_id, "2")
+    assert "validation_loss, curve  " in shown.stdout
+    assert f"shampoo-tuner logs {job_id} 2" in shown.stdout
+    assert "trial" in run("trial", job_id, "9").stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_workloads_and_search_spaces_are_listed() -> None:
+    assert "digits-mlp" in run("workloads").stdout
+    assert "shampoo" in run("spaces").stdout
+    space = yaml.safe_load(run("spaces", "adamw").stdout)["search_space"]
+    assert space["optimizer"] == "adamw"
+    refused = run("spaces", "adam")
+    assert (refused.exit_code, "known: " in refused.stderr) == (1, True)
+
+
+def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    for command, path in (
+        (("show", job_id), f"/v1/jobs/{job_id}"),
+        (("trial", job_id, "1"), f"/v1/jobs/{job_id}/trials/1"),
+        (("recommend", "--job", job_id), f"/v1/jobs/{job_id}/recommendation"),
+    ):
+        assert json.loads(run(*command, "--json").stdout) == httpx.get(url + path).json()
+    for words, path in (
+        ("jobs", "/v1/jobs?view=full"),
+        (f"trials {job_id}", f"/v1/jobs/{job_id}/trials?view=full"),
+        ("workloads", "/v1/workloads"),
+        ("spaces", "/v1/search-spaces"),
+    ):
+        assert json.loads(run(*words.split(), "--json").stdout) == {"items": httpx.get(url + path).json()["items"]}
+    followed = run("watch", job_id, "--json")
+    assert [json.loads(line)["state"] for line in followed.stdout.splitlines()] == ["succeeded"]
+    queued = submit(sqlite_database)
+    for steering, field, value in (
+        (("priority", queued, "-5"), "priority", -5),
+        (("notes", queued, "good"), "notes", "good"),
+        (("pause", queued), "state", "paused"),
+        (("resume", queued), "state", "queued"),
+        (("try", queued, "--set", "lr=0.01"), "number", 0),
+        (("stop", queued, "0"), "state", "cancelled"),
+        (("retry", queued, "0"), "state", "queued"),
+        (("budget", queued, "num_trials=6"), "id", queued),
+        (("clone", queued, "--set", "name=b"), "cloned_from", queued),
+        (("archive", queued), "id", queued),
+        (("unarchive", queued), "archived_at", None),
+        (("cancel", queued), "state", "cancelled"),
+    ):
+        answered = run(*steering, "--json")
+        assert answered.exit_code == 0, answered.output
+        assert json.loads(answered.stdout)[field] == value
+    assert run("notes", queued).stdout == "good\n"
+
+
+def test_a_curve_is_a_block_for_each_value() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([1.0, 1.0]) == "▁▁"
+    assert sparkline([0.0, 7.0, math.nan, 3.5]) == "▁█ ▅"
+    assert sparkline([math.nan]) == " "
+    assert sparkline([float(step) for step in range(100)], columns=4) == "▁▃▆█"
+
+
+def test_a_terminal_shows_live_trials_with_their_curves(
+    url: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    monkeypatch.setattr(live_trials, "LOOK_SECONDS", 0.0)
+    with Client(url) as client:
+        trials, told = LiveTrials(client), []
+        for step, loss in ((10, 0.5), (20, 0.4), (30, 0.1)):
+            measure(sqlite_database, lease, 0, step, loss)
+            console = Console(file=io.StringIO(), width=120, force_terminal=False)
+            console.print(trials.table(client.job(lease.job_id), width=120))
+            told.append(console.file.getvalue())  # type: ignore[attr-defined] # it is the StringIO
+        assert "▁" in told[0]
+        assert "█▆▁" in told[-1]
+        client.cancel(lease.job_id)
+        screen = io.StringIO()
+        watch(client, lease.job_id, Console(file=screen, width=120, force_terminal=True))
+    assert "cancelled" in screen.getvalue()

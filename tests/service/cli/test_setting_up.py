@@ -1,0 +1,76 @@
+"""Commands that help to begin: a first job file, checks of an installation, completion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.cli.commands import app
+from service.store.session import Database
+from tests.service.cli.conftest import read_job
+from tests.support.service.commands import run
+
+
+def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    written = run("init", "digits-mlp", "-o", str(path))
+    assert written.exit_code == 0, written.output
+    submitted = run("submit", str(path))
+    assert submitted.exit_code == 0, submitted.output
+    assert read_job(url, submitted.stdout.strip()).workload == "digits-mlp"
+    # Its defaults, when they are no comments any more, are what they were.
+    lines = path.read_text().splitlines()
+    bare = "\n".join(line.replace("#", "", 1) for line in lines if not line.lstrip().startswith("# "))
+    path.write_text(bare)
+    assert set(yaml.safe_load(bare)) > {"workload", "budget", "training", "resources", "notes"}
+    again = run("submit", str(path))
+    assert again.exit_code == 0, again.output
+    specifications = [read_job(url, one.stdout.strip()).specification for one in (submitted, again)]
+    assert specifications[0] == specifications[1]
+    assert "File exists" in run("init", "digits-mlp", "-o", str(path)).stderr
+    assert "no workload 'digits'; known: " in run("init", "digits").stderr
+    assert yaml.safe_load(run("init", "my_model:Mine").stdout)["workload"] == {"name": "my_model:Mine"}
+
+
+@pytest.mark.usefixtures("url")
+def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("workload:\n  name: digits-mlp\nbudget:\n  num_trials: -1\nsampler: {name: 7}\n")
+    refused = run("submit", str(path))
+    assert refused.exit_code == 1
+    assert f"{path}:4:3: budget.num_trials: must be greater than or equal to 1" in refused.stderr
+    assert f"{path}:5:11: sampler.name" in refused.stderr
+    assert f"{path}:4" not in run("submit", str(path), "--set", "budget.num_trials=-2").stderr
+
+
+def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    database_url = sqlite_database.engine.url.render_as_string(hide_password=False)
+    options = ("--data-dir", str(tmp_path), "--database-url", database_url)
+    for path in tmp_path.iterdir():
+        path.chmod(0o600)
+    found = run("doctor", *options)
+    parts = {line.split()[1]: line.split()[0] for line in found.stdout.splitlines()}
+    assert {"python", "torch", "service", "data", "database", "worker", "ray", "gpu"} <= parts.keys()
+    assert (parts["python"], parts["database"], parts["worker"]) == ("ok", "ok", "--")
+    assert "is at revision" in found.stdout
+    tmp_path.chmod(0o755)
+    broken = run("doctor", *options)
+    assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
+    away = run("doctor", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
+    assert (away.exit_code, "BROKEN  database" in away.stdout, "secret" in away.stdout) == (1, True, False)
+
+
+def test_completion_is_printed_and_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "_SHAMPOO_TUNER_COMPLETE" in run("completion", "bash").stdout
+    assert run("completion", "dos").exit_code == 2
+    monkeypatch.setenv("_SHAMPOO_TUNER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "shampoo-tuner tri")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        app(prog_name="shampoo-tuner", args=[])
+    assert capsys.readouterr().out.split() == ["trials", "trial"]
