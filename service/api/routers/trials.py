@@ -18,7 +18,7 @@ from service.api.paging import (
     decode_number,
     encode_token,
 )
-from service.api.preparation import JobWorkload, permitted_specification
+from service.api.preparation import JobWorkload, permitted_job
 from service.api.schemas.jobs import Page, TrialConfigRead, TrialCreate, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase, TrialState
@@ -142,7 +142,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 @router.post(
     "/{number}/retry",
     summary="Try a trial again",
-    dependencies=[Depends(permitted_specification)],
+    dependencies=[Depends(permitted_job)],
     responses=problems.documented(403, 404, 409, 422, 503),
 )
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
