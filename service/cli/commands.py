@@ -115,6 +115,9 @@ def submit(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it makes no second job.")] = None,
+    code: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Send this directory, and import the job's module:Class from it.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
@@ -125,11 +128,13 @@ def submit(
 ) -> None:
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
-    from service.cli.job_file import apply_settings, read_job_file
+    from service.cli.job_file import apply_settings, read_job_file, with_code
     from service.cli.job_file_faults import faults_in
 
     content = apply_settings(read_job_file(job_file), setting or [])
     with client_at(url, token) as client, faults_in(job_file, setting or []):
+        if code is not None:
+            content = with_code(content, client.send_code(code).sha256)
         if dry_run:
             estimate = client.estimate(content)
             if as_json:

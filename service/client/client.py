@@ -26,6 +26,7 @@ from service.api.schemas.jobs import (
 from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
 from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
+from service.client.code import CodeRequests
 from service.client.downloads import fetch
 from service.client.errors import ServiceUnreachable, WaitedTooLong
 from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
@@ -35,7 +36,7 @@ from service.domain import JobState, Phase, TrialState
 from service.specification.job import JobSpecification
 
 
-class Client(WebhookRequests):
+class Client(WebhookRequests, CodeRequests):
     """One service. Use it as a context manager, or close it."""
 
     def submit(

@@ -121,9 +121,10 @@ class Requests:
         *,
         params: Params | None = None,
         body: object = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Read:
-        response = self._ask(method, path, params=params, body=body, headers=headers)
+        response = self._ask(method, path, params=params, body=body, content=content, headers=headers)
         try:
             return schema.model_validate_json(response.content)
         except ValidationError as error:
@@ -136,9 +137,11 @@ class Requests:
         *,
         params: Params | None = None,
         body: object = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+        if body is not None:
+            content = json.dumps(body, allow_nan=False).encode()
         sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
         try:
             response = self._http.request(method, path, params=params, content=content, headers=sent)
