@@ -253,13 +253,26 @@ def jobs(*, states: Sequence[JobState] = (), **asked: str | int | Sequence[str] 
         asked: further parameters of `GET /v1/jobs`: `workload`, `model`, `tag`, `text`, `archived`, `order_by`, ...
             None: not asked for.
     """
-    params = {"state": [state.value for state in states], **given(**asked)}
+    params = {"view": "full", "state": [state.value for state in states], **given(**asked)}
     return Pages(page_of(Page[JobRead]), "/v1/jobs", params)
 
 
-def trials(job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None) -> Pages[TrialRead]:
-    """A job's trials by number."""
-    params = {"state": [state.value for state in states], **given(phase=None if phase is None else phase.value)}
+def trials(
+    job_id: str,
+    *,
+    states: Sequence[TrialState] = (),
+    phase: Phase | None = None,
+    parameters: Sequence[str] = (),
+    **asked: str | int | None,
+) -> Pages[TrialRead]:
+    """A job's trials, by number unless asked otherwise.
+
+    Args:
+        parameters: values that they have, e.g. `lr=1e-4..1e-2`.
+        asked: further parameters of the list: `value`, `order_by`; None: not asked for.
+    """
+    which = given(phase=None if phase is None else phase.value, **asked)
+    params = {"view": "full", "state": [state.value for state in states], "parameter": list(parameters), **which}
     return Pages(page_of(Page[TrialRead]), f"{_job_path(job_id)}/trials", params)
 
 

@@ -64,6 +64,23 @@ DESCRIPTION = """\
 Finds the Shampoo configuration that fits a model. Submit a **job**; workers run its **trials**; follow its
 **events**; read its **recommendation**. Errors are `application/problem+json` and name the field at fault.
 """
+TAGS = [
+    {"name": "jobs", "description": "Tuning jobs: submitted, steered, found in lists, cloned, archived and deleted."},
+    {
+        "name": "trials",
+        "description": "The trials of a job, with their configs and curves; proposed, stopped, retried.",
+    },
+    {"name": "external trials", "description": "Trials that are trained elsewhere: asked for, and told of."},
+    {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
+    {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
+    {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},
+    {"name": "external trials", "description": "Trials that clients of yours train: they ask for one and report."},
+    {"name": "catalogue", "description": "What a job can be made of: workloads and search spaces."},
+    {"name": "admin", "description": "For whoever looks after the service."},
+    {"name": "health", "description": "Probes, which ask for no token."},
+]
+"""Of the operations; a test holds them against those that operations have."""
+SERVERS = [{"url": "/", "description": "This service."}]
 SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
 """Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
@@ -109,6 +126,8 @@ def create_app(
         title="Shampoo tuner",
         version=version(),
         description=DESCRIPTION,
+        openapi_tags=TAGS,
+        servers=SERVERS,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,

@@ -24,6 +24,14 @@ from service.store.repositories.recommendations import (
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
+from service.store.repositories.trial_lists import (
+    FoundTrial,
+    ParameterFilter,
+    Range,
+    TrialListRepository,
+    TrialOrder,
+    TrialQuery,
+)
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -43,6 +51,7 @@ __all__ = [
     "DeletionRepository",
     "EventRepository",
     "ExternalRequestRepository",
+    "FoundTrial",
     "JobListRepository",
     "JobOrder",
     "JobQuery",
@@ -53,9 +62,11 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "ParameterFilter",
     "Place",
     "PlottedTrial",
     "ProjectRepository",
+    "Range",
     "RecommendationQuery",
     "RecommendationRepository",
     "SigningKeyRepository",
@@ -68,6 +79,9 @@ __all__ = [
     "TrialColumnsRepository",
     "TrialLeaseRepository",
     "TrialLengths",
+    "TrialListRepository",
+    "TrialOrder",
+    "TrialQuery",
     "TrialRepository",
     "TrialSummary",
     "Usage",

@@ -77,8 +77,8 @@ def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> No
     ):
         assert json.loads(run(*command, "--json").stdout) == httpx.get(url + path).json()
     for words, path in (
-        ("jobs", "/v1/jobs"),
-        (f"trials {job_id}", f"/v1/jobs/{job_id}/trials"),
+        ("jobs", "/v1/jobs?view=full"),
+        (f"trials {job_id}", f"/v1/jobs/{job_id}/trials?view=full"),
         ("workloads", "/v1/workloads"),
         ("spaces", "/v1/search-spaces"),
     ):

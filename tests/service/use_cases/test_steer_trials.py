@@ -6,12 +6,16 @@ import pytest
 
 from service.domain import FailureReason, JobRequest, JobState, TrialRequest, TrialState
 from service.errors import (
+    LeaseLost,
     TrialAlreadyFinished,
     TrialNotRetriable,
 )
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.leases import lock_leased_job
 from service.use_cases.progress import progress_of
+from service.use_cases.steer import cancel_job, change_budget, resume_job
+from tests.support.service.live import finished_job
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
@@ -25,6 +29,7 @@ from tests.support.service.scenarios import (
 from tests.support.service.steering import (
     finished,
     job_of,
+    later,
     pause,
     release,
     retry,
@@ -116,3 +121,28 @@ def test_training_time_counts_once_for_each_step_that_was_trained(database: Data
         job = JobRepository(session).get(lease.job_id)
         progress = progress_of(session, [job], now=NOW)[lease.job_id]
     assert progress.device_hours == pytest.approx(0.53 * 2 / 3600)
+
+
+def test_a_job_that_had_succeeded_has_so_again_when_what_it_was_to_try_more_is_cancelled(database: Database) -> None:
+    job_id = finished_job(database)
+    with database.writing() as session:
+        change_budget(session, job_id, {"num_trials": 8}, now=NOW)
+        resume_job(session, job_id, now=later(1))
+    lease = claim(database, add_worker(database), now=later(2))
+    assert lease is not None
+    begin_trial(database, lease, 4, now=later(3))
+    measure(database, lease, 4, 40, 0.1)
+    end_trial(database, lease, 4, TrialState.COMPLETED, now=later(4))
+    begin_trial(database, lease, 5, now=later(5))
+    with database.writing() as session:
+        job = cancel_job(session, job_id, now=later(6))
+        assert (job.state, job.failure, job.num_trials) == (JobState.SUCCEEDED, None, 6)
+        recommended = RecommendationRepository(session).of_job(job_id)
+        assert recommended is not None
+        assert recommended.content["evidence"]["best"]["number"] == 4, "made anew with what was tried more"
+    with database.writing() as session, pytest.raises(LeaseLost):
+        lock_leased_job(session, lease)
+    with database.writing() as session:
+        change_budget(session, job_id, {"num_trials": 10}, now=later(7))
+        resume_job(session, job_id, now=later(8))
+        assert cancel_job(session, job_id, now=later(9)).state is JobState.SUCCEEDED
