@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, TrialNumber, Url, client_at, say, say_json_line
+from service.cli.asking import (
+    DEFAULT_URL,
+    AsJson,
+    JobId,
+    Token,
+    TrialNumber,
+    Url,
+    client_at,
+    say,
+    say_json_line,
+    say_json_list,
+)
 
 if TYPE_CHECKING:
     from service.api.schemas.output import OutputRead
@@ -47,11 +58,14 @@ def checkpoints(
     download: Annotated[Path | None, typer.Option(help="Copy the newest whole one into this directory.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Lists the checkpoints of a trial that goes on, the newest first."""
     with client_at(url, token) as client:
         found = client.checkpoints(job, trial)
-        for each in found:
+        if as_json:
+            say_json_list(found)
+        for each in () if as_json else found:
             ranks = "damaged" if each.world_size is None else f"{each.world_size} ranks"
             say(f"{each.name}  {each.num_bytes} bytes  {ranks}{'' if each.is_whole else '  not whole'}")
         if download is None:
@@ -61,7 +75,7 @@ def checkpoints(
             say(f"trial {trial} of job {job} has no whole checkpoint now", err=True)
             raise typer.Exit(1)
         client.download_checkpoint(job, trial, whole, download / whole.name)
-        say(f"copied to {download / whole.name}")
+        say(f"copied to {download / whole.name}", err=as_json)
 
 
 def _show(chunk: OutputRead, *, names_rank: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, answer, client_at, say, say_json_list
 
 app = typer.Typer(help="Has an address of yours told what happens to jobs.", no_args_is_help=True)
 
@@ -22,26 +22,34 @@ def add(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Adds a webhook and prints its secret, which is shown this once."""
     with client_at(url, token) as client:
         made = client.add_webhook(address, kinds=kind or (), job_id=job)
-        say(f"webhook {made.id} is told {', '.join(made.kinds)}; messages are signed with {made.secret}")
+        words = f"webhook {made.id} is told {', '.join(made.kinds)}; messages are signed with {made.secret}"
+        answer(made, words, as_json=as_json)
 
 
 @app.command("list")
-def list_(url: Url = DEFAULT_URL, token: Token = None) -> None:
+def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Lists the webhooks of your project."""
     with client_at(url, token) as client:
+        if as_json:
+            say_json_list(client.webhooks())
+            return
         for webhook in client.webhooks():
             state = "on" if webhook.disabled_at is None else f"disabled: {webhook.disabled_because}"
             say(f"{webhook.id}  {webhook.url}  {webhook.job_id or 'all jobs'}  {', '.join(webhook.kinds)}  {state}")
 
 
 @app.command()
-def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Lists what a webhook was sent and what was answered, newest first."""
     with client_at(url, token) as client:
+        if as_json:
+            say_json_list(client.deliveries(webhook))
+            return
         for delivery in client.deliveries(webhook):
             answer = delivery.status if delivery.status is not None else (delivery.answer or "no answer yet")
             say(f"{delivery.id}  {delivery.kind}  {delivery.state}  attempts: {delivery.attempts}  {answer}")
@@ -53,17 +61,20 @@ def redeliver(
     message: Annotated[str, typer.Argument(metavar="MESSAGE", help="Its id.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Sends a message again."""
     with client_at(url, token) as client:
-        say(f"message {client.redeliver(webhook, message).id} waits to be sent")
+        again = client.redeliver(webhook, message)
+        answer(again, f"message {again.id} waits to be sent", as_json=as_json)
 
 
 @app.command()
-def enable(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def enable(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Goes on with a webhook that was disabled after many failures."""
     with client_at(url, token) as client:
-        say(f"webhook {client.enable_webhook(webhook).id} goes on")
+        enabled = client.enable_webhook(webhook)
+        answer(enabled, f"webhook {enabled.id} goes on", as_json=as_json)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainers.installation.extras import needing
 
 with needing("api", subject="service.client"):
+    from service.client.async_client import AsyncClient
     from service.client.client import Client
     from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable, WaitedTooLong
     from service.client.external import ExternalTrial, external_trials, suggest
@@ -13,6 +14,7 @@ with needing("api", subject="service.client"):
 
 __all__ = [
     "ApiError",
+    "AsyncClient",
     "Client",
     "ExternalTrial",
     "ServiceBusy",

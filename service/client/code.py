@@ -1,43 +1,44 @@
-"""Requests about code that comes with jobs."""
+"""The requests about code that comes with jobs, each declared once for both clients."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.api.schemas.code import CodeRead
-from service.client.errors import ApiError
-from service.client.requests import Requests
+from service.client.calls import Call, reading
 from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from service.code.archive import CodeArchive
 
 PATH = "/v1/code"
 
 
-class CodeRequests(Requests):
-    """Sends code, once."""
+def packed(directory: Path) -> CodeArchive:
+    """A directory of code as it is sent.
 
-    def send_code(self, directory: Path) -> CodeRead:
-        """Sends a directory of code, unless the service has it already; a job names its `sha256`.
+    Raises:
+        InvalidInput: there is something in it that cannot be sent, or too much.
+    """
+    # Of these requests alone.
+    from service.code.archive import UnusableCode, pack
+    from service.code.collecting import collect
 
-        A `.shampooignore`, or else a `.gitignore`, in the directory says what is left out; caches and Git's own files
-        are left out always.
+    try:
+        return pack(collect(directory))
+    except UnusableCode as error:
+        raise InvalidInput(str(directory), str(error)) from error
 
-        Raises:
-            InvalidInput: there is something in the directory that cannot be sent, or too much.
-            ApiError: the service refused it.
-        """
-        # Of this request alone.
-        from service.code.archive import MEDIA_TYPE, UnusableCode, pack
-        from service.code.collecting import collect
 
-        try:
-            archive = pack(collect(directory))
-        except UnusableCode as error:
-            raise InvalidInput(str(directory), str(error)) from error
-        try:
-            return self._read(CodeRead, "GET", f"{PATH}/{archive.sha256}")
-        except ApiError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-        headers = {"Content-Type": MEDIA_TYPE}
-        return self._read(CodeRead, "POST", PATH, content=archive.content, headers=headers)
+def known_code(sha256: str) -> Call[CodeRead]:
+    """Raises: ApiError (404: the service has it not)."""
+    return Call(reading(CodeRead), "GET", f"{PATH}/{sha256}")
+
+
+def store_code(archive: CodeArchive) -> Call[CodeRead]:
+    """Sends code. Sent twice, it is kept once."""
+    from service.code.archive import MEDIA_TYPE
+
+    headers = {"Content-Type": MEDIA_TYPE}
+    return Call(reading(CodeRead), "POST", PATH, raw=archive.content, headers=headers, repeatable=True)

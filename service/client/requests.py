@@ -2,58 +2,69 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from service.api.schemas.common import Problem
-from service.api.schemas.jobs import Page
-from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable
+from service.client.attempts import Attempts, read_answer, refusal
+from service.client.calls import Call, Pages, Params, reading
+from service.client.errors import ServiceUnreachable
 from service.client.own_token import find_token
 from service.client.stream import StreamOver, sse_messages
-from service.errors import ServiceError
 from service.hosts import DEFAULT_URL
 
 TIMEOUT_SECONDS = 30.0
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
 STREAM_TIMEOUT_SECONDS = 45.0
+GIVE_UP_SECONDS = 15.0
+"""Longer than a service that is away or busy asks to wait."""
 
 Read = TypeVar("Read", bound=BaseModel)
-Params = Mapping[str, str | int | Sequence[str]]
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+P = ParamSpec("P")
 
 
 class Requests:
     """A connection to one service."""
 
     def __init__(
-        self, base_url: str = DEFAULT_URL, *, token: str | None = None, transport: httpx.BaseTransport | None = None
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        token: str | None = None,
+        give_up_seconds: float = GIVE_UP_SECONDS,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         """A client; nothing is asked yet.
 
         Args:
             token: None: that of the environment, `SHAMPOO_TUNER_TOKEN` or the file that `SHAMPOO_TUNER_TOKEN_FILE`
                 names, if there is one.
+            give_up_seconds: for so long, a request that failed is sent again where that may help and harms nothing; 0:
+                never.
 
         Raises:
             UnusableToken: the token is none, or others can read its file.
         """
-        own_token = find_token(token)
-        self.base_url = base_url.rstrip("/")
-        scheme, host = urlsplit(self.base_url).scheme, urlsplit(self.base_url).hostname or ""
-        # A proxy of the environment cannot reach this machine's loopback.
-        on_loopback = host == "localhost" or host.startswith("127.") or host == "::1"
+        connecting = Connecting.to(base_url, token)
+        self.base_url = connecting.base_url
+        self._give_up_seconds = give_up_seconds
+        self._timeout_seconds = TIMEOUT_SECONDS
         self._http = httpx.Client(
             base_url=self.base_url,
             timeout=TIMEOUT_SECONDS,
             transport=transport,
-            headers={} if own_token is None else {"Authorization": f"Bearer {own_token}"},
-            trust_env=not on_loopback,
-            verify=not on_loopback or scheme != "http",  # reading all certificates would take 20 ms for nothing
+            headers=connecting.headers,
+            trust_env=connecting.trusts_environment,
+            verify=connecting.verifies,
         )
 
     def __enter__(self) -> Self:
@@ -80,21 +91,47 @@ class Requests:
                     raise StreamOver
                 if not response.is_success:
                     response.read()
-                    raise self._error(response)
+                    raise refusal(response, self.base_url)
                 yield None
                 for _, data in sse_messages(response.iter_bytes()):
                     yield schema.model_validate_json(data)
         except httpx.TransportError as error:
             raise ServiceUnreachable(self.base_url, error) from error
 
-    def _items(self, page_type: type[Page[Read]], path: str, params: Mapping[str, Any]) -> Iterator[Read]:
-        token: str | None = None
+    def call(self, call: Call[Result]) -> Result:
+        """The answer to a request, which is sent again while that may help and harms nothing.
+
+        Raises:
+            ApiError, ServiceUnreachable
+        """
+        attempts = Attempts(
+            call, self.base_url, give_up_seconds=self._give_up_seconds, timeout_seconds=self._timeout_seconds
+        )
         while True:
-            page = self._read(page_type, "GET", path, params={**params, **({"page_token": token} if token else {})})
-            yield from page.items
-            token = page.next_page_token
-            if token is None:
-                return
+            try:
+                response = self._http.request(
+                    call.method, call.path, params=call.params, content=call.content, headers=call.sent_headers
+                )
+            except httpx.TransportError as error:
+                pause = attempts.after_error(error)
+            else:
+                found = attempts.after_answer(response)
+                if found is None:
+                    return cast("Result", read_answer(call, response, self.base_url))
+                pause = found
+            time.sleep(pause)
+
+    def pages(self, pages: Pages[Item]) -> Iterator[Item]:
+        """The items of a list, page after page.
+
+        Raises:
+            ApiError, ServiceUnreachable
+        """
+        part = self.call(pages.page())
+        yield from part.items
+        while part.following is not None:
+            part = self.call(pages.page(part.following))
+            yield from part.items
 
     def read(
         self,
@@ -111,50 +148,53 @@ class Requests:
         Raises:
             ApiError, ServiceUnreachable
         """
-        return self._read(schema, method, path, params=params, body=body, headers=headers)
+        call = Call(reading(schema), method, path, params=params or {}, body=body, headers=headers or {})
+        return self.call(call)
 
-    def _read(
-        self,
-        schema: type[Read],
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: object = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Read:
-        response = self._ask(method, path, params=params, body=body, content=content, headers=headers)
-        try:
-            return schema.model_validate_json(response.content)
-        except ValidationError as error:
-            raise ServiceUnreachable(self.base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Params | None = None,
-        body: object = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        if body is not None:
-            content = json.dumps(body, allow_nan=False).encode()
-        sent = {"Content-Type": "application/json", **(headers or {})} if content else headers
-        try:
-            response = self._http.request(method, path, params=params, content=content, headers=sent)
-        except httpx.ReadTimeout as error:
-            raise ServiceBusy(self.base_url, TIMEOUT_SECONDS) from error
-        except httpx.TransportError as error:
-            raise ServiceUnreachable(self.base_url, error) from error
-        if not response.is_success:
-            raise self._error(response)
-        return response
+def answered(declared: Callable[P, Call[Result]]) -> Callable[Concatenate[Requests, P], Result]:
+    """A method that sends a request and gives its answer."""
 
-    def _error(self, response: httpx.Response) -> ServiceError:
-        try:
-            return ApiError(Problem.model_validate_json(response.content))
-        except ValidationError:
-            return ServiceUnreachable(self.base_url, f"status {response.status_code} without a problem document")
+    @wraps(declared)
+    def method(client: Requests, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return client.call(declared(*args, **kwargs))
+
+    return method
+
+
+def listed(declared: Callable[P, Pages[Item]]) -> Callable[Concatenate[Requests, P], Iterator[Item]]:
+    """A method that gives the items of a list, and asks for its pages as they are needed."""
+
+    @wraps(declared)
+    def method(client: Requests, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Item]:
+        return client.pages(declared(*args, **kwargs))
+
+    return method
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """How a client connects; both make their connection of httpx of it."""
+
+    base_url: str
+    token: str | None
+
+    @classmethod
+    def to(cls, base_url: str, token: str | None) -> Connecting:
+        """Raises: UnusableToken."""
+        return cls(base_url.rstrip("/"), find_token(token))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def trusts_environment(self) -> bool:
+        """False for this machine's loopback: a proxy of the environment cannot reach it."""
+        host = urlsplit(self.base_url).hostname or ""
+        return not (host == "localhost" or host.startswith("127.") or host == "::1")
+
+    @property
+    def verifies(self) -> bool:
+        """False where there are no certificates: reading all of them would take 20 ms for nothing."""
+        return self.trusts_environment or urlsplit(self.base_url).scheme != "http"

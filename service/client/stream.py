@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from service.client.errors import ApiError, ServiceUnreachable
@@ -23,6 +24,36 @@ class StreamOver(Exception):
     """There is nothing more to come."""
 
 
+class Reconnection:
+    """When a broken stream is connected again, and after which message."""
+
+    def __init__(self, *, after: int | None, give_up_seconds: float) -> None:
+        self.after = after
+        """The id of the last message; None: there was none."""
+        self._give_up_seconds = give_up_seconds
+        self.connected()
+
+    def connected(self) -> None:
+        """Takes in that the service answers."""
+        self._pause, self._silent_since = 0.5, time.monotonic()
+
+    def took(self, message_id: int) -> None:
+        """Takes in that a message has come."""
+        self.after, self._silent_since = message_id, time.monotonic()
+
+    def lost(self, error: ServiceUnreachable | ApiError) -> None:
+        """Raises the error if the stream is not to be connected again."""
+        lost_for_good = isinstance(error, ApiError) and error.status < 500
+        if lost_for_good or time.monotonic() - self._silent_since > self._give_up_seconds:
+            raise error
+
+    def next_pause(self) -> float:
+        """Seconds to wait before it is connected again."""
+        pause = self._pause
+        self._pause = min(2 * pause, 5.0)
+        return pause
+
+
 def followed(
     connect: Callable[[int | None], Iterator[Message | None]], *, after: int | None, give_up_seconds: float
 ) -> Iterator[Message]:
@@ -35,46 +66,71 @@ def followed(
     Raises:
         ApiError, ServiceUnreachable
     """
-    pause, silent_since = 0.5, time.monotonic()
+    stream = Reconnection(after=after, give_up_seconds=give_up_seconds)
     while True:
         try:
-            for message in connect(after):
+            for message in connect(stream.after):
                 if message is None:
-                    pause, silent_since = 0.5, time.monotonic()
+                    stream.connected()
                     continue
-                after, silent_since = message.id, time.monotonic()
+                stream.took(message.id)
                 yield message
         except StreamOver:
             return
         except (ServiceUnreachable, ApiError) as error:
-            lost_for_good = isinstance(error, ApiError) and error.status < 500
-            if lost_for_good or time.monotonic() - silent_since > give_up_seconds:
-                raise
-        time.sleep(pause)
-        pause = min(2 * pause, 5.0)
+            stream.lost(error)
+        time.sleep(stream.next_pause())
 
 
-def sse_messages(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    """(event, data) of a stream of server-sent events; comments and messages without data are passed over."""
-    event, data = "message", list[str]()
-    for line in _lines(chunks):
-        if not line:
-            if data:
-                yield event, "\n".join(data)
-            event, data = "message", []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "event":
-            event = value
-        elif field == "data":
-            data.append(value)
+async def followed_later(
+    connect: Callable[[int | None], AsyncIterator[Message | None]], *, after: int | None, give_up_seconds: float
+) -> AsyncIterator[Message]:
+    """As `followed`, awaited."""
+    stream = Reconnection(after=after, give_up_seconds=give_up_seconds)
+    while True:
+        try:
+            async for message in connect(stream.after):
+                if message is None:
+                    stream.connected()
+                    continue
+                stream.took(message.id)
+                yield message
+        except StreamOver:
+            return
+        except (ServiceUnreachable, ApiError) as error:
+            stream.lost(error)
+        await asyncio.sleep(stream.next_pause())
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Lines that end in a line feed. `str.splitlines` would split at U+2028 too, which JSON text may hold."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
+class SseParser:
+    """Server-sent events out of the pieces of a connection; comments and messages without data are passed over."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._event = "message"
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
+        """(event, data) of the messages that end in this piece."""
+        # Lines end in a line feed: `str.splitlines` would split at U+2028 too, which JSON text may hold.
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            yield line.removesuffix(b"\r").decode()
+            text = line.removesuffix(b"\r").decode()
+            if not text:
+                if self._data:
+                    yield self._event, "\n".join(self._data)
+                self._event, self._data = "message", []
+                continue
+            field, _, value = text.partition(":")
+            value = value.removeprefix(" ")
+            if field == "event":
+                self._event = value
+            elif field == "data":
+                self._data.append(value)
+
+
+def sse_messages(chunks: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """(event, data) of a stream of server-sent events."""
+    parser = SseParser()
+    for chunk in chunks:
+        yield from parser.feed(chunk)

@@ -22,16 +22,14 @@ from service.cli.asking import (
 from service.domain import Phase, TrialState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from service.api.schemas.jobs import JobRead, TrialRead
+    from service.api.schemas.jobs import JobRead
     from service.client import Client
 
 NOT_FOUND = 404
 
 app = typer.Typer()
 
-Order = Literal["number", "value", "steps", "time"]
+Order = Literal["number", "value", "state", "phase"]
 
 
 @app.command()
@@ -62,7 +60,11 @@ def trials(
     job: JobId,
     state: Annotated[list[TrialState] | None, typer.Option(help="Only trials in this state. Repeatable.")] = None,
     phase: Annotated[Phase | None, typer.Option(help="Only trials of this phase.")] = None,
-    order_by: Annotated[Order, typer.Option(help="`value`: the best first; `steps` and `time`: the most.")] = "number",
+    parameter: Annotated[
+        list[str] | None, typer.Option(help="Only trials with this value, e.g. lr=1e-4..1e-2. Repeatable.")
+    ] = None,
+    value: Annotated[str | None, typer.Option(help="Only trials with such a value of the objective: ..0.3")] = None,
+    order_by: Annotated[Order, typer.Option(help="`value`: the best first.")] = "number",
     limit: Annotated[int | None, typer.Option(min=1, help="Show so many; else all.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -74,10 +76,11 @@ def trials(
 
     with client_at(url, token) as client:
         objective = client.job(job).objectives[0]
-        asked = client.trials(job, states=state or (), phase=phase)
-        # All of them are needed for an order of one's own.
-        ordered = asked if order_by == "number" else sorted(asked, key=_sort_key(order_by, objective.direction))
-        found = list(islice(ordered, limit))
+        order = "-value" if order_by == "value" and objective.direction == "maximize" else order_by
+        asked = client.trials(
+            job, states=state or (), phase=phase, parameters=parameter or (), value=value, order_by=order
+        )
+        found = list(islice(asked, limit))
     if as_json:
         say_json_list(found)
     elif found:
@@ -153,15 +156,3 @@ def _say_best(client: Client, job: JobRead) -> None:
         best = client.trial(job.id, job.progress.best.number)
         say("")
         say(f"best so far, trial {best.number}: {parameters_words(best)}")
-
-
-def _sort_key(order_by: Order, direction: str) -> Callable[[TrialRead], tuple[bool, float]]:
-    """Of a trial: first those that have the value at all."""
-
-    def key(trial: TrialRead) -> tuple[bool, float]:
-        if order_by == "value":
-            sign = 1.0 if direction == "minimize" else -1.0
-            return trial.value is None, sign * (trial.value or 0.0)
-        return False, -float(trial.step if order_by == "steps" else trial.seconds)
-
-    return key

@@ -50,6 +50,9 @@ def test_trials_are_listed_in_the_order_asked_for(sqlite_database: Database) -> 
     assert numbers() == ["0", "1", "2", "3"]
     assert numbers("--order-by", "value") == ["2", "3", "1", "0"]
     assert numbers("--order-by", "value", "--limit", "1", "--phase", "baseline") == ["1"]
+    assert numbers("--value", "..0.3") == ["2", "3"]
+    assert numbers("--parameter", "lr=0..10", "--order-by", "phase", "--limit", "2")[0] in {"0", "1", "2", "3"}
+    assert "has no parameter 'speed'" in run("trials", job_id, "--parameter", "speed=1").stderr
     assert "no trials" in run("trials", job_id, "--state", "failed").stderr
     assert run("trials", job_id, "--order-by", "beauty").exit_code == 2
     shown = run("trial", job_id, "2")
@@ -80,6 +83,7 @@ def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> No
         ("jobs", "/v1/jobs?view=full"),
         (f"trials {job_id}", f"/v1/jobs/{job_id}/trials?view=full"),
         ("workloads", "/v1/workloads"),
+        ("webhook list", "/v1/webhooks"),
         ("spaces", "/v1/search-spaces"),
     ):
         assert json.loads(run(*words.split(), "--json").stdout) == {"items": httpx.get(url + path).json()["items"]}

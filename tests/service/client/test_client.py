@@ -118,7 +118,7 @@ def test_no_service_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 2.0)
     monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:1")  # a proxy is not asked for this machine's own services
     with (
-        Client("http://127.0.0.1:1") as client,
+        Client("http://127.0.0.1:1", give_up_seconds=0.0) as client,
         pytest.raises(ServiceUnreachable, match=r"no service answers at http://127\.0\.0\.1:1 .*serve"),
     ):
         client.readiness()

@@ -1,0 +1,88 @@
+"""The manual of the client, whose code is run; and the client that awaits, against the real API."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import client as package
+from service.client import ApiError, AsyncClient, Client, WaitedTooLong
+from service.domain import JobState, Phase
+from service.store.session import Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import finish_job
+from tests.support.service.live import finished_job, running
+from tests.support.service.scenarios import NOW, add_worker, claim, run_trial, submit
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+
+def _manual() -> dict[str, Callable[..., Any]]:
+    text = (Path(package.__file__).parent / "README.md").read_text()
+    defined: dict[str, Callable[..., Any]] = {}
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(code, defined)  # the manual's own
+    return defined
+
+
+def test_the_code_of_the_manual_does_what_it_says(
+    sqlite_database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        own, leases = add_worker(sqlite_database), list[Lease]()
+
+        def has_claimed() -> bool:
+            found = claim(sqlite_database, own)
+            leases.extend([] if found is None else [found])
+            return bool(leases)
+
+        wait_until(has_claimed, "a job")
+        lease = leases[0]
+        for number, loss in enumerate((0.5, 0.2)):
+            run_trial(sqlite_database, lease, number, loss)
+        run_trial(sqlite_database, lease, 2, 0.4, Phase.BASELINE)
+        with sqlite_database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+
+    with running(sqlite_database) as url:
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        assert "Shampoo" in _manual()["tune"](url)
+        worker.join(PATIENCE_SECONDS)
+        told = capsys.readouterr()
+        assert "mine: succeeded: 3/3 trials" in told.err
+        assert "1 completed 0.2" in told.out
+        assert asyncio.run(_manual()["look"](url)) == ["mine: succeeded"]
+
+
+def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    waiting = submit(sqlite_database)
+
+    async def ask(url: str) -> None:
+        async with AsyncClient(url) as client:
+            with Client(url) as other:
+                assert [job async for job in client.jobs()] == list(other.jobs())
+                assert [one async for one in client.measurements(job_id, 0)] == list(other.measurements(job_id, 0))
+                assert await client.recommendation(job_id) == other.recommendation(job_id)
+                exported = b"".join([piece async for piece in client.export(job_id, table="trials")])
+                assert exported == b"".join(other.export(job_id, table="trials"))
+            told = [event async for event in client.events(job_id)]
+            assert told[-1].data["state"] == "succeeded"
+            with pytest.raises(ApiError) as refused:
+                await client.job("job_x")
+            assert refused.value.status == 404
+            with pytest.raises(WaitedTooLong):
+                await client.wait(waiting, timeout_seconds=0.05, poll_seconds=0.02)
+            seen: list[JobState] = []
+            await client.cancel(waiting)
+            await client.wait(waiting, progress=lambda job: seen.append(job.state))
+            assert seen == [JobState.CANCELLED]
+
+    with running(sqlite_database) as url:
+        asyncio.run(ask(url))
